@@ -21,13 +21,15 @@ Probabilities = Float[np.ndarray, "images classes"]
 Labels = Integer[np.ndarray, " images"]
 PerImage = Float[np.ndarray, " images"]
 MAX_NAMES = 10  # classes that a message names
-ROUNDING = 1e-12  # of the largest cost: expected costs that differ by less are the same number, rounded
+ROUNDING = 1e-12  # share of the largest cost: expected costs that differ by less differ by rounding errors
 CSV_FORM = "a CSV file: a header with the names of the classes that are answered, then a line for each true class"
 
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """The cost of an image: matrix[j, k] if class j is true and class k is the answer, at least 0, in any unit.
+    """The costs of answers: an image costs matrix[j, k] if class j is true and class k is the answer.
+
+    Costs are at least 0, in any unit.
 
     classes: keys, in the order of rows and columns.    file: the source of the table, for messages.
 
@@ -47,15 +49,18 @@ class Costs:
     def answers(self, probabilities: Probabilities) -> Labels:
         """The answer of least expected cost for each image (Bayes decision: Elkan 2001, IJCAI, eq. 1).
 
-        Of answers with equal costs, the most probable class: if every wrong answer costs 1, this is always the answer.
+        answer = argmin over k of sum over j of p_j C[j, k]
+
+        If several answers have the least expected cost, it is the most probable class of them. So if every wrong answer
+        costs 1, the answer is the most probable class.
         """
         expected = self.expected(probabilities)
         lowest = expected.min(axis=1, keepdims=True)
         is_lowest = expected <= lowest + ROUNDING * self.matrix.max()
-        return np.where(is_lowest, probabilities, -1.0).argmax(axis=1)
+        return np.where(is_lowest, probabilities, -1.0).argmax(axis=1)  # -1: below any probability
 
     def paid(self, labels: Labels, answers: Labels) -> PerImage:
-        """The cost of each image."""
+        """The cost of each image, given its true class and its answer (both as positions in `classes`)."""
         return self.matrix[labels, answers]
 
     def of_pair(self, true: str, answered: str) -> float:
@@ -71,7 +76,7 @@ class Costs:
 
     @property
     def by_name(self) -> dict[str, dict[str, float]]:
-        """True class -> answer -> cost."""
+        """The table as true class -> answer -> cost, by class keys."""
         costs_by_class = {}
         for true, row in zip(self.classes, self.matrix.tolist(), strict=True):
             costs_by_class[true] = dict(zip(self.classes, row, strict=True))
@@ -80,6 +85,8 @@ class Costs:
     @property
     def described(self) -> str:
         """The table in words: for each true class the most frequent cost of a wrong answer, then the exceptions.
+
+        A right answer that costs something is an exception, too.
 
         >>> Costs(("a", "b", "c"), np.array([[0, 1.0, 1], [5, 0, 1], [20, 20, 2]])).described
         'a: 1; b: 1 (a 5); c: 20 (c 2)'
@@ -103,16 +110,16 @@ class Costs:
 
     @cached_property
     def mistakes(self) -> Float[np.ndarray, " confusions"]:
-        """`excess` of every pair of a true class and a different answer."""
+        """The `excess` of every wrong answer for every true class, in one array."""
         is_wrong = ~np.eye(len(self.classes), dtype=bool)
         return self.excess[is_wrong]
 
     def of(self, classes: Sequence[str], known: Iterable[str] | None = None) -> Costs:
-        """The table of these classes alone, in this order.
+        """The part of the table for these classes, in this order.
 
-        known: all classes of the data set, if they are known; the table may have more of them than `classes`.
-        Raises FcaError for a class that the table lacks or the data set does not have, and if no answer costs more
-        than another.
+        known: all classes of the data set; None if they are not known. The table may have more classes than `classes`.
+        Raises FcaError if the table lacks one of `classes`, if it has a class that the data set does not have, and if
+        no answer costs more than another.
         """
         classes_of_data = set(self.classes if known is None else known)
         for name in self.classes:
@@ -137,11 +144,11 @@ class Costs:
 
 
 def read_costs(file: str | Path) -> Costs:
-    """A table of costs from a CSV file; `fca.csv_table` lists the formats that are read.
+    """Read a table of costs from a CSV file; `fca.csv_table` lists the formats that are read.
 
-    The header has the answered classes, the first column the true classes, each in any order; the corner cell is
-    ignored. Raises FcaError for a file that does not exist, for a class that occurs twice or on one side alone, and for
-    a cell that is no finite number of at least 0.
+    The header has the answered classes, and the first column the true classes, each in any order; the corner cell is
+    ignored. Raises FcaError for a file that does not exist, for a class that occurs twice or only in one of header and
+    first column, and for a cell that is not a finite number of at least 0.
     """
     if not Path(file).is_file():
         raise FcaError("costs", file, CSV_FORM, "correct the path")
@@ -164,9 +171,9 @@ def read_costs(file: str | Path) -> Costs:
 
 
 def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Costs:
-    """A table of costs from true class -> answer -> cost.    file: its source, for messages.
+    """Make a table of costs from a mapping: true class -> answer -> cost.    file: its source, for messages.
 
-    Raises FcaError as `read_costs` does.
+    Raises FcaError if the true classes are not the answers, and for a cost that is not a finite number of at least 0.
 
     >>> costs_of({"cat": {"cat": 0, "dog": 1}, "dog": {"dog": 0, "cat": 2.5}}).matrix.tolist()
     [[0.0, 1.0], [2.5, 0.0]]
@@ -181,8 +188,8 @@ def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Cos
 
     true_classes = list(costs)
     answered_classes = list(dict.fromkeys(answer for line in costs.values() for answer in line))
-    _check_in(true_classes, answered_classes, "the header", file)
-    _check_in(answered_classes, true_classes, "the first column", file)
+    _check_all_in(true_classes, answered_classes, "the header", file)
+    _check_all_in(answered_classes, true_classes, "the first column", file)
 
     matrix = np.empty((len(answered_classes), len(answered_classes)))
     for j, true in enumerate(answered_classes):
@@ -192,8 +199,8 @@ def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Cos
     return Costs(tuple(answered_classes), matrix, file)
 
 
-def _check_in(names: Sequence[str], classes: Sequence[str], place: str, file: str) -> None:
-    """Raises FcaError for a class of one side of the table that the header or the first column lacks."""
+def _check_all_in(names: Sequence[str], classes: Sequence[str], place: str, file: str) -> None:
+    """Raise FcaError for a class of `names` that is not among `classes`, those in `place`: header or first column."""
     for name in names:
         if name not in classes:
             allowed = f"every class in both; {place} has {_first_names(classes)}"
@@ -203,7 +210,7 @@ def _check_in(names: Sequence[str], classes: Sequence[str], place: str, file: st
 def _checked_cost(cell: Any, true: str, answered: str, file: str) -> float:
     """The cost in a cell. Raises FcaError unless it is a finite number of at least 0."""
     try:
-        cost = math.nan if isinstance(cell, bool) else float(cell)
+        cost = math.nan if isinstance(cell, bool) else float(cell)  # YAML's true is no number
     except (TypeError, ValueError):
         cost = math.nan
 
@@ -218,7 +225,7 @@ def _checked_cost(cell: Any, true: str, answered: str, file: str) -> float:
 
 
 def _most_frequent(costs: Sequence[float]) -> float:
-    """The most frequent cost, of equally frequent ones the lowest; 0 without any."""
+    """The most frequent cost; the lowest one if several are equally frequent, and 0 if there is none."""
     return max(costs, key=lambda cost: (costs.count(cost), -cost), default=0.0)
 
 
@@ -236,26 +243,28 @@ class MeanCost(NamedTuple):
 
 
 def mean_cost(costs: Costs, labels: Labels, answers: Labels) -> MeanCost:
-    """Mean cost of these answers over images.
+    """The mean cost of these answers over the images, with a 95 % interval.
 
-    The interval is that of `fca.stats.decision.accuracy_draws` for 1 - excess / largest: the Bayesian bootstrap with
-    half an image that costs nothing and half an image of the largest cost. So its upper end stays high where too few
-    images were seen to rule out a rare, expensive mistake. If all mistakes cost the same, it is Jeffreys' interval of
-    the error.
+    labels, answers: of each image, as positions in `costs.classes`.
+
+    The excess is the cost above that of the cheapest answer for the same true class. The interval is that of
+    `fca.stats.decision.accuracy_draws` for the scores 1 - excess / largest: the Bayesian bootstrap with half an image
+    that costs nothing and half an image of the largest cost. So its upper end stays high if too few images were seen to
+    rule out a rare, expensive mistake. If all mistakes cost the same, it is Jeffreys' interval of the error.
     """
     largest = costs.excess.max()
     excess = costs.excess[labels, answers]
-    draws = accuracy_draws(1 - excess[None] / largest)[:, 0]
+    mean_score_draws = accuracy_draws(1 - excess[None] / largest)[:, 0]
 
     value = float(costs.paid(labels, answers).mean())
-    unavoidable = value - float(excess.mean())
-    low = unavoidable + float(largest * (1 - np.quantile(draws, 0.975)))
-    high = unavoidable + float(largest * (1 - np.quantile(draws, 0.025)))
+    unavoidable = value - float(excess.mean())  # the mean cost of the cheapest answers
+    low = unavoidable + float(largest * (1 - np.quantile(mean_score_draws, 0.975)))
+    high = unavoidable + float(largest * (1 - np.quantile(mean_score_draws, 0.025)))
     return MeanCost(value, low, high)
 
 
 def format_cost(cost: float) -> str:
-    """A cost to three digits, never with an exponent.
+    """A cost with three significant digits, never with an exponent.
 
     >>> format_cost(0.41666), format_cost(1234.5), format_cost(0.00012), format_cost(0.0)
     ('0.417', '1,230', '0.00012', '0')
@@ -263,6 +272,6 @@ def format_cost(cost: float) -> str:
     if not cost or not math.isfinite(cost):
         return f"{cost:g}"
 
-    decimals = 2 - math.floor(math.log10(abs(cost)))
+    decimals = 2 - math.floor(math.log10(abs(cost)))  # negative for costs of 1,000 or more: 1,234 -> 1,230
     text = f"{round(cost, decimals):,.{max(decimals, 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,7 +1,7 @@
 """Tables of text in CSV, as people actually write them: read exactly as they are, and written for a spreadsheet.
 
-Every table that fca reads or writes as CSV goes through this module. A table is read if it has only one meaning,
-otherwise the error names the line: no cell ever gets under another column's name. What is read:
+Every table that fca reads or writes as CSV goes through this module. A table is read if it has only one meaning;
+otherwise the error names the line, so no cell ever gets under another column's name. What is read:
 
 text:       UTF-8, with or without the byte order mark that Excel writes, and UTF-16 with its mark.
 separator:  comma, semicolon or tab, judged by the first lines; a first line sep=; declares it.
@@ -36,7 +36,7 @@ from fca.types import FcaError
 
 SEPARATORS = (",", ";", "\t")
 SEPARATOR_LINE = re.compile(r"sep=(.)(?:\r\n|\r|\n)")  # a first line that declares the separator, for Excel
-LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+")
+LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+")  # with its end, if it has one
 FORMULA = re.compile(r"'*[=+\-@\t\r]")  # the start of a cell that a spreadsheet would compute, or of an escaped one
 ESCAPED = re.compile(r"'+[=+\-@\t\r]")
 SAMPLED_LINES = 20  # by which the separator is judged
@@ -45,19 +45,19 @@ MAX_CELLS = 8  # in a message
 
 
 class TableLines(NamedTuple):
-    """A table, line by line.    names: of the columns.    cells: of each line, as many as there are names."""
+    """A table, line by line.    names: those of the columns.    cells: those of each line, as many as names."""
 
     names: list[str]
     cells: Iterator[list[str]]
 
 
 def read_table(source: bytes | str | Path, name: str | Path, comments: bool = False) -> pd.DataFrame:
-    """A table as columns of text, "" where a cell is empty; the head of this module lists what is read.
+    """Read a CSV table into columns of text, "" where a cell is empty; the head of this module lists what is read.
 
     source:   the file's bytes, or its path; a path that ends in .gz is unpacked.    name: of the file, for messages.
     comments: whether lines that begin with # are ignored.
-    A column without a name is named by its position, "Unnamed: 0", as in pandas; the last ones are left out if they
-    are empty.
+    A column without a name is named by its position, "Unnamed: 0", as in pandas; such columns at the end are left out
+    if they are empty.
 
     Raises FcaError naming the line: too many or too few cells, a quote that is not closed, bytes that are no text, a
     column name that occurs twice, and a file without a header. Raises OSError for a file that cannot be read.
@@ -68,34 +68,34 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
     text = _read_text(source, name, comments)
     lines = text.lines(text.has_spaced_header, str.strip)
     columns = [column or f"Unnamed: {position}" for position, column in enumerate(lines.names)]
-    frame = _frame_of_unquoted_text(text, columns)
+    frame = _frame_of_unquoted_text(text, columns)  # the fast way, for simple tables
     if frame is None:
         frame = _frame_of_lines(lines.cells, columns)
 
-    # empty columns without a name at the end
-    last_named = max(number for number, column in enumerate(lines.names, 1) if column)
-    for column in reversed(columns[last_named:]):
+    # Leave out empty columns without a name at the end.
+    n_until_last_name = max(number for number, column in enumerate(lines.names, 1) if column)
+    for column in reversed(columns[n_until_last_name:]):
         if (frame[column] != "").any():
             break
         frame = frame.drop(columns=column)
 
     for column in columns[: len(frame.columns)]:
-        if frame[column].str.startswith("'").any():
+        if frame[column].str.startswith("'").any():  # few columns have escaped cells
             frame[column] = frame[column].map(without_escape)
     return frame
 
 
 def read_lines(source: bytes | str | Path, name: str | Path) -> TableLines:
-    """A table line by line, where a frame of its columns would be too wide; see `read_table`.
+    """Read a CSV table line by line, for tables with too many columns for a frame; otherwise as `read_table`.
 
-    Its column names are data, so they are taken exactly, with their spaces; a missing name is "". A cell may still have
-    the apostrophe that `without_escape` removes.
+    The column names of such tables are data, so they keep their spaces; a missing name is "". A cell may still have the
+    apostrophe that `without_escape` removes.
     """
     return _read_text(source, name, comments=False).lines(skips_spaces=False, clean_name=str)
 
 
 def without_escape(text: str) -> str:
-    """A cell as it was before `csv_text` put an apostrophe before it.
+    """A cell without the apostrophe that `csv_text` put before it; other cells are unchanged.
 
     >>> without_escape("'=cat"), without_escape("'n"), without_escape("''-1")
     ('=cat', "'n", "'-1")
@@ -104,7 +104,7 @@ def without_escape(text: str) -> str:
 
 
 def with_escape(text: str) -> str:
-    """A cell with an apostrophe before it, if a spreadsheet would take it for a formula.
+    """A cell with an apostrophe before it, if a spreadsheet would take it for a formula, or if it is an escaped one.
 
     >>> with_escape("=cat"), with_escape("cat"), with_escape("'-1")
     ("'=cat", 'cat', "''-1")
@@ -129,7 +129,7 @@ def csv_text(frame: pd.DataFrame) -> str:
     for position in range(frame.shape[1]):
         column = frame.iloc[:, position]
         is_number = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column)
-        if not is_number and not _needs_no_escape(column):
+        if not is_number and not _needs_no_escape(column):  # escaping cell by cell is slow
             escaped.isetitem(position, column.astype(object).map(_with_escape_if_text).array)
 
     text = str(escaped.to_csv(index=False))
@@ -150,20 +150,21 @@ def csv_line(cells: Iterable[str]) -> str:
 
 
 def with_types(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns of numbers, or of True and False, with the types that pandas infers; all others stay text.
+    """Give columns of numbers, or of True and False, the types that pandas infers; all other columns stay text.
 
-    Missing is an empty cell and, in a column of numbers, NA, null, nan and the like. In a column of text these are
-    texts.
+    frame: text, as `read_table` returns it. An empty cell becomes a missing value. NA, null, nan and the like are
+    missing values in a column of numbers, and texts in a column of text.
 
     >>> with_types(pd.DataFrame({"age": ["3", "NA"], "kind": ["", "NA"]})).values.tolist()
     [[3.0, nan], [nan, 'NA']]
     """
-    if not frame.shape[1]:
+    if not frame.shape[1]:  # pandas cannot read a table without columns
         return frame
 
     from pyarrow import Table
     from pyarrow.csv import WriteOptions, write_csv
 
+    # The columns are written as CSV for the reader of pandas, which infers types.
     buffer = io.BytesIO()
     write_csv(Table.from_pandas(frame, preserve_index=False), buffer, WriteOptions(quoting_style="all_valid"))
     buffer.seek(0)
@@ -179,7 +180,7 @@ def with_types(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _needs_no_escape(column: pd.Series) -> bool:
-    """Whether a column is known to have text alone and none that needs an apostrophe."""
+    """Whether a column is known to hold only text, and no text that needs an apostrophe."""
     return isinstance(column.dtype, pd.StringDtype) and not column.str.match(FORMULA).any()
 
 
@@ -191,31 +192,36 @@ def _with_escape_if_text(cell: Any) -> Any:
 
 
 def _read_text(source: bytes | str | Path, name: str | Path, comments: bool) -> _TableText:
-    content = source if isinstance(source, bytes) else _read_bytes(Path(source))
-    return _TableText(_decoded(content, name), str(name), comments)
+    content = source if isinstance(source, bytes) else _read_unpacked(Path(source))
+    return _TableText(_decode_text(content, name), str(name), comments)
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_unpacked(path: Path) -> bytes:
+    """The bytes of a file, unpacked if its name ends in .gz. Raises OSError (also for a damaged .gz)."""
     content = path.read_bytes()
     if path.suffix != ".gz":
         return content
     try:
         return gzip.decompress(content)
     except (EOFError, zlib.error) as error:
-        raise gzip.BadGzipFile(str(error)) from error
+        raise gzip.BadGzipFile(str(error)) from error  # which is an OSError
 
 
-def _decoded(content: bytes, name: str | Path) -> str:
+def _decode_text(content: bytes, name: str | Path) -> str:
+    """The text in a file's bytes, without a byte order mark. Raises FcaError naming the line that is no text.
+
+    UTF-16 needs its mark; everything else is read as UTF-8.    name: of the file, for messages.
+    """
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     step = "save it as CSV UTF-8, which spreadsheets and editors offer"
     try:
-        text = content.decode("utf-16" if is_utf16 else "utf-8-sig")
+        text = content.decode("utf-16" if is_utf16 else "utf-8-sig")  # -sig: skips the mark, if there is one
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         context = content[max(0, error.start - 20) : error.start + 20]
         raise FcaError(f"line {line} of {name}", context, f"text in UTF-8 ({error})", step) from error
 
-    if "\0" in text:
+    if "\0" in text:  # UTF-16 without its mark, or no text at all
         line = text.count("\n", 0, text.index("\0")) + 1
         raise FcaError(f"line {line} of {name}", "a byte of 0", "text in UTF-8", step)
     return text
@@ -223,49 +229,53 @@ def _decoded(content: bytes, name: str | Path) -> str:
 
 @dataclass(frozen=True)
 class _TableText:
-    """The text of a table.    name: of its file.    comments: whether lines that begin with # are ignored."""
+    """The text of a CSV table.    name: of its file.    comments: whether lines that begin with # are ignored."""
 
     text: str
     name: str
     comments: bool
 
     def lines(self, skips_spaces: bool, clean_name: Callable[[str], str]) -> TableLines:
-        """Names of the columns, and the lines, checked as they are read.
+        """The names of the columns, and an iterator over the lines, which are checked as they are read.
 
-        skips_spaces: whether spaces after separators are ignored.    clean_name: a cell of the header -> the name.
+        skips_spaces: whether spaces after separators are ignored.    clean_name: cell of the header -> column name.
+        Raises FcaError for a missing header and repeated names; the iterator raises it for a line that does not fit.
         """
         reader, header = self.reader_after_header(skips_spaces)
         names = [without_escape(clean_name(cell)) for cell in header]
         if not any(names):
             raise FcaError(f"table in {self.name}", "no header", "a first line with the names of columns", "add it")
 
-        with _naming_line(reader, self.name):
+        with _errors_naming_line(reader, self.name):
             first_line = next((cells for cells in reader if not _is_blank(cells)), None)
         width = len(names) if first_line is None else len(first_line)
-        last_named = max(number for number, column in enumerate(names, 1) if column)
-        if last_named <= width < len(names):
-            names = names[:width]  # the header alone has separators at its end
+        n_until_last_name = max(number for number, column in enumerate(names, 1) if column)
+        if n_until_last_name <= width < len(names):
+            names = names[:width]  # only the header has separators at its end
 
         duplicates = [column for column, times in Counter(names).items() if column and times > 1]
         if duplicates:
             value = f"{duplicates[0]!r} twice"
             raise FcaError(f"columns of {self.name}", value, "names that differ", "rename one of them")
 
-        n_cells = max(width, len(names))  # more cells than names where every line has separators at its end
+        n_cells = max(width, len(names))  # more than names if every line has separators at its end
         all_lines = chain([] if first_line is None else [first_line], reader)
         return TableLines(names, _checked_lines(all_lines, reader, names, n_cells, self.name))
 
     def reader_after_header(self, skips_spaces: bool) -> tuple[Any, list[str]]:
-        """A reader that has read the header, and the header; skips_spaces as in `lines`."""
+        """A CSV reader of the lines after the header, and the cells of the header; [] if there is no header.
+
+        skips_spaces: whether spaces after separators are ignored.
+        """
         reader = csv.reader(
             self.physical_lines(),
             delimiter=self.separator,
             skipinitialspace=skips_spaces,
             strict=True,
         )
-        with _naming_line(reader, self.name):
+        with _errors_naming_line(reader, self.name):
             if SEPARATOR_LINE.match(self.text):
-                next(reader)
+                next(reader)  # the line sep=; is not the header
             header = next((cells for cells in reader if not _is_blank(cells)), [])
         return reader, header
 
@@ -277,12 +287,15 @@ class _TableText:
 
     @cached_property
     def separator(self) -> str:
-        """The declared one, or that with which most of the first lines have as many cells as the header."""
+        """The separator between cells: the declared one, or else the one that fits the first lines best.
+
+        The best one splits the header, and with it most of the first lines have as many cells as the header.
+        """
 
         def fit(separator: str) -> tuple[bool, int, int]:
-            """Whether it splits the header, how many lines are as wide as the header, and the header's cells."""
+            """Whether it splits the header, how many lines are as wide as the header, and the header's width."""
             reader = csv.reader(self.physical_lines(), delimiter=separator)
-            widths = [len(cells) for cells in islice(filter(None, reader), SAMPLED_LINES)]
+            widths = [len(cells) for cells in islice(filter(None, reader), SAMPLED_LINES)]  # None: without empty lines
             header_width = widths[0] if widths else 0
             return header_width > 1, widths.count(header_width), header_width
 
@@ -292,10 +305,10 @@ class _TableText:
         try:
             return max(SEPARATORS, key=fit)  # of equal ones the first
         except csv.Error:
-            return SEPARATORS[0]  # reading the lines raises the error that names the line
+            return SEPARATORS[0]  # reading the lines will raise the error, which then names the line
 
     def physical_lines(self) -> Iterator[str]:
-        """The text line by line; a comment is an empty line, so that the other lines keep their numbers."""
+        """The text line by line; a comment becomes an empty line, so that the other lines keep their numbers."""
         lines = (match[0] for match in LINE.finditer(self.text))  # an io.StringIO would copy the entire text
         if not self.comments:
             return lines
@@ -306,6 +319,7 @@ class _TableText:
 
 
 def _frame_of_lines(lines: Iterator[list[str]], columns: Sequence[str]) -> pd.DataFrame:
+    """A frame of text from lines with one cell per column; in chunks, as many lists slow the garbage collector."""
     import pyarrow as pa
 
     schema = pa.schema([(column, pa.string()) for column in columns])
@@ -317,11 +331,11 @@ def _frame_of_lines(lines: Iterator[list[str]], columns: Sequence[str]) -> pd.Da
 
 
 def _frame_of_unquoted_text(text: _TableText, columns: Sequence[str]) -> pd.DataFrame | None:
-    """The frame, if every line has one cell a column and none has a quote; otherwise None.
+    """The frame, read by Arrow, if no cell has a quote and every line has one cell per column; otherwise None.
 
     Arrow's reader takes a tenth of the time and splits such lines as Python's does; with quotes it is more lenient.
     """
-    has_many_columns = len(columns) > 1
+    has_many_columns = len(columns) > 1  # else Arrow would take a line of spaces for a cell
     if not has_many_columns or '"' in text.text:
         return None
     if text.comments or text.has_spaced_header or SEPARATOR_LINE.match(text.text):
@@ -336,16 +350,17 @@ def _frame_of_unquoted_text(text: _TableText, columns: Sequence[str]) -> pd.Data
     without_quotes = ParseOptions(delimiter=text.separator, quote_char=False)
     try:
         table = read_csv(pa.BufferReader(text.text.encode()), without_header, without_quotes, as_text)
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid:  # lines of different lengths
         return None
-    if table.num_columns != len(columns):
+    if table.num_columns != len(columns):  # separators at the end of every line
         return None
 
-    frame = table.slice(1).rename_columns(list(columns)).to_pandas().astype("str")
+    without_header_line = table.slice(1)
+    frame = without_header_line.rename_columns(list(columns)).to_pandas().astype("str")
     ends_with_empty_line = len(frame) > 0 and not any(frame.iloc[-1])
-    if ends_with_empty_line:
-        lines_with_cells = (frame != "").any(axis=1).to_numpy().nonzero()[0]
-        n_lines = lines_with_cells[-1] + 1 if len(lines_with_cells) else 0
+    if ends_with_empty_line:  # separators alone: cut all such lines at the end
+        filled_lines = (frame != "").any(axis=1).to_numpy().nonzero()[0]
+        n_lines = filled_lines[-1] + 1 if len(filled_lines) else 0
         frame = frame.iloc[:n_lines]
     return frame
 
@@ -353,20 +368,23 @@ def _frame_of_unquoted_text(text: _TableText, columns: Sequence[str]) -> pd.Data
 def _checked_lines(
     lines: Iterable[list[str]], reader: Any, names: Sequence[str], n_cells: int, name: str
 ) -> Iterator[list[str]]:
-    """The lines, each with one cell a name, without blank ones and those at the end whose cells are all empty.
+    """The lines, each with one cell per name, without blank ones, and without lines of empty cells at the end.
 
-    lines:   of the reader, which knows their numbers.
-    n_cells: of a line in the file, with the empty cells behind separators at its end.
+    lines:   come from `reader`, which knows their numbers.
+    names:   of the columns.    n_cells: that a line of the file must have, with empty ones after the last name.
+    name:    of the file, for messages.
+
+    Raises FcaError for a line with too many or too few cells, or a wrong quote.
     """
-    empty_lines: list[list[str]] = []  # only those at the end of the file are left out
-    with _naming_line(reader, name):
+    empty_lines: list[list[str]] = []  # held back until a filled line follows
+    with _errors_naming_line(reader, name):
         for cells in lines:
             if len(cells) == n_cells == len(names) and cells[0] and not empty_lines:
-                yield cells  # most lines
+                yield cells  # most lines: a fast way for them
                 continue
             if _is_blank(cells):
                 continue
-            if len(cells) != n_cells or any(cells[len(names) :]):
+            if len(cells) != n_cells or any(cells[len(names) :]):  # also: a cell without a column
                 raise _error_of_line(cells, names, n_cells, reader.line_num, name)
             if n_cells > 1 and not any(cells):
                 empty_lines.append(cells[: len(names)])
@@ -378,12 +396,13 @@ def _checked_lines(
 
 
 def _is_blank(cells: Sequence[str]) -> bool:
+    """Whether these are the cells of a line without any text, or only with spaces."""
     return not cells or (len(cells) == 1 and cells[0].isspace())
 
 
 @contextmanager
-def _naming_line(reader: Any, name: str) -> Iterator[None]:
-    """Raise FcaError naming the line that a reader cannot read."""
+def _errors_naming_line(reader: Any, name: str) -> Iterator[None]:
+    """Turn an error of a CSV reader inside the context, a wrong quote, into an FcaError that names the line."""
     try:
         yield
     except csv.Error as error:
@@ -392,7 +411,10 @@ def _naming_line(reader: Any, name: str) -> Iterator[None]:
 
 
 def _error_of_line(cells: Sequence[str], names: Sequence[str], n_cells: int, number: int, name: str) -> FcaError:
-    """The error for a line with too many or too few cells."""
+    """The error for a line with too many or too few cells, with the probable reason.
+
+    n_cells: the number that it should have.    number: of the line.    name: of the file.
+    """
     allowed = f"{len(names)}, as in the header: {_first_cells(names)}"
     if len(cells) == len(names):
         allowed = f"{n_cells}, as in the lines before it, which have separators at the end"

@@ -19,9 +19,10 @@ STEP = "check its weights, and model.mean and model.std; or take another network
 
 
 def broken_tensors(state: Mapping[str, Tensor], parameters: Collection[str]) -> list[str]:
-    """Names of the tensors of a network that contain NaN or infinity.
+    """The names of a network's tensors that contain NaN or infinity.
 
-    parameters: names of those that are trained. The others are buffers, which may be minus infinity: masks are.
+    state: name -> tensor.
+    parameters: names of the trained tensors. The others are buffers, which may contain minus infinity, as masks do.
 
     >>> import torch
     >>> broken_tensors({"mask": torch.tensor([-np.inf]), "weight": torch.tensor([np.nan])}, ["weight"])
@@ -29,7 +30,7 @@ def broken_tensors(state: Mapping[str, Tensor], parameters: Collection[str]) -> 
     """
     broken = []
     for name, tensor in state.items():
-        if not (tensor.is_floating_point() or tensor.is_complex()):
+        if not (tensor.is_floating_point() or tensor.is_complex()):  # integers are always finite
             continue
 
         is_allowed = tensor.isfinite()
@@ -41,9 +42,9 @@ def broken_tensors(state: Mapping[str, Tensor], parameters: Collection[str]) -> 
 
 
 def check_outputs(kind: str, outputs: Float[np.ndarray, "images outputs"], before: int = 0) -> None:
-    """Raise FcaError where a network's outputs are NaN or infinite, with the number of images.
+    """Raise FcaError if some of a network's outputs are NaN or infinite; the message has the number of such images.
 
-    kind: logits or features.    before: number of images whose outputs were checked already.
+    kind: "logits" or "features", for the message.    before: number of images that were checked before these.
 
     >>> check_outputs("logits", np.array([[0.0, np.nan], [1.0, 2.0]]), before=8)
     Traceback (most recent call last):
@@ -52,23 +53,25 @@ def check_outputs(kind: str, outputs: Float[np.ndarray, "images outputs"], befor
     is_finite = np.isfinite(outputs)
     if is_finite.all():
         return
-    images = int((~is_finite).any(axis=1).sum())
-    value = f"NaN or infinite for {images} of the first {before + len(outputs):,} images"
+    n_images = int((~is_finite).any(axis=1).sum())
+    value = f"NaN or infinite for {n_images} of the first {before + len(outputs):,} images"
     raise FcaError(f"{kind} of the network", value, "finite numbers", STEP)
 
 
 def as_half(kind: str, outputs: Float[np.ndarray, "images outputs"]) -> Float16[np.ndarray, "images outputs"]:
-    """Finite outputs in float16, as they are stored. Raises FcaError where float16 cannot represent them.
+    """Finite outputs in float16, as they are stored. Raises FcaError if some are beyond the range of float16.
+
+    kind: "logits" or "features", for the message.
 
     >>> as_half("features", np.array([[1.0], [1e5]]))
     Traceback (most recent call last):
     fca.types.FcaError: features of the network = up to 1e+05, for 1 of 2 images beyond 65,504; allowed: the ...
     """
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is checked below
         half = outputs.astype(np.float16)
     is_finite = np.isfinite(half)
     if is_finite.all():
         return half
-    images = int((~is_finite).any(axis=1).sum())
-    value = f"up to {np.abs(outputs).max():.3g}, for {images} of {len(outputs):,} images beyond {HALF_MAX:,}"
+    n_images = int((~is_finite).any(axis=1).sum())
+    value = f"up to {np.abs(outputs).max():.3g}, for {n_images} of {len(outputs):,} images beyond {HALF_MAX:,}"
     raise FcaError(f"{kind} of the network", value, "the range of float16, in which they are stored", STEP)

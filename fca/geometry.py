@@ -61,10 +61,10 @@ class ResizeCrop:
         return f"{self.side}-{self.interpolation}{suffix}"
 
     def after_crop(self, share: float) -> ResizeCrop:
-        """The geometry for images that were already cropped to this fraction of their shorter side.
+        """The geometry for images that were already cropped to a fraction `share` of their shorter side.
 
-        No margin is cropped twice: the field of view is that of uncropped images where `crop_pct` is at most `share`;
-        otherwise it is the full cropped image.
+        It crops less, so that no margin is cropped twice. If `crop_pct` is at most `share`, the network sees the same
+        part of the scene as for uncropped images; otherwise it sees the full cropped image.
 
         >>> ResizeCrop(224, 0.875).after_crop(0.875).crop_pct, round(ResizeCrop(224, 0.7).after_crop(0.875).crop_pct, 2)
         (1.0, 0.8)
@@ -72,17 +72,17 @@ class ResizeCrop:
         return replace(self, crop_pct=min(1.0, self.crop_pct / share))
 
     def resized(self, image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "new_height new_width 3"]:
-        """The image with its margins at the scale of the evaluation, for random training crops.
+        """The image resized as for evaluation but not cropped, so that training can crop it at random.
 
-        With `squash` it has the shape of the evaluation, side x side. A smaller image is enlarged here too.
+        With `squash` both sides are `side`. An image that is smaller is enlarged.
         """
-        return np.array(self._resized(image))
+        return np.array(self._resize(image))
 
     def __call__(
         self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
     ) -> tuple[UInt8[np.ndarray, "size size 3"], Bool[np.ndarray, "size size"] | None]:
-        """The image, and its mask if there is one, at input size."""
-        resized = self._resized(image)
+        """Resize and crop an image, and its mask if there is one (else None), to the input size."""
+        resized = self._resize(image)
         width, height = resized.size
         left = round((width - self.size) / 2)
         top = round((height - self.size) / 2)
@@ -91,11 +91,12 @@ class ResizeCrop:
         if mask is None:
             return pixels, None
 
-        mask_image = Image.fromarray(mask.view(np.uint8))
+        mask_image = Image.fromarray(mask.view(np.uint8))  # False and True as 0 and 1
         resized_mask = mask_image.resize(resized.size, Image.Resampling.NEAREST)
         return pixels, np.array(resized_mask.crop(box), dtype=bool)
 
-    def _resized(self, image: UInt8[np.ndarray, "height width 3"]) -> Image.Image:
+    def _resize(self, image: UInt8[np.ndarray, "height width 3"]) -> Image.Image:
+        """The image with `side` as its shorter side (with `squash`, as both sides), before the crop."""
         height, width = image.shape[:2]
         side = self.side
         if self.squash:
@@ -113,7 +114,7 @@ REFERENCE_ABOVE = 96
 
 
 def is_above_reference(height: int, width: int) -> bool:
-    """Whether an image of this size is corrupted at REFERENCE.
+    """Whether an image of this size is resized to ImageNet-C's REFERENCE before it is corrupted.
 
     >>> is_above_reference(96, 500), is_above_reference(97, 97)
     (False, True)
@@ -123,9 +124,10 @@ def is_above_reference(height: int, width: int) -> bool:
 
 @dataclass(frozen=True)
 class AfterReference:
-    """A network's geometry for a data set whose larger images were cropped to REFERENCE: no margin is cropped twice.
+    """A network's geometry for images of which the larger ones were already cropped to REFERENCE, as by corruptions.
 
-    usual: the network's geometry for all other images. If it is no ResizeCrop, it is used for all images.
+    For these it crops less, so that no margin is cropped twice.
+    usual: the network's geometry for all other images. If it is not a ResizeCrop, it is used for all images.
     """
 
     usual: Geometry
@@ -143,7 +145,7 @@ class AfterReference:
     def __call__(
         self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
     ) -> tuple[UInt8[np.ndarray, "size size 3"], Bool[np.ndarray, "size size"] | None]:
-        """The image, and its mask if there is one, at input size."""
+        """Resize and crop an image, and its mask if there is one (else None), to the input size."""
         if isinstance(self.usual, ResizeCrop) and is_above_reference(*image.shape[:2]):
             return self.usual.after_crop(REFERENCE.crop_pct)(image, mask)
         return self.usual(image, mask)

@@ -34,7 +34,7 @@ ADDED_LATER: Mapping[str, Mapping[str, Any]] = {
     },
     "model": {"package": None, "depth": "whole"},
 }
-"""group -> key -> the value for the behaviour before the key existed: golden run ids survive a new key."""
+"""group -> key -> its value for the behaviour before the key existed. So run ids stay the same when a key is added."""
 
 UNREADABLE = "unreadable"  # in place of a digest: no permission, gone, or damaged in its archive
 FILE_COLUMNS = ("bytes", "content", "mask_content")
@@ -42,14 +42,15 @@ FILE_COLUMNS = ("bytes", "content", "mask_content")
 
 
 def fingerprint(items: pd.DataFrame, version: str = "") -> str:
-    """Which images with which labels in which splits: 12 hex digits of sha256, whatever the order of the rows.
+    """Identify which images with which labels are in which splits: 12 hex digits of sha256, whatever their order.
 
-    items:   columns `image_id`, `label`, `split`; where images are files `content` (and `mask_content`), digests of
-             their bytes, or `bytes`, the sizes of files that a version vouches for.
-    version: of a named set.
+    items:   one line per image: `image_id`, `label`, `split`; if images are files, also `content` (and `mask_content`),
+             digests of their bytes, or `bytes`, the sizes of files whose content the version stands for.
+    version: of a set whose content is known by its version; else "".
 
-    One record a row (image_id, bytes, content, mask_content, label, split) of those columns that exist, sorted by
-    image_id; fields end in \\x1f, records in \\x1e, the version comes last: no two different sets give the same text.
+    The hashed text has one record per image: (image_id, bytes, content, mask_content, label, split), as far as these
+    columns exist. Records are sorted by image_id; \\x1f separates fields, \\x1e ends a record, and the version comes
+    last. So different sets never give the same text.
 
     >>> fingerprint(pd.DataFrame({"image_id": ["a", "b"], "label": ["cat", "dog"], "split": ["test", "test"]}))
     '705e9bb044d9'
@@ -62,7 +63,10 @@ def fingerprint(items: pd.DataFrame, version: str = "") -> str:
 
 
 def file_sha256(path: str | Path) -> str:
-    """sha256 of a file's content, 64 hex digits; read once while its size and time of change stay the same."""
+    """The sha256 of a file's content, 64 hex digits.
+
+    It is computed once per process, and again only if the file's size or time of modification changes.
+    """
     resolved = Path(path).expanduser().resolve()
     stat = resolved.stat()
     return _file_sha256(resolved, stat.st_size, stat.st_mtime_ns)
@@ -75,7 +79,7 @@ def _file_sha256(path: Path, _size: int, _mtime_ns: int) -> str:
 
 
 def canonical(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that enter an identity: without keys that were added later and have their old default.
+    """The values that enter an identity: without keys that were added later and have the value for the old behaviour.
 
     group: the kind of values, a key of `ADDED_LATER`.
 

@@ -8,8 +8,9 @@ from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package (PEP 562).
+    """Two functions for a package whose names are imported when they are first used: `__getattr__` and `__dir__`.
 
+    Python calls a module's `__getattr__` for a name that it does not have yet (PEP 562).
     package: its name.    homes: each public name -> the module that defines it.
 
     >>> get, names = lazy_names("fca", {"draw_subset": "fca.subset"})
@@ -18,6 +19,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
     """
 
     def get(name: str) -> Any:
+        """Import a name from its module. Raises AttributeError for other names, as Python expects it."""
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(homes)}")
         module = import_module(homes[name])

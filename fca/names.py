@@ -15,14 +15,17 @@ import pandas as pd
 from fca.types import FcaError
 
 ONE_SPELLING = "one spelling each: these differ only in case, spaces, the way an accent is written, or 01 and 1.0 for 1"
-_WHOLE_NUMBER = re.compile(r"\+?(-?)0*(\d+)(?:\.0*)?", re.ASCII)
+MAX_DESCRIBED = 3  # names with several spellings in a message
+_WHOLE_NUMBER = re.compile(
+    r"\+?(-?)0*(\d+)(?:\.0*)?", re.ASCII
+)  # groups: the minus sign, the digits without leading zeros
 
 
 def comparison_key(name: str) -> str:
-    """A text that is equal for two spellings of one name.
+    """A text that is the same for all spellings of one name.
 
-    NFC, without case, without spaces around it, one space for several; of a whole number its value. 1.50 and 1.5 stay
-    two names, as versions are.
+    The name is normalised: Unicode form NFC, no upper case, single spaces, none at the ends; a whole number without
+    leading zeros and decimals. 1.50 and 1.5 stay two names, because they may be versions.
 
     >>> comparison_key(" Red  Fox "), comparison_key("cafe\\u0301") == comparison_key("Caf\\u00e9")
     ('red fox', True)
@@ -30,10 +33,10 @@ def comparison_key(name: str) -> str:
     ('7', '7', '1.10')
     """
     with_single_spaces = " ".join(name.split())
-    if with_single_spaces.isascii():
+    if with_single_spaces.isascii():  # much faster
         folded = with_single_spaces.lower()
     else:
-        folded = normalize("NFC", normalize("NFC", with_single_spaces).casefold())
+        folded = normalize("NFC", normalize("NFC", with_single_spaces).casefold())  # casefold may undo NFC
 
     number = _WHOLE_NUMBER.fullmatch(folded)
     if number is None:
@@ -43,7 +46,9 @@ def comparison_key(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name in quotes, which show spaces around it; with the codes of letters that may look like other letters.
+    """A name in quotes, so that spaces at its ends are seen.
+
+    If it is not ASCII, the name with the codes of such letters follows, because they may look like others.
 
     >>> quoted("cat "), quoted("Caf\\u00e9")[-11:]
     ("'cat '", "('Caf\\\\xe9')")
@@ -52,7 +57,7 @@ def quoted(name: str) -> str:
 
 
 def visible(name: str) -> str:
-    """A name for a message; in quotes if it would be hard to see: empty, or with spaces around it.
+    """A name for a message; in quotes if it would be hard to see because it is empty or has spaces at its ends.
 
     >>> visible("cat"), visible("cat "), visible("")
     ('cat', "'cat '", "''")
@@ -62,7 +67,7 @@ def visible(name: str) -> str:
 
 
 def groups_of_spellings(names: Iterable[str]) -> list[list[str]]:
-    """The names that have several spellings: one list of spellings a name, in order of first occurrence.
+    """The spellings of each name that has several of them, in the order of their first occurrence.
 
     >>> groups_of_spellings(["cat", "dog", "Cat", "cat "])
     [['cat', 'Cat', 'cat ']]
@@ -74,7 +79,7 @@ def groups_of_spellings(names: Iterable[str]) -> list[list[str]]:
 
 
 def has_spellings(names: pd.Series) -> bool:
-    """Whether any of these different names are spellings of one name; a second for a million names.
+    """Whether any of these names, all of which differ, are spellings of one name. A million names take a second.
 
     >>> has_spellings(pd.Series(["p01", "p1"])), has_spellings(pd.Series(["01", "1"]))
     (False, True)
@@ -83,36 +88,36 @@ def has_spellings(names: pd.Series) -> bool:
     if has_other_letters:
         return bool(names.map(comparison_key).duplicated().any())
 
-    # as `comparison_key` does with ASCII
+    # The same as `comparison_key` for printable ASCII, but by operations on the whole column.
     folded = names.str.strip().str.replace(r" +", " ", regex=True).str.lower()
     keys = folded.str.replace(r"^\+?(-?)0*(\d+)(\.0*)?$", r"\1\2", regex=True)
     return bool(keys.duplicated().any())
 
 
 def check_spellings(what: str, names: pd.Series, counted: str, step: str) -> None:
-    """Raises FcaError listing the names that are several spellings of one name, with how often each occurs.
+    """Raise FcaError if some of the names are spellings of one name; the message has how often each spelling occurs.
 
-    counted: the unit of these counts, for the message: images.
+    what, step: of the error.    counted: the unit of the numbers in the message, such as "images".
     """
-    if not has_spellings(names.drop_duplicates()):
+    if not has_spellings(names.drop_duplicates()):  # fast, and most tables have none
         return
 
     counts = {str(name): int(count) for name, count in names.value_counts(sort=False).items()}
-    lists = []
-    for forms in groups_of_spellings(counts):
-        forms_with_counts = [f"{quoted(name)} ({counts[name]} {counted})" for name in forms]
-        lists.append(", ".join(forms_with_counts))
+    descriptions = []
+    for spellings in groups_of_spellings(counts):
+        spellings_with_counts = [f"{quoted(name)} ({counts[name]} {counted})" for name in spellings]
+        descriptions.append(", ".join(spellings_with_counts))
 
-    text = "; ".join(lists[:3])
-    if len(lists) > 3:
-        text += f"; and {len(lists) - 3} more"
+    text = "; ".join(descriptions[:MAX_DESCRIBED])
+    if len(descriptions) > MAX_DESCRIBED:
+        text += f"; and {len(descriptions) - MAX_DESCRIBED} more"
     raise FcaError(what, text, ONE_SPELLING, step)
 
 
 def check_meant(what: str, names: Iterable[str], known: Iterable[str], of: str) -> None:
-    """Raises FcaError for a name that is not known but another spelling of a known name, giving that.
+    """Raise FcaError for an unknown name that is another spelling of a known one; the message has the known spelling.
 
-    of: the owner of the known names, for the message.
+    Other unknown names pass.    what: what the names are.    of: who has the known names. Both are for the message.
     """
     known_names = set(known)
     unknown_names = [name for name in names if name not in known_names]

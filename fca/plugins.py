@@ -24,8 +24,9 @@ _ADD_FOLDER = "correct the name, or add the folder that has it: PYTHONPATH=FOLDE
 
 
 def use_plugins(modules: Iterable[str]) -> None:
-    """Trust these modules and their submodules from now on, in place of earlier ones: the user typed their names.
+    """Allow components from these modules and their submodules from now on, instead of those allowed before.
 
+    A configuration may name a class in them, which is then imported. The user typed their names, so they are trusted.
     Raises FcaError for a text that cannot be the name of a module, and for modules that Python does not find.
     """
     names = [str(name) for name in modules]
@@ -40,7 +41,7 @@ def use_plugins(modules: Iterable[str]) -> None:
 
 
 def _can_import(package: str) -> bool:
-    """Whether Python finds a package, or it is in the current folder, where the user's functions may be."""
+    """Whether Python can find a package on its path or in the current folder, where the user's functions may be."""
     if package in sys.modules or find_spec(package) is not None:
         return True
     return PathFinder.find_spec(package, [str(Path.cwd())]) is not None
@@ -54,7 +55,7 @@ def plugins() -> list[str]:
 
 
 def is_within(module: str, *packages: str) -> bool:
-    """Whether a module is one of these packages or inside one.
+    """Whether a module is one of these packages, or inside one of them.
 
     >>> is_within("fca.models.own", "fca.models"), is_within("fcax.models", "fca")
     (True, False)
@@ -63,9 +64,13 @@ def is_within(module: str, *packages: str) -> bool:
 
 
 def class_of(what: str, target: object, room: str = "fca") -> type:
-    """The component class with this name, `module.Class`: a dataclass in `room` (a package of fca) or in a plugin.
+    """Import the component class that a configuration names: a dataclass in a package of fca or in a plugin.
 
-    Nothing else is imported. Raises FcaError, calling the name `what`, for all other names.
+    what:   the configuration's key, for messages.    target: the name, as `module.Class`.
+    room:   the package of fca that has the components of this kind.
+
+    No other module is ever imported. Raises FcaError for all other names, for a module that cannot be imported, and if
+    it has no such dataclass.
     """
     name = str(target)
     module, _, class_name = name.rpartition(".")
@@ -89,9 +94,9 @@ def class_of(what: str, target: object, room: str = "fca") -> type:
 
 
 def _step_after_import_error(error: Exception, module: str, class_name: str) -> str:
-    """The next step of the user if the import of a module that should have a class fails."""
+    """The advice to the user if the import of `module`, which should have the class `class_name`, raises an error."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    if missing == module.partition(".")[0]:
+    if missing == module.partition(".")[0]:  # the whole package is missing
         return _ADD_FOLDER
 
     if missing is not None and is_within(module, missing):  # the package exists: the class may have moved
@@ -102,7 +107,10 @@ def _step_after_import_error(error: Exception, module: str, class_name: str) -> 
 
 
 def _components_named(class_name: str) -> list[str]:
-    """Full names of fca's components with this class name: an older file may name a component that has moved."""
+    """The full names of fca's components that have this class name.
+
+    An older configuration may name a component that has moved. The source files are searched, so none is imported.
+    """
     package = Path(__file__).parent
     definition = re.compile(rf"^@dataclass\(frozen=True[^)]*\)\nclass {class_name}\b", re.MULTILINE)
 
@@ -116,9 +124,10 @@ def _components_named(class_name: str) -> list[str]:
 
 
 def check_contract(what: str, made: object, contract: type) -> None:
-    """Raise FcaError for a component that lacks members of the protocol of its kind, naming them.
+    """Raise FcaError if a component lacks members of the protocol of its kind; the message names them.
 
-    what: the key that names its class.    made: the component, or its class.
+    what: the configuration's key that names its class.    made: the component, or its class.
+    contract: the protocol, such as `fca.types.Model`.
     """
     missing = sorted(name for name in get_protocol_members(contract) if not hasattr(made, name))
     if not missing:

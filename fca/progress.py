@@ -14,16 +14,18 @@ import rich.progress as rich
 from rich import get_console
 
 FIRST_S = 10.0  # before the first line
-EVERY_S = 30.0  # at least, between two lines
-SHARE = 0.1  # and at least this share of the time so far, so that a day's work writes about a hundred lines
+EVERY_S = 30.0  # between two lines, at least
+PAUSE_SHARE = 0.1  # and at least this share of the time so far, so that a day's work writes about a hundred lines
 
 Item = TypeVar("Item")
 
 
 def track(items: Iterable[Item], what: str, total: int | None = None, *, long: bool = True) -> Iterator[Item]:
-    """The same items, with a bar on a terminal until the last one; elsewhere with lines (see `ProgressLines`).
+    """Yield the same items, and show the progress: by a bar on a terminal, elsewhere by lines (see `ProgressLines`).
 
-    total: how many items there are, if they have no length.    long: whether they are worth a bar.
+    what:  the work's name beside the bar.
+    total: the number of items, if they have no length; None: unknown.
+    long:  whether the work takes long enough for a bar.
 
     >>> list(track([1, 2], "images", long=False))
     [1, 2]
@@ -35,13 +37,13 @@ def track(items: Iterable[Item], what: str, total: int | None = None, *, long: b
     items_with_bar = rich.track(items, what, total, transient=True, disable=not has_bar)
     for number, item in enumerate(items_with_bar, 1):
         yield item
-        lines.show(number)
+        lines.show(number)  # runs when the caller asks for the next item, so this one is done
 
 
 def waiting(what: str, *, long: bool = True) -> AbstractContextManager[object]:
-    """Shows on a terminal that `what` is running, and for how long, until the context ends: for work of one step.
+    """A context that shows on a terminal that `what` is running, and for how long: for work of one step.
 
-    long: whether it is worth a bar.
+    long: whether the work takes long enough to show it.
 
     >>> with waiting("fitting", long=False):
     ...     1 + 1
@@ -55,9 +57,10 @@ def waiting(what: str, *, long: bool = True) -> AbstractContextManager[object]:
 
 
 class Meter:
-    """Progress of work in several parts: a bar on a terminal until the end, elsewhere lines (see `ProgressLines`).
+    """Shows the progress of work in several parts: a bar on a terminal, elsewhere lines (see `ProgressLines`).
 
-    total: of all parts together.    long: whether it is worth a bar.    work: of each part, see `ProgressLines`.
+    total: the number of items in all parts together.    long: whether the work takes long enough for a bar.
+    work:  how long each item takes, see `ProgressLines`.
 
     >>> with Meter("images", 6, long=False) as meter:
     ...     meter.begin("part 1 of 2")
@@ -80,7 +83,7 @@ class Meter:
             transient=True,
             disable=not has_bar,
         )
-        self.task = self.bar.add_task(what, total=1.0, count=f"0/{total}")
+        self.task = self.bar.add_task(what, total=1.0, count=f"0/{total}")  # 1.0: the bar shows the share of work
 
     def __enter__(self) -> Meter:
         self.bar.__enter__()
@@ -90,12 +93,12 @@ class Meter:
         self.bar.stop()
 
     def begin(self, part_name: str) -> None:
-        """Name the part that begins."""
+        """Show the name of the part that begins."""
         self.part_name = part_name
         self.bar.update(self.task, description=part_name)
 
     def add(self, number: int) -> None:
-        """Count this many more as done."""
+        """Count `number` more items as done."""
         self.n_done += number
         count = f"{self.n_done}/{self.lines.total}"
         self.bar.update(self.task, completed=self.lines.share(self.n_done), count=count)
@@ -108,12 +111,16 @@ def on_terminal() -> bool:
 
 
 class ProgressLines:
-    """Lines on stderr: at first after FIRST_S seconds, and later when both EVERY_S and SHARE of the time have passed.
+    """Writes lines on stderr that state the progress of long work, for logs.
 
-    Shorter work writes none. Neither does a worker of a sweep, because the sweep writes lines, nor work on a terminal.
-    done_before: how many were done before; the pace is that of the others.
-    paced:       whether the pace predicts the time to go.
-    work:        how long each of the total takes, in order and in any unit; without it, all take equally long.
+    The first line comes after FIRST_S seconds; each other one after EVERY_S seconds or the share PAUSE_SHARE
+    of the time so far, whichever is longer. Nothing is written on a terminal, which has a bar, and by a worker of a
+    sweep, because the sweep itself writes lines.
+
+    what:        the work's name.    total: the number of items; None: unknown.
+    done_before: how many items were done before this work began; they do not count for the pace.
+    paced:       whether the pace so far predicts the time to go.
+    work:        how long each item takes, in order and in any unit; without it, all take equally long.
     """
 
     def __init__(
@@ -123,15 +130,23 @@ class ProgressLines:
         self.total = total
         self.done_before = done_before
         self.is_paced = paced
-        self.work_until = [0.0, *accumulate(work)]
+        self.work_until = [0.0, *accumulate(work)]  # [i]: of the first i items
         self.n_written = 0
         self.start_s = self.last_line_s = time.monotonic()
-        self.is_quiet = on_terminal() or multiprocessing.parent_process() is not None
+        is_worker_of_sweep = multiprocessing.parent_process() is not None
+        self.is_quiet = on_terminal() or is_worker_of_sweep
 
     def show(self, done: int, note: str = "", *, last: bool = False) -> None:
-        """Write how many are done, if it is time.    last: write in any case, on stdout, because it is the result."""
+        """Write how many items are done, if it is time for a line.
+
+        note: a text for the line.    last: whether this is the last line, which is written in any case, and on stdout
+        because it is the result.
+        """
         now_s = time.monotonic()
-        pause_s = max(EVERY_S, SHARE * (self.last_line_s - self.start_s)) if self.n_written else FIRST_S
+        if self.n_written:
+            pause_s = max(EVERY_S, PAUSE_SHARE * (self.last_line_s - self.start_s))
+        else:
+            pause_s = FIRST_S
         is_due = last or now_s - self.last_line_s >= pause_s
         if self.is_quiet or not is_due:
             return
@@ -144,14 +159,14 @@ class ProgressLines:
         count = f"{done:,} of {self.total:,} ({share:.0%})" if self.total else f"{done:,}"
         words = [count, note, f"{elapsed_s:,.0f} s"]
         if self.is_paced and share_before < share < 1:
-            left_s = elapsed_s / (share - share_before) * (1 - share)
+            left_s = elapsed_s / (share - share_before) * (1 - share)  # at the pace of this work so far
             words.append(f"about {left_s:,.0f} s to go")
 
         text = f"{self.what}: {', '.join(filter(None, words))}"
         print(text, file=sys.stdout if last else sys.stderr, flush=True)
 
     def share(self, done: int) -> float:
-        """The share of all work, when this many are done; 0 if the total is unknown.
+        """The share of all work that is done with this many items; 0 if the total is unknown.
 
         >>> ProgressLines("programs", 3, work=[8.0, 1.0, 1.0]).share(1)
         0.8
@@ -159,6 +174,6 @@ class ProgressLines:
         if not self.total:
             return 0.0
         total_work = self.work_until[-1]
-        if not total_work:
+        if not total_work:  # no `work` was given: all items are equal
             return done / self.total
         return self.work_until[done] / total_work

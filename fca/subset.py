@@ -20,7 +20,7 @@ from fca.names import check_meant, check_spellings
 from fca.types import ClassSubset, FcaError, check_choice, choices_in_words
 
 SAMPLERS = ("uniform", "fca")
-SHIPPED = Path(__file__).parent / "groups"  # a CSV file of classes and groups each
+SHIPPED = Path(__file__).parent / "groups"  # the folder of CSV files of classes and groups that fca brings
 
 
 class NoSuchSubset(FcaError):
@@ -28,13 +28,15 @@ class NoSuchSubset(FcaError):
 
 
 def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform") -> ClassSubset:
-    """Draw `ncl` of `num_classes` classes; the same on every machine and Python (the standard library's generator).
+    """Draw `ncl` of `num_classes` classes at random, the same ones on every machine and Python.
 
-    uniform: every class can be drawn, and the draws of different (num_classes, ncl, seed) are independent.
-    fca:     the draws of the released Few-Class Arena: its range leaves out the last class, and the subsets of one
-             seed are nested over small ncl (github.com/fewclassarena/fca, tools/dataset_converters/convert_ncls.py).
+    sampler: how they are drawn.
+      uniform: every class can be drawn, and the draws of different (num_classes, ncl, seed) are independent.
+      fca:     as the released code of the Few-Class Arena: it never draws the last class, and the subsets of one seed
+               are nested over small ncl (github.com/fewclassarena/fca, tools/dataset_converters/convert_ncls.py).
 
-    Raises NoSuchSubset if ncl is outside 2..num_classes (fca: one less, unless ncl is all classes).
+    If ncl is num_classes, the subset is all classes, whatever the seed. Raises NoSuchSubset if ncl is outside of
+    2..num_classes; the sampler fca draws at most num_classes - 1.
 
     >>> draw_subset(10, 3, seed=0).classes
     (2, 3, 8)
@@ -53,15 +55,15 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
             allowed += f", or all {num_classes} (fca never draws the last class)"
         raise NoSuchSubset("subset.ncl", ncl, allowed, "change subset.ncl or take a dataset with more classes")
 
-    rng = random.Random(seed if is_fca else f"{num_classes}:{ncl}:{seed}")
+    rng = random.Random(seed if is_fca else f"{num_classes}:{ncl}:{seed}")  # a text with all three: independent draws
     classes = rng.sample(range(drawable), ncl)
     return ClassSubset(tuple(sorted(classes)), seed, sampler)
 
 
 def number_of_classes(ncl: int | float, num_classes: int) -> int:
-    """The number of classes for ncl: a whole number, or a fraction of all classes (rounded down, as in the paper).
+    """The number of classes in a subset for the setting `ncl`: a whole number itself, or a fraction of all classes.
 
-    Raises FcaError for other numbers.
+    A fraction is rounded down, as in the paper. Raises FcaError for other numbers.
 
     >>> number_of_classes(5, 100), number_of_classes(0.1, 47)
     (5, 4)
@@ -81,15 +83,19 @@ def full_set(num_classes: int) -> ClassSubset:
 
 
 def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "subset.classes") -> ClassSubset:
-    """The subset of these class keys; of label indices only where no class key is a number.
+    """The subset of the classes that a user names by their keys or by label indices.
 
-    A value that YAML or the command line has read as a number, a truth value or null stands for the key with this text:
-    with folders 1 to 5, [1, 2] are the classes 1 and 2, not the second and the third.    what: the key, for messages.
+    classes: all class keys.    wanted: what the user named.    what: the setting's name, for messages.
+
+    A value that YAML or the command line has read as a number, a truth value or null stands for the class key with this
+    text: with folders 1 to 5, [1, 2] are the classes 1 and 2, not the second and the third. A number is a label index
+    only if no class key is a number. Raises FcaError for unknown classes, and unless two or more different ones remain.
 
     >>> named_subset(("cat", "dog", "eel"), ["eel", 0]).classes, named_subset(("1", "2", "3"), [1, 2]).classes
     ((0, 2), (0, 1))
     """
-    check_meant(what, [value for value in wanted if isinstance(value, str)], classes, "the data set")
+    wanted_texts = [value for value in wanted if isinstance(value, str)]
+    check_meant(what, wanted_texts, classes, "the data set")  # an error for another spelling of a key
     index_of = {key: index for index, key in enumerate(classes)}
     keys_are_numbers = any(_number(key) is not None for key in classes)
 
@@ -97,7 +103,7 @@ def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "sub
     for value in wanted:
         key = value if isinstance(value, str) else key_of(classes, value, what)
         index = index_of.get(key) if isinstance(key, str) else None
-        is_position = type(value) is int and 0 <= value < len(classes) and not keys_are_numbers
+        is_position = type(value) is int and 0 <= value < len(classes) and not keys_are_numbers  # True is no int here
         if index is None and is_position:
             index = value
         if index is None:
@@ -113,9 +119,10 @@ def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "sub
 
 
 def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
-    """The class key for a value that YAML or the command line may have read as something other than text.
+    """The class key that a user meant by a value, which YAML or the command line may have read as other than text.
 
-    None if no key is read as this value. Raises FcaError, calling the value `what`, if several keys are: 1.1 and 1.10.
+    For example, the key "01" without quotes is read as the number 1, and "no" as False. Returns None if no key is read
+    as this value. Raises FcaError if several keys are, such as 1.1 and 1.10.    what: the setting's name, for it.
 
     >>> key_of(("01", "02"), 1, "subset.classes"), key_of(("no", "yes"), True, "subset.classes")
     ('01', 'yes')
@@ -126,16 +133,16 @@ def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
         return None
 
     is_finite = not isinstance(value, float) or math.isfinite(value)
-    reading = (type(value) is bool, value if is_finite else str(value))
+    reading = (type(value) is bool, value if is_finite else str(value))  # nan as text, because nan != nan
     keys = _keys_by_reading(tuple(classes)).get(reading, [])
 
-    # of several keys take that with the value's own text, then that of its type: 1 is "1", not "1.0"
+    # Of several keys take the one with the value's own text, or else the one of its type: 1 is "1", not "1.0".
     if len(keys) > 1:
         text = str(value).casefold()
         has_decimals = isinstance(value, float)
         keys_of_same_text = [key for key in keys if key.casefold() == text]
         keys_of_same_type = [key for key in keys if has_decimals != key.lstrip("+-").isdecimal()]
-        if len(keys_of_same_text) == 1 and type(value) is not float:
+        if len(keys_of_same_text) == 1 and type(value) is not float:  # str(1.10) is "1.1", which may not be meant
             keys = keys_of_same_text
         elif len(keys_of_same_type) == 1:
             keys = keys_of_same_type
@@ -146,7 +153,7 @@ def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
     return keys[0] if keys else None
 
 
-# words that YAML does not read as text, in upper or lower case -> the value; nan as text, because it does not equal nan
+# Words that YAML does not read as text, in upper or lower case -> the value; nan as text, because nan != nan.
 _VALUE_OF_WORD: dict[str, bool | str | None] = {
     **dict.fromkeys(("true", "yes", "on"), True),
     **dict.fromkeys(("false", "no", "off"), False),
@@ -159,9 +166,10 @@ _VALUE_OF_WORD: dict[str, bool | str | None] = {
 
 @lru_cache(maxsize=16)
 def _keys_by_reading(classes: tuple[str, ...]) -> dict[tuple[bool, object], list[str]]:
-    """The value that YAML or the command line reads from a class key without quotes -> the keys with this value.
+    """The class keys by the value that YAML or the command line reads from them if they have no quotes.
 
-    The first entry of each pair is whether the value is a bool: True equals 1.
+    The values are pairs: whether the value is a bool, and the value; without the first, True would equal 1. Keys that
+    are read as text are not included.
     """
     keys_by_reading: dict[tuple[bool, object], list[str]] = {}
     for key in classes:
@@ -176,12 +184,12 @@ def _keys_by_reading(classes: tuple[str, ...]) -> dict[tuple[bool, object], list
 
 
 def _number(text: str) -> float | None:
-    """The finite number that a text is; None for other texts.
+    """The finite number that a text is read as; None for other texts.
 
     >>> _number("007"), _number("1e3"), _number("0x10"), _number("cat"), _number("nan")
     (7, 1000.0, 16, None, None)
     """
-    for parse in (int, float, partial(int, base=0)):
+    for parse in (int, float, partial(int, base=0)):  # base 0: 0x10, 0b1
         with suppress(ValueError):
             number: float = parse(text)
             return number if math.isfinite(number) else None
@@ -190,16 +198,16 @@ def _number(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class Groups:
-    """Classes that count as one (dog or not dog, a product's kind); a class that is not named belongs to no group.
+    """Groups of classes that count as one class, such as dog and not dog.
 
-    name: of the file.    of: class key -> group.
+    name: that of the file.    of: class key -> group; a class that is not in it belongs to no group.
     """
 
     name: str
     of: Mapping[str, str]
 
     def codes(self, keys: Sequence[str]) -> Integer[np.ndarray, " keys"]:
-        """Position of each key's group among the sorted groups; -1 for none.
+        """The number of each class key's group, its position among the sorted groups; -1 if it is in none.
 
         Raises FcaError for a key that the file spells in another way.
 
@@ -217,14 +225,15 @@ class Groups:
 
 
 def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Groups:
-    """The groups in a CSV file; lines that start with # are comments. A class without a group belongs to none.
+    """Read groups of classes from a CSV file. Lines that start with # are comments; a class may have no group.
 
-    where:   a shipped name (imagenet_16: the entry-level categories of arXiv:1808.08750; imagenet_dog: dog, not dog),
-             or the path of a file, which may be inside a .zip: photos.zip/classes.csv.
-    columns: its columns of class keys and of groups.
+    where:   the name of a file that fca brings (imagenet_16: the entry-level categories of arXiv:1808.08750;
+             imagenet_dog: dog, not dog), or the path of a file, which may be inside a .zip: photos.zip/classes.csv.
+    columns: the names of its columns of class keys and of groups.
 
     Raises FcaError for a missing file, missing columns, a line with too many or too few cells, a group without a class,
-    a class in two groups, no class with a group, and two spellings of one class or group (see fca.names).
+    a class in two groups, a file in which no class has a group, and two spellings of one class or group (see
+    fca.names).
 
     >>> sorted(set(read_groups("imagenet_dog").of.values()))
     ['dog', 'not dog']
@@ -244,7 +253,7 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
         raise FcaError("group_columns", ", ".join(columns), allowed, "name them as group_columns=[class, group]")
 
     pairs = table[list(columns)].set_axis(["key", "group"], axis="columns").drop_duplicates()
-    pairs = pairs[pairs["group"] != ""]
+    pairs = pairs[pairs["group"] != ""]  # the other classes belong to no group
     groups_without_class = pairs.loc[pairs["key"] == "", "group"]
     if len(groups_without_class):
         group = groups_without_class.iloc[0]
@@ -263,7 +272,7 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
 
 
 def _open_also_in_zip(path: Path) -> IO[Any]:
-    """The open file, which may be inside a .zip."""
+    """Open a file for reading, which may be inside a .zip: the path then leads through the .zip like a folder."""
     for parent in path.parents:
         if parent.suffix.lower() == ".zip" and parent.is_file():
             path_in_zip = path.relative_to(parent).as_posix()

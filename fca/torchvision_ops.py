@@ -20,15 +20,19 @@ BOX_OPERATOR_SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tens
 
 
 def imported(module: str) -> Any:
-    """A module of torchvision, timm, OpenCLIP or Lightning, or one that imports them; it takes seconds at first."""
+    """Import a module of torchvision, timm, OpenCLIP or Lightning, or one that imports them; at first it takes seconds.
+
+    All such modules must be imported through this function, see the head of this module.
+    """
     declare_torchvision_ops()
     return import_module(module)
 
 
 @cache
 def declare_torchvision_ops() -> Any:
-    """Call before the first import of torchvision, timm or Lightning; does nothing if the real operators load.
+    """Make torchvision importable if its compiled operators do not load; does nothing if they do.
 
+    It must be called before the first import of torchvision, timm or Lightning.
     Returns the library that has the declarations: they last as long as it does, so the cache keeps it.
     """
     import torch
@@ -39,7 +43,7 @@ def declare_torchvision_ops() -> Any:
         for binary in Path(folder).glob("_C*.so"):
             try:
                 torch.ops.load_library(str(binary))  # type: ignore[no-untyped-call]
-            except OSError:
+            except OSError:  # built for another torch
                 continue
             return None
 
@@ -50,10 +54,11 @@ def declare_torchvision_ops() -> Any:
 
 
 def before_lightning() -> None:
-    """Call before the first import of Lightning, which then takes 2 CPU seconds less.
+    """Prepare the first import of Lightning, so that it takes 2 CPU seconds less.
 
-    Its metrics package, torchmetrics, imports plots, audio and text with the installed packages of UNUSED (torchmetrics
-    #2242, pytorch-lightning #12786). Here it finds none of these, unless torchmetrics has been imported already.
+    Its metrics package, torchmetrics, imports the packages of UNUSED if they are installed, for plots, audio and text
+    (torchmetrics #2242, pytorch-lightning #12786). Here torchmetrics is imported while these packages seem to be
+    missing. Nothing is changed if it has been imported already.
     """
     declare_torchvision_ops()
     if "torchmetrics" in sys.modules:
@@ -72,6 +77,7 @@ def before_lightning() -> None:
     def available_unless_unused(name: str) -> bool:
         return name not in UNUSED and package_available(name)
 
+    # torchmetrics looks for packages with these two functions; they are restored after its import.
     metadata.distribution = distribution_unless_unused  # type: ignore[assignment]
     imports.package_available = available_unless_unused  # type: ignore[assignment]
     try:

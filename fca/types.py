@@ -64,7 +64,10 @@ def without_password(text: str) -> str:
 
 
 def check_choice(what: str, value: object, choices: Iterable[object], step: str = "take one of these") -> None:
-    """Raises FcaError for a value that is not among the choices, listing them."""
+    """Raise FcaError if a value is not among the choices; the message lists them, and proposes a similar one.
+
+    what: what the value is, for the message.    step: the advice in it.
+    """
     allowed = list(choices)
     if value in allowed:
         return
@@ -77,7 +80,9 @@ def check_choice(what: str, value: object, choices: Iterable[object], step: str 
 
 
 def choices_in_words(choices: Iterable[object], typed: str = "") -> str:
-    """Choices in a message: of more than LISTED first those most similar to the typed text, then others in their order.
+    """Choices for a message, separated by commas; of more than LISTED only the first ones.
+
+    Those that are similar to the text that the user typed come first then, and the others in their order.
 
     >>> choices_in_words(["cat", "dog"]), choices_in_words(range(100, 200), "1999")
     ('cat, dog', '199, 100, 101, 102, 103, 104, 105, 106, 107, 108 and 90 more')
@@ -91,7 +96,9 @@ def choices_in_words(choices: Iterable[object], typed: str = "") -> str:
 
 
 def similar_choices(choices: Iterable[str], typed: str) -> list[str]:
-    """The choices that are similar to the typed text, the most similar first; of a/b, a or b or all of it may be.
+    """The choices that are similar to the text that the user typed, the most similar first.
+
+    Case and punctuation do not count. Of a choice like corruption/fog, the whole or one of its parts may be similar.
 
     >>> similar_choices(["resnet50", "resnet18", "vit_b16"], "ResNet-18")
     ['resnet18', 'resnet50']
@@ -100,35 +107,37 @@ def similar_choices(choices: Iterable[str], typed: str) -> list[str]:
     >>> similar_choices(["house"], "mouse"), similar_choices(["seed"], "serve"), similar_choices(["vit_b16"], "vit")
     ([], [], ['vit_b16'])
     """
-    typed_letters = _letters(typed)
+    typed_letters = _only_letters(typed)
     ratio_by_choice: dict[str, float] = {}
     for choice in choices:
-        names = {_letters(choice), *map(_letters, choice.split("/"))}
+        names = {_only_letters(choice), *map(_only_letters, choice.split("/"))}
         similar_ratios = []
         for name in names:
             ratio = difflib.SequenceMatcher(None, name, typed_letters).ratio()
-            if ratio >= _least_ratio(name, typed_letters):
+            if ratio >= _least_similar_ratio(name, typed_letters):
                 similar_ratios.append(ratio)
         if similar_ratios:
             ratio_by_choice[choice] = max(similar_ratios)
     return sorted(ratio_by_choice, key=lambda choice: -ratio_by_choice[choice])
 
 
-def _least_ratio(name: str, typed: str) -> float:
-    """The ratio from which these two are similar."""
+def _least_similar_ratio(name: str, typed: str) -> float:
+    """The ratio of difflib from which these two texts count as similar."""
     one_begins_the_other = name.startswith(typed) or typed.startswith(name)
     if one_begins_the_other or sorted(name) == sorted(typed):
         return SIMILAR_IF_SAME_LETTERS
     return SIMILAR if name[:1] == typed[:1] else SIMILAR_IF_FIRST_LETTER_DIFFERS
 
 
-def _letters(name: str) -> str:
-    """A name without case and without anything but letters and digits."""
+def _only_letters(name: str) -> str:
+    """The letters and digits of a name, in lower case."""
     return re.sub(r"[\W_]", "", name).casefold()
 
 
 def keyed_rng(*key: object) -> np.random.Generator:
-    """Random numbers that depend only on this key: a counter (Philox), keyed by the first 128 bits of its sha256.
+    """A generator of random numbers that depend only on this key, the same on every machine.
+
+    It is the counter-based Philox generator, keyed by the first 128 bits of the sha256 of the key's text.
 
     >>> round(keyed_rng(0, "test/00017", "corruption/fog/1").random(), 3)
     0.743
@@ -151,7 +160,7 @@ def no_mask(_: int) -> None:
 class ImageData:
     """A set of labelled images, listed but not read.
 
-    items:   one line an image: `image_id`, `label` (a class KEY), `split` (train, val or test) and annotation columns.
+    items:   one line per image: `image_id`, `label` (a class KEY), `split` (train, val or test) and annotation columns.
     classes: class keys in label order.
     read, mask: position in items -> upright RGB pixels; object mask of the same height and width, or None.
     mirror:  whether a mirrored image still shows its class.
@@ -160,8 +169,8 @@ class ImageData:
     limit:   the set has only this many first images of every class and split; None: all images.
     side:    shorter side in pixels, if all images have the same and it is known without reading them.
     unused:  number of images left out of the set: outside class folders, or of a class that train or test lacks.
-    background: image id -> the image without its object, if it is known: object pixels (`mask`) of one image over
-             the background of another are an image of the second scene with the first one's object; None elsewhere.
+    background: image id -> the image without its object; None for sets in which that is not known. It serves to put
+             the object pixels (`mask`) of one image over the background of another.
     """
 
     name: str
@@ -192,7 +201,10 @@ class ImageData:
         return np.flatnonzero(is_chosen)
 
     def n_images(self, split: str, classes: Sequence[int]) -> int:
-        """Number of these rows; planning thousands of runs on a million images counts them once."""
+        """Number of a split's images of these label indices: the length of `rows`, but fast.
+
+        The images of each class are counted once, because planning asks for thousands of subsets.
+        """
         if split not in self._images_by_class:
             all_classes = range(len(self.classes))
             labels = self.labels[self.rows(split, all_classes)]
@@ -202,7 +214,7 @@ class ImageData:
 
     @cached_property
     def _images_by_class(self) -> dict[str, Int[np.ndarray, " classes"]]:
-        """Split -> the number of images of each class, as far as they were counted."""
+        """Split -> the number of images of each class; `n_images` fills it."""
         return {}
 
 
@@ -211,7 +223,7 @@ class Dataset(Protocol):
     """A configured data set: `dataset=...`."""
 
     def load(self) -> ImageData:
-        """Its images, listed. Raises FcaError for data that are missing or not as configured."""
+        """List the images. Raises FcaError for data that are missing or not as configured."""
 
 
 @dataclass(frozen=True)
@@ -394,10 +406,12 @@ Work = TypeVar("Work", covariant=True, default=Any)
 
 @dataclass(frozen=True)
 class Run(Generic[Work]):
-    """One unit of work. `identity` is its meaning, all that `run_id` hashes; `about` gives columns of its row.
+    """One unit of work of a task, such as one training or one prediction.
 
-    work: the objects that the task needs to do the run, such as the data and the model: small, by reference. It is not
-    part of the run's identity and is never pickled: a job in another process plans again from its configuration.
+    identity: all that decides its result; `run_id` is a hash of it.
+    metadata: further columns of the run's row, its stored record.
+    work: the objects that the task needs to do the run, such as the data and the model. It is not part of the run's
+    identity and is never pickled: a job in another process plans again from its configuration.
     """
 
     task: str
@@ -417,15 +431,16 @@ class Run(Generic[Work]):
 
 @dataclass(eq=False, repr=False)
 class Column(str):
-    """A column, declared once, beside the table or task that has it; as a string it is the column's name.
+    """A column of a table, declared once, beside the table or task that has it; as a string it is the column's name.
 
-    value_type: of its values: str, int, float, bool or tuple.
+    value_type: the type of its values: str, int, float, bool or tuple.
     number_format: in d3's notation (".2f", ".1%"); a percentage is stored as a fraction.
     meaning: its description for table headings and tooltips, with the unit.
     choices: its possible values -> their labels, in display order; empty: any value.
     filters: whether the page offers its values as a filter.
 
-    Frames, `groupby` and figures accept it as a name, so that a misspelt column fails at import.
+    Because it is a string, frames, `groupby` and figures accept it as a name. Because it is a variable in Python, a
+    misspelt column is an error at import.
 
     >>> TOP1 = Column("top1", float, ".1%", "accuracy")
     >>> TOP1, TOP1.low, TOP1.high.number_format
@@ -444,20 +459,22 @@ class Column(str):
 
     @property
     def low(self) -> Column:
-        """Lower end of its 95 % interval."""
+        """The column with the lower end of its 95 % interval."""
         return Column(
             f"{self}_low", self.value_type, self.number_format, f"{self.meaning}, lower end of the 95 % interval"
         )
 
     @property
     def high(self) -> Column:
-        """Upper end of its 95 % interval."""
+        """The column with the upper end of its 95 % interval."""
         return Column(
             f"{self}_high", self.value_type, self.number_format, f"{self.meaning}, upper end of the 95 % interval"
         )
 
     def with_format(self, number_format: str, label: str = "") -> Column:
-        """The same column for a sentence or small figure: in another format, with a shorter label.
+        """The same column in another number format and, if `label` is given, with a shorter meaning.
+
+        It is for sentences and small figures.
 
         >>> column = Column("top1", float, ".2%", "top-1 accuracy").with_format(".0%", "accuracy")
         >>> column, column.number_format, column.meaning
@@ -466,7 +483,7 @@ class Column(str):
         return Column(str(self), self.value_type, number_format, label or self.meaning, self.choices, self.filters)
 
     def with_choices(self, choices: Mapping[str, str], filters: bool = False) -> Column:
-        """The same column in a table or figure that has these values of it, with other labels for them.
+        """The same column with other choices: the values that occur in a certain table or figure -> their labels there.
 
         >>> Column("verdict", str, "", "verdict").with_choices({"yes": "rises", "no": "does not rise"}).choices["yes"]
         'rises'
@@ -475,7 +492,7 @@ class Column(str):
 
 
 def interval_columns(column: Column) -> tuple[Column, Column, Column]:
-    """A column and the columns of both ends of its interval, as a table lists them."""
+    """A column, followed by the columns with the lower and upper end of its interval."""
     return column, column.low, column.high
 
 

@@ -18,10 +18,11 @@ from fca.types import FcaError
 
 @dataclass(frozen=True)
 class Allowed:
-    """The allowed values of a key, declared where its dataclass has it: `epochs: Annotated[int, Allowed(1)]`.
+    """The allowed values of a configuration key, declared with its field: `epochs: Annotated[int, Allowed(1)]`.
 
-    least, most: ends of a range, included.    above, below: ends, excluded.    choices: of a text.
-    non_empty: whether a list needs a value. For a list or a mapping, the rule applies to every value in it.
+    least, most: ends of a range, included.    above, below: ends, excluded.    choices: the allowed texts.
+    non_empty: whether a list needs at least one value.
+    For a list or a mapping, the rule applies to every value in it.
 
     >>> str(Allowed(1)), str(Allowed(above=0, below=1)), str(Allowed(choices=("cpu", "gpu")))
     ('at least 1', 'above 0, below 1', 'cpu, gpu')
@@ -35,6 +36,7 @@ class Allowed:
     non_empty: bool = False
 
     def __str__(self) -> str:
+        """The rule in words, for messages: the choices, or the ends of the range; "" if there is no rule."""
         if self.choices:
             return ", ".join(self.choices)
 
@@ -47,10 +49,13 @@ class Allowed:
         return ", ".join(f"{end} {value:,}" for end, value in ends.items() if value is not None)
 
     def holds(self, value: object) -> bool:
-        """Whether a text is a choice, or not empty; whether a number is finite and in the range."""
+        """Whether a single value is allowed: a text among the choices, or a finite number in the range.
+
+        Without choices, any text but "" is allowed. Values of other types always are.
+        """
         if isinstance(value, str):
             return value in self.choices if self.choices else value != ""
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float):  # in Python a bool is an int
             return True
         if isinstance(value, float) and not math.isfinite(value):
             return False
@@ -77,19 +82,19 @@ WORDS_BY_TYPE = {
 
 @cache
 def rules_by_field(kind: Any) -> dict[str, tuple[Any, Allowed]]:
-    """The fields of a dataclass: name -> its type, and the rule for its values."""
+    """The fields of a dataclass: name -> its type, and the rule for its values (`Allowed()` if none is declared)."""
     types = get_type_hints(kind)
-    annotations = get_type_hints(kind, include_extras=True)
-    declarations = {}
+    annotations = get_type_hints(kind, include_extras=True)  # with what `Annotated` adds to a type
+    type_and_rule_by_field = {}
     for field in fields(kind):
         metadata = getattr(annotations[field.name], "__metadata__", ())
-        [rule] = [mark for mark in metadata if isinstance(mark, Allowed)] or [Allowed()]
-        declarations[field.name] = (types[field.name], rule)
-    return declarations
+        [rule] = [entry for entry in metadata if isinstance(entry, Allowed)] or [Allowed()]
+        type_and_rule_by_field[field.name] = (types[field.name], rule)
+    return type_and_rule_by_field
 
 
 def describe_allowed(kind: Any, name: str) -> str:
-    """The allowed values of a field of a dataclass, in words.
+    """The allowed values of the field `name` of a dataclass in words: its type, its rule, and whether it may be null.
 
     >>> describe_allowed(Allowed, "least"), describe_allowed(Allowed, "non_empty")
     ('a finite number, or null', 'true or false')
@@ -99,8 +104,8 @@ def describe_allowed(kind: Any, name: str) -> str:
     if options == [NoneType]:
         return "null"
 
-    types = [get_origin(option) or option for option in options if option is not NoneType]
-    last_type = types[-1]  # float of int | float
+    types = [get_origin(option) or option for option in options if option is not NoneType]  # list for list[str]
+    last_type = types[-1]  # describes all: int | float is a number
     is_container = last_type in (list, dict)
     is_nested = is_dataclass(last_type)
     if rule.choices and not is_container:
@@ -121,7 +126,9 @@ def describe_allowed(kind: Any, name: str) -> str:
 
 
 def meanings_of(kind: Any) -> dict[str, str]:
-    """The fields of a dataclass that declare their meaning, with its text; of several texts the last, the field's own.
+    """The meanings that the fields of a dataclass declare as a text in `Annotated`: name -> text.
+
+    If there are several texts, it is the last one: a type such as `Seed` may have one, and the field adds its own.
 
     >>> @dataclass
     ... class Test:
@@ -133,21 +140,24 @@ def meanings_of(kind: Any) -> dict[str, str]:
     meanings = {}
     for field in fields(kind):
         metadata = getattr(annotations[field.name], "__metadata__", ())
-        texts = [mark for mark in metadata if isinstance(mark, str)]
+        texts = [entry for entry in metadata if isinstance(entry, str)]
         if texts:
             meanings[field.name] = texts[-1]
     return meanings
 
 
 def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:
-    """Raise FcaError for the first value that its field of a dataclass does not allow, naming the key as it is typed.
+    """Raise FcaError for the first of the values that its field of the dataclass `kind` does not allow.
 
-    Types are not checked. Numbers must be finite, and texts not empty, in all fields.    name: of the group.
+    values: field -> value; values in fields that are dataclasses are checked, too.
+    name:   of the group of keys, so that the message has the whole key as a user types it, such as recipe.epochs.
+
+    Types are not checked. In all fields numbers must be finite, and texts not empty.
     """
     for key, (hint, rule) in rules_by_field(kind).items():
         value = values.get(key)
-        typed_key = f"{name}.{key}".removeprefix(".")
-        if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
+        typed_key = f"{name}.{key}".removeprefix(".")  # without a name there is no point before the key
+        if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):  # not made yet
             check_values(hint, value, typed_key)
             continue
         if is_dataclass(value):
@@ -157,12 +167,15 @@ def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:
         for single_value in _single_values(value):
             if not rule.holds(single_value):
                 raise FcaError(typed_key, single_value, describe_allowed(kind, key), f"correct {typed_key}")
-        if rule.non_empty and value is not None and not value:
+        if rule.non_empty and value is not None and not value:  # null stays allowed
             raise FcaError(typed_key, value, "one value or more", f"correct {typed_key}")
 
 
 def check_truths(kind: type, values: Mapping[str, Any], name: str = "") -> None:
-    """Raise FcaError for a number other than 0 and 1 where true or false is expected: OmegaConf takes any for true."""
+    """Raise FcaError for a number other than 0 and 1 in a field of type bool; OmegaConf would take it for true.
+
+    kind, values, name: see `check_values`.
+    """
     for key, (hint, _) in rules_by_field(kind).items():
         value = values.get(key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -172,7 +185,7 @@ def check_truths(kind: type, values: Mapping[str, Any], name: str = "") -> None:
 
 
 def _single_values(value: object) -> Iterator[object]:
-    """The values in lists and mappings at any depth, or the value itself."""
+    """The values in lists and mappings, nested at any depth; of any other value, the value itself."""
     items = list(value.values()) if isinstance(value, Mapping) else value
     if not isinstance(items, Sequence) or isinstance(items, str):
         yield items
@@ -182,9 +195,10 @@ def _single_values(value: object) -> Iterator[object]:
 
 
 def plain_name(what: str, value: object) -> str:
-    """The value, which is to name a file or folder: letters, digits, `.`, `_`, `-` and spaces, at most 100 of them.
+    """Return a value that will name a file or folder, if it is safe for that.
 
-    Raises FcaError for anything else, such as a name that leads to another folder or is hidden.
+    It may have up to 100 letters, digits, `.`, `_`, `-` and spaces. Raises FcaError for anything else, such as a name
+    that leads to another folder or is hidden.    what: the key of the value, for the message.
 
     >>> plain_name("report.name", "few_class 2.0")
     'few_class 2.0'
@@ -196,7 +210,9 @@ def plain_name(what: str, value: object) -> str:
 
 
 def has_type(value: Any, hint: Any) -> bool:
-    """Whether a value, as JSON and YAML give it, is of a type such as dict[str, list[float]] or int | None.
+    """Whether a value that was read from JSON or YAML has a type such as dict[str, list[float]] or int | None.
+
+    A list counts as a tuple, because JSON has none, and an int as a float. A bool is no int.
 
     >>> has_type([1, 2.5], list[float] | None), has_type({"a": 1}, dict[str, str])
     (True, False)
@@ -210,15 +226,15 @@ def has_type(value: Any, hint: Any) -> bool:
     if kind is Any:
         return True
 
-    if kind is tuple and isinstance(value, list):  # JSON has no tuples
+    if kind is tuple and isinstance(value, list):
         if not arguments:
             return True
-        has_any_length = arguments[1:] == (...,)
+        has_any_length = arguments[1:] == (...,)  # tuple[int, ...]
         item_hints = [arguments[0]] * len(value) if has_any_length else arguments
         return len(item_hints) == len(value) and all(map(has_type, value, item_hints))
 
     python_type = dict if kind is Mapping else kind
-    if type(value) is not python_type:  # bool is no int
+    if type(value) is not python_type:  # the exact type, because isinstance(True, int) is true
         return kind is float and type(value) is int
     if not arguments:
         return True

@@ -23,7 +23,7 @@ Pixels = UInt8[np.ndarray, "height width 3"]
 
 
 def row_of(arrays: Mapping[str, np.ndarray], image_id: str) -> np.ndarray:
-    """The row of an array in memory that is an image; its id is the array's name, a slash and the row."""
+    """The row of an array that holds an image, whose id is the array's name, a slash and the row's number."""
     name, _, row = image_id.rpartition("/")
     return arrays[name][int(row)]
 
@@ -35,7 +35,7 @@ class Digits:
     They are scikit-learn's handwritten digits: real scans that come with the library.
 
     version: of these images and of how they are enlarged; part of the fingerprint.
-    test, val: the fixed stratified draws of both from all images and from what is left of them.
+    test:    what to hold out of all images.    val: what to hold out of the rest.
     mirror:  whether a mirrored image still shows its class.
     """
 
@@ -45,13 +45,13 @@ class Digits:
     mirror: bool = False
 
     def load(self) -> ImageData:
-        """The scans, in their own order."""
-        from sklearn.datasets import load_digits
+        """List the scans, whose ids are their positions in scikit-learn's array."""
+        from sklearn.datasets import load_digits  # imported here, because it takes long
 
         scans, targets = load_digits(return_X_y=True)
         listed = pd.DataFrame({"image_id": [f"{i:04d}" for i in range(len(scans))], "label": targets.astype(str)})
         listed["split"] = np.where(held_out(listed, self.test), "test", "train")
-        grey = np.round(scans.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+        grey = np.round(scans.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)  # scans have values of 0 to 16
 
         def enlarged(image_id: str) -> Pixels:
             scan = Image.fromarray(grey[int(image_id)])
@@ -60,43 +60,49 @@ class Digits:
         return assemble("digits", listed, enlarged, self.val, version=self.version, mirror=self.mirror, official=True)
 
 
-CLASS_OF = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
+TORCHVISION_CLASS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cifar(Downloaded):
     """`dataset=cifar10` and `dataset=cifar100`: 50,000 training and 10,000 test images of 32 x 32 pixels.
 
-    As torchvision downloads, checks and reads them.
+    torchvision downloads, checks and reads them.
 
     name:     cifar10 or cifar100 (its 100 fine classes).    version: of the images; part of the fingerprint.
     root:     the folder that holds, or shall hold, the extracted python archive (cifar-10-batches-py).
     """
 
-    name: Annotated[str, Allowed(choices=tuple(CLASS_OF))]
+    name: Annotated[str, Allowed(choices=tuple(TORCHVISION_CLASS))]
     version: str
 
     def load(self) -> ImageData:
-        """List the images; torchvision checks the files' md5. Raises FcaError when they are absent or damaged."""
-        archives = {split: self._part(train=split == "train") for split in ("train", "test")}
+        """List the images; torchvision checks the files' md5. Raises FcaError if they are absent or damaged."""
+        archives = {"train": self._load_archive(train=True), "test": self._load_archive(train=False)}
         rows = []
         for split, archive in archives.items():
             for i, target in enumerate(archive.targets):
                 rows.append((f"{split}/{i:05d}", archive.classes[target], split))
         listed = pd.DataFrame(rows, columns=["image_id", "label", "split"])
 
-        read = partial(row_of, {split: archive.data for split, archive in archives.items()})
+        pixels_of_split = {split: archive.data for split, archive in archives.items()}
+        read = partial(row_of, pixels_of_split)
         return assemble(self.name, listed, read, self.val, version=self.version, mirror=self.mirror, official=True)
 
-    def _part(self, *, train: bool) -> Any:
-        check_choice("dataset.name", self.name, CLASS_OF)
-        archive, root = getattr(torchvision_sets(), CLASS_OF[self.name]), Path(self.root).expanduser()
+    def _load_archive(self, *, train: bool) -> Any:
+        """torchvision's data set of the training or test images, with all pixels in `data`.
+
+        Raises FcaError if the files are absent, damaged, or cannot be downloaded.
+        """
+        check_choice("dataset.name", self.name, TORCHVISION_CLASS)
+        data_set = getattr(torchvision_sets(), TORCHVISION_CLASS[self.name])
+        root = Path(self.root).expanduser()
         try:
-            return archive(root, train=train, download=self.download)
+            return data_set(root, train=train, download=self.download)
         except (RuntimeError, OSError) as error:  # not found or corrupted; no network
             other = "try the download again" if self.download else "set dataset.download=true"
-            step = f"bring that folder (from {archive.url}), or {other} ({error})"
-            raise FcaError("dataset.root", root, f"a folder that holds {archive.base_folder}, whole", step) from error
+            step = f"bring that folder (from {data_set.url}), or {other} ({error})"
+            raise FcaError("dataset.root", root, f"a folder that holds {data_set.base_folder}, whole", step) from error
 
 
 SIDE = 28  # pixels of a drawing
@@ -105,18 +111,18 @@ SOURCE = "gsutil -m cp 'gs://quickdraw_dataset/full/numpy_bitmap/*.npy' quickdra
 
 @dataclass(frozen=True, kw_only=True)
 class QuickDraw(PublicSet):
-    """`dataset=quickdraw`: a sample of every class of drawings, white strokes on black as they are published.
+    """`dataset=quickdraw`: a sample of the drawings of every class, white strokes on black as they are published.
 
     Quick, Draw! has 28 x 28 bitmaps of 50 million drawings, of which a sample is enough.
 
-    version:     of the published bitmaps; part of the fingerprint (so are the rows that are drawn).
-    root:        the folder that holds quickdraw/ (or numpy_bitmap/) with "The Eiffel Tower.npy" and so on, a class
-                 a file. They are memory-mapped: only the pages of the sample are read.
+    version:     of the published bitmaps; part of the fingerprint (so are the numbers of the sampled drawings).
+    root:        the folder that holds quickdraw/ (or numpy_bitmap/) with one file per class, as "The Eiffel Tower.npy".
+                 They are memory-mapped: only the pages of the sample are read.
     classes:     how many files there are as published; null = whatever is there.
-    per_class:   drawings per class, a fixed draw by `sample_seed` (a class with fewer gives all; up to 20,000 of
-                 113,613 or more a larger sample holds the smaller).
-    test, val:   fixed stratified draws: from the sample, and from what is left.
-    compat:      fca = every fifth drawing is test, counted in the class's file. (The release counted in the stream of
+    per_class:   number of drawings to sample from each class, by `sample_seed` (all of them if a class has fewer). Up
+                 to 20,000 of 113,613 or more drawings, a larger sample contains the smaller one.
+    test:        what to hold out of the sample.    val: what to hold out of the rest.
+    compat:      fca = every fifth drawing in the file of a class is test. (The released code counted in the stream of
                  another library, over all classes and all drawings.)
     """
 
@@ -129,7 +135,7 @@ class QuickDraw(PublicSet):
     mirror: bool = False
 
     def load(self) -> ImageData:
-        """List the sample. Raises FcaError for absent or damaged files, and for fewer than 3 drawings per class."""
+        """List the sample. Raises FcaError for absent or damaged files, and if `per_class` is below 3."""
         as_released = splits_as_released(self.compat)
         if self.per_class < 3:
             raise FcaError("dataset.per_class", self.per_class, "3 or more", "train, val and test need one each")
@@ -140,8 +146,8 @@ class QuickDraw(PublicSet):
         if not files:
             raise FcaError(f".npy files in {folder}", 0, "one per class", f"bring {SOURCE}")
 
-        drawings = {file.stem: _drawings(file) for file in files}
-        samples = [self._sample(key, len(bitmaps)) for key, bitmaps in drawings.items()]
+        drawings = {file.stem: _map_bitmaps(file) for file in files}
+        samples = [self._sample(class_key, len(bitmaps)) for class_key, bitmaps in drawings.items()]
         listed = pd.concat(samples, ignore_index=True)
         row_in_file = listed.pop("row")
         is_test = row_in_file % 5 == 0 if as_released else held_out(listed, self.test)
@@ -154,18 +160,24 @@ class QuickDraw(PublicSet):
             "quickdraw", listed, white_on_black, self.val, version=self.version, mirror=self.mirror, official=True
         )
 
-    def _sample(self, key: str, n: int) -> pd.DataFrame:
-        draw = random.Random(f"quickdraw:{key}:{self.sample_seed}")
+    def _sample(self, class_key: str, n: int) -> pd.DataFrame:
+        """Draw `per_class` of the n drawings of a class: image_id, label and row (the number in the class's file)."""
+        draw = random.Random(f"quickdraw:{class_key}:{self.sample_seed}")
         rows = draw.sample(range(n), min(n, self.per_class))
-        return pd.DataFrame({"image_id": [f"{key}/{row:06d}" for row in rows], "label": key, "row": rows})
+        ids = [f"{class_key}/{row:06d}" for row in rows]
+        return pd.DataFrame({"image_id": ids, "label": class_key, "row": rows})
 
 
-def _drawings(file: Path) -> UInt8[np.ndarray, "_ pixels"]:
-    """A class's bitmaps, memory-mapped: a row of 784 grey values each."""
+def _map_bitmaps(file: Path) -> UInt8[np.ndarray, "_ pixels"]:
+    """The bitmaps of a class, mapped into memory: drawings x 784 grey values.
+
+    Raises FcaError for a file that is damaged or holds anything else.
+    """
     try:
-        rows: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+        bitmaps: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # no .npy, or shorter than its header declares; its parser raises many kinds
         raise FcaError("file", file, "a whole .npy of bitmaps", f"bring it again: {SOURCE} ({error})") from error
-    if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != SIDE * SIDE:
-        raise FcaError("bitmaps", f"{rows.dtype} {rows.shape} in {file}", "uint8 (drawings, 784)", f"bring {SOURCE}")
-    return rows
+    if bitmaps.dtype != np.uint8 or bitmaps.ndim != 2 or bitmaps.shape[1] != SIDE * SIDE:
+        found = f"{bitmaps.dtype} {bitmaps.shape} in {file}"
+        raise FcaError("bitmaps", found, "uint8 (drawings, 784)", f"bring {SOURCE}")
+    return bitmaps

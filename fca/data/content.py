@@ -1,8 +1,8 @@
-"""What the files of a data set contain: a digest of the bytes of each, remembered while all that a look shows stays.
+"""What the files of a data set contain: a digest of each file's bytes, remembered as long as the file looks unchanged.
 
-Digests are stored in the user's cache folder, one Parquet file a root. A digest is used again while path, size, time of
-modification, time of change and inode are as they were. One that was taken within CLOCK_NS of the file's last change is
-not kept: the file may change again within one tick of the clock, and would look the same.
+Digests are stored in the user's cache folder, one Parquet file per root, the index. A digest is used again while path,
+size, time of modification, time of change and inode are as they were. A digest that was taken within CLOCK_NS of the
+file's last change is not stored: the file may change again within one tick of the clock, and would look the same.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ import xxhash
 from rich import get_console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from fca.data.files import FILE, LONG, WALKERS, Files, Listing, content_of, open_root
+from fca.data.files import FILE_SCHEMA, MANY_IMAGES, READER_THREADS, Files, Listing, content_of, open_root
 from fca.identity import UNREADABLE
 from fca.store.files import remove_parts, write_whole
 from fca.types import UnreadableImage
 
 CLOCK_NS = 2 * 10**9  # the coarsest clock of a file system in use (FAT)
-LARGE = 2 * 10**8  # bytes from which on a progress bar is shown
-TOGETHER = 64  # files that a thread reads in one go
-SWEEP = "FCA_SWEEP"  # environment variable: in which listing the processes of one sweep share what they found
-ABANDONED_S = 30 * 24 * 3600  # age from which on such a listing belongs to a sweep that was killed
+MANY_BYTES = 2 * 10**8  # from which on a progress bar is shown
+FILES_PER_BATCH = 64  # files that a thread reads in one call
+SWEEP = "FCA_SWEEP"  # environment variable: names the folder in which the processes of one sweep share their listings
+ABANDONED_S = 30 * 24 * 3600  # age from which on such a folder belongs to a sweep that was killed
 
-_KNOWN = FILE.append(pa.field("digest", pa.string()))
-_FOLDER = -1  # size of a line that stands for a folder
+_DIGEST_SCHEMA = FILE_SCHEMA.append(pa.field("digest", pa.string()))
+_FOLDER_SIZE = -1  # the size in a line that stands for a folder
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Inventory:
-    """The files under a root, and their digests as far as they are known.
+    """The files under a root, and the digests of their bytes as far as they are known.
 
-    known: a line for every file of the listing: the columns of FILE and `digest`, missing where it is not known.
-    began: when the files were looked at, nanoseconds; 0 where another process did.
+    known: one line per file of the listing: the columns of FILE_SCHEMA, and `digest`, which is missing if not known.
+    began: when the files were listed, in nanoseconds; 0 if another process did it.
     """
 
     files: Files
@@ -58,86 +58,99 @@ class Inventory:
     began: int = 0
 
     def digests(self, paths: Iterable[str]) -> dict[str, str]:
-        """Path -> xxh3 of the file's bytes (128 bits, 32 hex digits), or UNREADABLE, for at least these files.
+        """The digest of each file of `paths`, and of all others for which it is known: path -> digest.
 
-        Missing digests are computed now, by several threads; a progress bar shows MB/s where that takes long.
+        A digest is the xxh3 hash of the file's bytes (128 bits, 32 hex digits), or UNREADABLE. Those that are not known
+        are computed now, by several threads; a progress bar shows MB/s if that takes long.
         """
         is_requested = pc.is_in(self.known["path"], pa.array(list(paths), pa.string()))
         is_missing = pc.and_(is_requested, pc.is_null(self.known["digest"])).combine_chunks()
         if pc.any(is_missing).as_py():
-            new_digests = pa.array(_read(self.files, self.known.filter(is_missing)), pa.string())
+            new_digests = pa.array(_read_and_digest(self.files, self.known.filter(is_missing)), pa.string())
             old_digests = self.known["digest"].combine_chunks()
             digests = pc.replace_with_mask(old_digests, is_missing, new_digests)
             self.known = _with_digests(self.known, digests)
-            self._keep()
+            self._remember()
 
         with_digest = self.known.filter(pc.is_valid(self.known["digest"]))
         return dict(zip(with_digest["path"].to_pylist(), with_digest["digest"].to_pylist(), strict=True))
 
-    def _keep(self) -> None:
-        """Remember the digests, for later and for the processes of this sweep."""
+    def _remember(self) -> None:
+        """Store the digests in the root's index, and share them with the processes of this sweep.
+
+        The index leaves out unreadable files, which may be mended, and files that changed just before they were listed:
+        they may change again within one tick of the clock, and would look the same.
+        """
         share(self)
+        # Any later change of these files gets another time, even with the coarsest clock of a file system.
         is_unchanged = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
         is_readable = pc.not_equal(self.known["digest"], UNREADABLE)  # null, and so left out, where it is not known
         lasting = self.known.filter(pc.and_(is_unchanged, is_readable))
-        if lasting.num_rows or not os.path.exists(_index(self.files)):  # noqa: PTH110  False also where it may not be read
-            _write(_index(self.files), _about(self.files), lasting)
+        # An empty table is only written to note that the root was listed, see `has_index`.
+        if lasting.num_rows or not os.path.exists(_index_path(self.files)):  # noqa: PTH110  False also if unreadable
+            _write(_index_path(self.files), _root_identity(self.files), lasting)
 
 
 def inventory(files: Files) -> Inventory:
-    """The files under a root: within a sweep as its first process listed them, else as they are now."""
-    shared = _shared(files)
+    """The files under a root, with the digests that are known.
+
+    Within a sweep (`fca run -m`) the files are those that its first process listed; otherwise they are listed now.
+    """
+    shared = _shared_inventory(files)
     if shared:
         return shared
 
     began = time.time_ns()
     listing = files.listing()
-    index = _stored(_index(files), _about(files))
-    listed = Inventory(files, listing, _recognised(listing.files, index), began)
+    index = _stored_table(_index_path(files), _root_identity(files))
+    listed = Inventory(files, listing, _with_known_digests(listing.files, index), began)
     share(listed)
     return listed
 
 
 def has_index(root: str) -> bool:
-    """Whether this user's cache has an index of this folder or archive: it was listed before."""
-    return os.path.exists(_index(open_root(root, "images")))  # noqa: PTH110  False also where it may not be read
+    """Whether this user's cache has an index of this folder or archive, because it was listed before."""
+    return os.path.exists(_index_path(open_root(root, "images")))  # noqa: PTH110  False also if unreadable
 
 
-def _recognised(files: pa.Table, index: pa.Table) -> pa.Table:
-    """The files with the digests that the index has for them as they are now."""
-    if index.select(FILE.names).equals(files):
-        return index
+def _with_known_digests(files: pa.Table, index: pa.Table) -> pa.Table:
+    """The files with the digests that the index has for them; missing for files that are new or look changed.
 
-    indexed_files = zip(*(index[name].to_pylist() for name in FILE.names), strict=True)
+    files: one line per file, with the columns of FILE_SCHEMA: path, size, times and inode.    index: also `digest`.
+    """
+    if index.select(FILE_SCHEMA.names).equals(files):
+        return index  # nothing has changed: much faster than the comparison of single files
+
+    indexed_files = zip(*(index[name].to_pylist() for name in FILE_SCHEMA.names), strict=True)
     digest_of_file = dict(zip(indexed_files, index["digest"].to_pylist(), strict=True))
-    current_files = zip(*(files[name].to_pylist() for name in FILE.names), strict=True)
+    current_files = zip(*(files[name].to_pylist() for name in FILE_SCHEMA.names), strict=True)
     digests = [digest_of_file.get(file) for file in current_files]
     return _with_digests(files, pa.array(digests, pa.string()))
 
 
 def _with_digests(files: pa.Table, digests: pa.Array) -> pa.Table:
-    return pa.table([*(files[name] for name in FILE.names), digests], _KNOWN)
+    return pa.table([*(files[name] for name in FILE_SCHEMA.names), digests], _DIGEST_SCHEMA)
 
 
 # Reading.
 
 
-def _read(files: Files, new: pa.Table) -> list[str]:
-    """The digests of these files, in their order."""
-    paths = new["path"].to_pylist()
-    sizes = new["size"].to_pylist()
-    is_long = len(paths) >= LONG or sum(sizes) >= LARGE
+def _read_and_digest(files: Files, lines: pa.Table) -> list[str]:
+    """Read files and return the digests of their bytes, in their order.    lines: path and size of each file."""
+    paths = lines["path"].to_pylist()
+    sizes = lines["size"].to_pylist()
+    is_long = len(paths) >= MANY_IMAGES or sum(sizes) >= MANY_BYTES
     shows_bar = is_long and get_console().is_terminal
     columns = TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
 
     digests: list[str] = []
-    with ThreadPoolExecutor(WALKERS) as pool, Progress(*columns, transient=True, disable=not shows_bar) as bar:
+    with ThreadPoolExecutor(READER_THREADS) as pool, Progress(*columns, transient=True, disable=not shows_bar) as bar:
         task = bar.add_task(files.root, total=sum(sizes))
-        starts = range(0, len(paths), TOGETHER)
-        batches = [paths[start : start + TOGETHER] for start in starts]
+        starts = range(0, len(paths), FILES_PER_BATCH)
+        batches = [paths[start : start + FILES_PER_BATCH] for start in starts]
         for start, batch_digests in zip(starts, pool.map(partial(_digests, files), batches), strict=True):
             digests += batch_digests
-            bar.advance(task, sum(sizes[start : start + TOGETHER]))
+            bar.advance(task, sum(sizes[start : start + FILES_PER_BATCH]))
     return digests
 
 
@@ -146,7 +159,7 @@ def _digests(files: Files, paths: Sequence[str]) -> list[str]:
 
 
 def _digest(files: Files, path: str) -> str:
-    """Of one file's bytes; an archive checks them against its own CRC as they are read."""
+    """The digest of one file's bytes, or UNREADABLE; an archive checks them against its own CRC as they are read."""
     try:
         return xxhash.xxh3_128_hexdigest(content_of(files, path)[0])
     except UnreadableImage:
@@ -162,63 +175,71 @@ def user_cache() -> Path:
     return Path(os.environ.get("FCA_CACHE") or f"{xdg}/fca").expanduser()
 
 
-def _place() -> Path:
+def _cache_folder() -> Path:
     return user_cache() / "content"
 
 
-def _index(files: Files) -> Path:
-    return _place() / f"{hashlib.sha256(_about(files)).hexdigest()[:16]}.parquet"
+def _index_path(files: Files) -> Path:
+    return _cache_folder() / f"{hashlib.sha256(_root_identity(files)).hexdigest()[:16]}.parquet"
 
 
-def _about(files: Files) -> bytes:
+def _root_identity(files: Files) -> bytes:
+    """A text that identifies a root, and the version (1) of its index."""
     return f"1 {Path(files.root).resolve()}".encode()
 
 
-def _write(path: Path, about: bytes, table: pa.Table) -> None:
-    """The table, whole or not at all; where nothing can be written work goes on, and files are read again next time."""
+def _write(path: Path, identity: bytes, table: pa.Table) -> None:
+    """Write a table with its identity (what it is about), whole or not at all.
+
+    If nothing can be written, a warning says so and work goes on: the files will be read again next time.
+    """
     buffer = io.BytesIO()
-    marked = table.replace_schema_metadata({"fca": about, "lines": str(table.num_rows)})
-    pq.write_table(marked, buffer, write_page_checksum=True)
+    table_with_identity = table.replace_schema_metadata({"fca": identity, "lines": str(table.num_rows)})
+    pq.write_table(table_with_identity, buffer, write_page_checksum=True)
     try:
-        remove_parts(path.parent)
+        remove_parts(path.parent)  # unfinished files of processes that were killed
         write_whole(path, lambda file: file.write(buffer.getbuffer()))
     except OSError as error:
-        _warn(f"what files contain is not remembered: {_place()} cannot be written ({error.strerror}); set FCA_CACHE")
+        folder = _cache_folder()
+        _warn_once(
+            f"what files contain is not remembered: {folder} cannot be written ({error.strerror}); set FCA_CACHE"
+        )
 
 
 @cache
-def _warn(text: str) -> None:
-    """Once a process."""
+def _warn_once(text: str) -> None:
+    """Log this warning once per process."""
     log.warning(text)
 
 
-def _stored(path: Path, about: bytes, columns: pa.Schema = _KNOWN) -> pa.Table:
-    """What `_write` left there; an empty table where that is missing, damaged or about something else."""
+def _stored_table(path: Path, identity: bytes, columns: pa.Schema = _DIGEST_SCHEMA) -> pa.Table:
+    """The table that `_write` left at `path`; an empty one if it is missing, damaged, or has another identity."""
     with suppress(OSError, ValueError, pa.ArrowException):
         table = pq.read_table(path, page_checksum_verification=True)
-        marks = {b"fca": about, b"lines": str(table.num_rows).encode()}
-        if table.schema.equals(columns) and table.schema.metadata == marks:
+        expected_metadata = {b"fca": identity, b"lines": str(table.num_rows).encode()}
+        if table.schema.equals(columns) and table.schema.metadata == expected_metadata:
             return table.replace_schema_metadata(None)
     return columns.empty_table()
 
 
 def remembered_table(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.Table]) -> pa.Table:
-    """What `look` finds in a file that holds many images; remembered while path, size, times and inode stay.
+    """The table that `look` makes of a file with many images, or the stored one if the file looks unchanged.
 
-    meaning: of `look`: all that decides its table beside the file's bytes.
+    A file looks unchanged while its path, size, times and inode stay.
+    meaning: all that decides the table beside the file's bytes, as text.    columns: those of the table.
     """
     status = file.stat()
     began = time.time_ns()
     state = f"1 {file.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {meaning}"
     key = hashlib.sha256(f"{file.resolve()} {meaning}".encode()).hexdigest()[:16]
-    path = _place() / "inside" / f"{key}.parquet"
+    path = _cache_folder() / "inside" / f"{key}.parquet"
 
-    table = _stored(path, state.encode(), columns)
+    table = _stored_table(path, state.encode(), columns)
     if table.num_rows:
         return table
 
     table = look()
-    if status.st_ctime_ns < began - CLOCK_NS:
+    if status.st_ctime_ns < began - CLOCK_NS:  # else the file could change again and look the same
         _write(path, state.encode(), table)
     return table
 
@@ -228,9 +249,12 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, look: Callabl
 
 @contextmanager
 def shared_listings() -> Iterator[None]:
-    """Within it each root is listed once: processes that are started take over what this process found."""
-    sweeps = _place() / "sweeps"
-    outer_token = os.environ.get(SWEEP)
+    """Within this context each root is listed once: processes that are started inside take over what was found.
+
+    The listings are stored in a folder, whose name is in the environment variable SWEEP. It is removed at the end.
+    """
+    sweeps = _cache_folder() / "sweeps"
+    outer_token = os.environ.get(SWEEP)  # of a context around this one
     token = uuid4().hex
     os.environ[SWEEP] = token
     try:
@@ -246,27 +270,32 @@ def shared_listings() -> Iterator[None]:
                     shutil.rmtree(sweep, ignore_errors=True)
 
 
-def _shared(files: Files) -> Inventory | None:
-    """What a process of this sweep found under a root, if there is a sweep and a process has looked."""
+def _shared_inventory(files: Files) -> Inventory | None:
+    """The inventory of a root that a process of this sweep shared; None outside of a sweep, or if none did."""
     if SWEEP not in os.environ:
         return None
-    table = _stored(_of_sweep(files), _about(files))
+    table = _stored_table(_shared_path(files), _root_identity(files))
     if not table.num_rows:
         return None
 
-    is_folder = pc.equal(table["size"], _FOLDER)
+    is_folder = pc.equal(table["size"], _FOLDER_SIZE)
     folders = table.filter(is_folder)["path"].to_pylist()
     files_with_digests = table.filter(pc.invert(is_folder))
-    listing = Listing(files_with_digests.select(FILE.names), frozenset(folders))
+    listing = Listing(files_with_digests.select(FILE_SCHEMA.names), frozenset(folders))
     return Inventory(files, listing, files_with_digests)
 
 
 def share(found: Inventory) -> None:
-    """Let the other processes of this sweep have it; nothing outside of a sweep."""
+    """Let the other processes of this sweep have an inventory; does nothing outside of a sweep.
+
+    Files and folders are stored in one table, where a folder has the size -1.
+    """
     if SWEEP in os.environ:
-        folders = pa.Table.from_pylist([{"path": path, "size": _FOLDER} for path in found.listing.folders], _KNOWN)
-        _write(_of_sweep(found.files), _about(found.files), pa.concat_tables([found.known, folders]))
+        folder_lines = [{"path": path, "size": _FOLDER_SIZE} for path in found.listing.folders]
+        folders = pa.Table.from_pylist(folder_lines, _DIGEST_SCHEMA)
+        _write(_shared_path(found.files), _root_identity(found.files), pa.concat_tables([found.known, folders]))
 
 
-def _of_sweep(files: Files) -> Path:
-    return _index(files).parent / "sweeps" / os.environ[SWEEP] / _index(files).name
+def _shared_path(files: Files) -> Path:
+    """Where the processes of this sweep share the listing of a root."""
+    return _index_path(files).parent / "sweeps" / os.environ[SWEEP] / _index_path(files).name

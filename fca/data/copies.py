@@ -13,23 +13,25 @@ CONTENT = "content"  # the column with a digest of each image's file, where imag
 
 
 def connected_images(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarray, " images"]:
-    """Which images belong together: those of equal content, those of one group, and all that these connect.
+    """Number the sets of images that belong together: for each image, the number of its set, from 0 on.
 
-    A number for each image, 0 first, equal for images that belong together.
-    group: a column; an image without a value is in no group.
+    Images belong together if they have equal content (column CONTENT) or are in one group, also through other images.
+    group: a column whose values name the groups; an image without a value is in no group. None = there are no groups.
 
     >>> connected_images(pd.DataFrame({"content": list("abac"), "patient": ["1", "2", "3", "2"]}), "patient").tolist()
     [0, 1, 0, 1]
     """
     positions = pd.Series(np.arange(len(items)))
-    partitions = []  # each: the number of an image's set, missing where the image is in none
+    partitions = []  # each: the number of an image's set, missing if the image is in none
     if CONTENT in items:
         content = items[CONTENT].reset_index(drop=True).astype("str")
-        partitions.append(pd.Series(pd.factorize(content)[0]).mask(content == UNREADABLE))
+        number_of_content = pd.Series(pd.factorize(content)[0])
+        partitions.append(number_of_content.mask(content == UNREADABLE))  # unreadable images are no copies
     if group is not None:
         names = items[group].reset_index(drop=True).astype("str").mask(without_group(items, group).to_numpy())
         partitions.append(pd.Series(pd.factorize(names)[0]).where(names.notna()))
 
+    # Only partitions in which a set has several images connect anything.
     joining = [partition for partition in partitions if partition.dropna().duplicated().any()]
     if not joining:
         return positions.to_numpy()
@@ -37,7 +39,7 @@ def connected_images(items: pd.DataFrame, group: str | None = None) -> Int[np.nd
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    # A graph with an edge from each image to the first image of its set; components belong together.
+    # A graph with an edge from each image to the first image of its set; images of one component belong together.
     first_images = []
     for partition in joining:
         first = partition.groupby(partition).transform("idxmin").fillna(positions)
@@ -46,13 +48,13 @@ def connected_images(items: pd.DataFrame, group: str | None = None) -> Int[np.nd
     targets = np.concatenate(first_images)
     edges = coo_array((np.ones(len(sources), np.int8), (sources, targets)), shape=(len(items), len(items)))
     components = connected_components(edges, directed=False)[1]
-    return pd.factorize(components)[0].astype(np.int64)
+    return pd.factorize(components)[0].astype(np.int64)  # numbered in the order of their first images
 
 
 def are_copies(items: pd.DataFrame) -> Bool[np.ndarray, " images"]:
-    """Whether another image has the same content; False for all where content is not known."""
+    """For each image, whether another one has the same content; all False if content is not known."""
     picture = connected_images(items)
-    n_images = np.bincount(picture, minlength=1)
+    n_images = np.bincount(picture, minlength=1)  # of each picture
     return np.asarray(n_images[picture] > 1)
 
 
@@ -62,9 +64,10 @@ def without_group(items: pd.DataFrame, group: str) -> pd.Series:
 
 
 def pictures_of_copies(items: pd.DataFrame) -> pd.DataFrame:
-    """A line for each content that several images have: images in train, val and test, `labels` (how many), `images`.
+    """The pictures that several images show, because their content is equal: one line per picture.
 
-    images: their ids, separated by \\x1f. Empty where content is not known.
+    Columns: train, val and test (the number of its images there), `labels` (how many different ones its images have)
+    and `images` (their ids, separated by \\x1f). It is empty if content is not known.
     """
     copies = items[are_copies(items)]
     if copies.empty:

@@ -31,13 +31,13 @@ ANNOTATIONS = frozenset({"annotation", "annotations", "label", "labels", "metada
 STEP = "name the folders: dataset.layout=class, split/class, class/split or */class"
 
 
-class Found(NamedTuple):
-    """The images of a folder by its layout.
+class ImagesByLayout(NamedTuple):
+    """The images of a data set's folder with their classes, and what is left out.
 
-    listed: columns image_id (the path), label and, where the layout has one, the set's own name of the split.
-    loose:  paths of the images outside of class folders, which are left out.
-    without_images: folders beside the splits that hold no image at all, and those beside the classes that hold none and
-        are called so (ANNOTATIONS), which are left out.
+    listed: columns image_id (the path), label and, if the layout has splits, the set's own name of the split.
+    loose:  paths of the images that are in no class folder, which are left out.
+    without_images: folders that are left out because they hold no image: those beside the splits, and those beside the
+        classes whose names are in ANNOTATIONS.
     """
 
     listed: pd.DataFrame
@@ -45,27 +45,29 @@ class Found(NamedTuple):
     without_images: list[str]
 
 
-def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits: Splits) -> Found:
-    """The images with their classes and splits, and what is in no class folder.
+def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits: Splits) -> ImagesByLayout:
+    """The images with their classes and splits, which the folders of their paths name.
 
     images:  paths relative to the root.    folders: all folders, to find those without an image.
     roles:   what each folder of a path is, from the root on: "class", "split" or "*" (neither), joined by "/"; deeper
-             folders belong to the class.    splits: own split name -> ours; what it leaves out is ignored.
+             folders belong to the class.
+    splits:  own split name -> ours; folders of splits that it leaves out are ignored.
 
-    Raises FcaError naming the paths: no image inside of a class folder, a class or a split with a usual or mapped name
-    that holds no image (it may have been lost), two folders that give one class (spellings of one name, see fca.names,
-    or under different parents).
+    Raises FcaError naming the paths if no image is inside of a class folder, if a class, or a split with a usual or
+    mapped name, holds no image (its images may have been lost), and if two folders are one class (names that are
+    spellings of one name, see fca.names, or folders under different parents).
     """
     role = roles.split("/")
     if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
         raise FcaError("dataset.layout", roles, "class once, split at most once, * for others, joined by /", STEP)
-    class_level = role.index("class")
-    split_level = role.index("split") if "split" in role else None
-    ignored_splits = {name for name, ours in (splits or {}).items() if ours is None}
+    class_depth = role.index("class")  # the position of its folder on a path
+    split_depth = role.index("split") if "split" in role else None
+    ignored_splits = {name for name, our_name in (splits or {}).items() if our_name is None}
 
     def is_used(path: str) -> bool:
+        """Whether a file or folder is in no ignored split."""
         names = path.split("/")
-        return split_level is None or len(names) <= split_level or names[split_level] not in ignored_splits
+        return split_depth is None or len(names) <= split_depth or names[split_depth] not in ignored_splits
 
     used = [path for path in images if is_used(path)]
     in_class = [path for path in used if path.count("/") >= len(role)]
@@ -73,37 +75,40 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     if loose and not in_class:
         step = f"put the images of a class into a folder, list all in a table (dataset=manifest), or {STEP}"
         raise FcaError("image outside of a class folder", first_few(loose), f"paths like {roles}/file", step)
-    without_images = _without_images(used, [folder for folder in folders if is_used(folder)], role, splits)
+    used_folders = [folder for folder in folders if is_used(folder)]
+    without_images = _folders_without_images(used, used_folders, role, splits)
 
-    names_of_paths = [tuple(path.split("/")) for path in in_class]
-    class_folders = sorted({names[: len(role)] for names in names_of_paths})
-    _one_folder_a_class(class_folders, class_level, split_level)
+    names_on_paths = [tuple(path.split("/")) for path in in_class]
+    class_folders = sorted({names[: len(role)] for names in names_on_paths})
+    _check_one_folder_per_class(class_folders, class_depth, split_depth)
 
-    listed = pd.DataFrame({"image_id": in_class, "label": [names[class_level] for names in names_of_paths]})
-    if split_level is not None:
-        listed["split"] = [names[split_level] for names in names_of_paths]
-    return Found(listed, loose, sorted(without_images))
+    listed = pd.DataFrame({"image_id": in_class, "label": [names[class_depth] for names in names_on_paths]})
+    if split_depth is not None:
+        listed["split"] = [names[split_depth] for names in names_on_paths]
+    return ImagesByLayout(listed, loose, sorted(without_images))
 
 
-def _without_images(images: Sequence[str], folders: Iterable[str], role: Sequence[str], splits: Splits) -> set[str]:
-    """The outermost folders that hold no image and are neither a class nor a split.
+def _folders_without_images(
+    images: Sequence[str], folders: Iterable[str], role: Sequence[str], splits: Splits
+) -> set[str]:
+    """The folders that hold no image and are neither a class nor a split; of nested ones, only the outermost.
 
-    Raises FcaError for classes and splits that hold no image.
+    Raises FcaError if there are classes or splits that hold no image.
 
-    images, folders: paths.    role: what each folder of a path is, as `by_layout` takes it.
+    images, folders: paths.    role: what the folder at each depth is, see `by_layout`.
     """
-    innermost = {tuple(path.split("/")[:-1][: len(role)]) for path in images}
+    innermost = {tuple(path.split("/")[:-1][: len(role)]) for path in images}  # deeper folders belong to the class
     with_images = {folder[:depth] for folder in innermost for depth in range(1, len(folder) + 1)}
 
     without_images: set[str] = set()
-    lost_folders: set[str] = set()
+    lost_folders: set[str] = set()  # of classes and splits
     for path in folders:
         folder = tuple(path.split("/"))
         if len(folder) > len(role) or folder in with_images:
             continue
 
-        ancestors = [folder[:depth] for depth in range(1, len(folder) + 1)]
-        outermost = next(ancestor for ancestor in ancestors if ancestor not in with_images)
+        folder_and_parents = [folder[:depth] for depth in range(1, len(folder) + 1)]
+        outermost = next(parent for parent in folder_and_parents if parent not in with_images)
         is_class = role[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
         if is_class or known_split(outermost[-1], splits):
             lost_folders.add(path)
@@ -118,48 +123,48 @@ def _without_images(images: Sequence[str], folders: Iterable[str], role: Sequenc
 
 
 def recognised(paths: Sequence[str], splits: Splits) -> str:
-    """The layout of these image paths, where dataset.layout is null; see `by_layout`.
+    """Recognise what each folder on these image paths is: the roles that `by_layout` takes. For dataset.layout=null.
 
-    Folders that wrap all others are looked through. Then top folders with usual (or mapped) split names are splits;
-    class folders may hold the splits instead. Otherwise top folders are classes, and the folder around them, if there
-    is one, is a split. Some images may be loose beside these folders; that changes nothing.
+    A folder that wraps all others is skipped. Of the folders below, those with usual (or mapped) split names are
+    splits; or the class folders hold the splits. Otherwise these folders are classes, and the folder around them, if
+    there is one, is a split. A few images beside these folders change nothing.
 
-    Raises FcaError when several top folders hold no image themselves and share the name of a folder in them (wrapping
-    folders are looked through): they could be splits of those classes, or classes.
+    Raises FcaError if the top folders hold no image themselves and two of them hold a folder of the same name (inside
+    of wrappers, too): the top folders could be splits of those classes, or classes.
 
     >>> recognised(["train/cat/1.png", "test/cat/2.png"], None), recognised(["cat/1.png", "dog/old/2.png"], None)
     ('split/class', 'class')
     >>> recognised(["photos/photos/train/cat/1.png", "photos/photos/test/cat/2.png"], None)
     '*/*/split/class'
     """
-    n_images_by_folder = Counter(path.rpartition("/")[0] for path in paths)
+    n_images_by_folder = Counter(path.rpartition("/")[0] for path in paths)  # "": directly in the root
     images = Counter({tuple(folder.split("/")): n for folder, n in n_images_by_folder.items() if folder})
 
     n_wrappers = 0
-    while _is_wrapper(images):
-        images = _below(images)
+    while _is_one_wrapper(images):
+        images = _images_below(images)
         n_wrappers += 1
     roles = ["*"] * n_wrappers
 
     top_folders = {folder[0] for folder in images}
     if _are_splits(images, splits):
-        used_splits = [split for split in sorted(top_folders) if _meaning(split, splits) is not None]
-        images_of_splits = [_below(images, split) for split in used_splits]
+        used_splits = [split for split in sorted(top_folders) if _split_meaning(split, splits) is not None]
+        images_of_splits = [_images_below(images, split) for split in used_splits]
         images_of_splits = [images for images in images_of_splits if images]  # a split may hold loose images alone
         roles.append("split")
-        while images_of_splits and all(map(_is_wrapper, images_of_splits)):  # train/images/cat/1.png
-            images_of_splits = [_below(images) for images in images_of_splits]
+        while images_of_splits and all(map(_is_one_wrapper, images_of_splits)):  # train/images/cat/1.png
+            images_of_splits = [_images_below(images) for images in images_of_splits]
             roles.append("*")
         return "/".join([*roles, "class"])
 
     if _hold_splits(images, splits):
         return "/".join([*roles, "class", "split"])
 
-    # Top folders are classes, unless they share names of inner folders.
+    # Top folders are classes, unless two hold the same name: in site_a/cat and site_b/cat, cat may be the class.
     with_direct_images = {folder[0] for folder in images if len(folder) == 1}
     if not with_direct_images:
         inner_folders = sorted(folder for top in top_folders for folder in _inner_folders(images, top))
-        for (name, path), (next_name, next_path) in pairwise(inner_folders):
+        for (name, path), (next_name, next_path) in pairwise(inner_folders):  # sorted: equal names are neighbours
             top = path.split("/")[0]
             next_top = next_path.split("/")[0]
             if name == next_name and top != next_top:
@@ -173,76 +178,103 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
 
 
 Images = Counter[tuple[str, ...]]
-"""Folder, as the names on its path -> how many images it holds itself."""
+"""A folder (as the names on its path) -> how many images are directly in it."""
 
 
-def _below(images: Images, top: str | None = None) -> Images:
-    """The folders inside of this top folder, or of any."""
-    return Counter({f[1:]: n for f, n in images.items() if len(f) > 1 and top in (None, f[0])})
+def _images_below(images: Images, top: str | None = None) -> Images:
+    """The folders inside of the top folder `top` (None: of any top folder), with paths that begin below it."""
+    below: Images = Counter()
+    for folder, n in images.items():
+        if len(folder) > 1 and top in (None, folder[0]):
+            below[folder[1:]] = n
+    return below
 
 
 def _inner_folders(images: Images, top: str) -> list[tuple[str, str]]:
-    """Name and path of the folders in a top folder; where one of them wraps the others, also of those in it."""
-    inner_images = _below(images, top)
+    """(name, path) of each folder in a top folder, sorted; if one of them wraps all others, also of those in it.
+
+    images: a folder (the names on its path) -> how many images are directly in it.
+    """
+    inner_images = _images_below(images, top)
     parent = top
     inner_folders = {(folder[0], f"{parent}/{folder[0]}") for folder in inner_images}
-    while _is_wrapper(inner_images):
+    while _is_one_wrapper(inner_images):
         wrapper = next(iter(inner_images))[0]
         parent = f"{parent}/{wrapper}"
-        inner_images = _below(inner_images)
+        inner_images = _images_below(inner_images)
         inner_folders.update((folder[0], f"{parent}/{folder[0]}") for folder in inner_images)
     return sorted(inner_folders)
 
 
-def _is_wrapper(images: Images) -> bool:
-    """Whether there is one top folder, and most images are in the folders inside of it."""
-    below = _below(images)
+def _is_one_wrapper(images: Images) -> bool:
+    """Whether there is only one top folder, and more than half of the images are in folders inside of it.
+
+    images: a folder (the names on its path) -> how many images are directly in it.
+    """
+    below = _images_below(images)
     return len({folder[0] for folder in images}) == 1 and below.total() > images.total() / 2
 
 
 def _are_splits(images: Images, splits: Splits) -> bool:
-    """Whether the top folders are splits, of which those that hold the classes have known names."""
+    """Whether the top folders are splits. Not all need to have known split names, as a class may be called "train".
+
+    They are splits if all names are known, or if folders with two known meanings (as train and test) hold folders. With
+    one known meaning, its folder must hold only folders, and the others no images directly, as class folders would.
+
+    images: a folder (the names on its path) -> how many images are directly in it.    splits: own split name -> ours.
+    """
     top_folders = {folder[0] for folder in images}
     with_direct_images = {folder[0] for folder in images if len(folder) == 1}
     known_tops = {top for top in top_folders if known_split(top, splits)}
     if not known_tops or known_tops == top_folders:
         return bool(known_tops)
 
+    # Some names are known and some are not.
     known_with_folders = {folder[0] for folder in images if len(folder) > 1} & known_tops
-    if len({_meaning(top, splits) for top in known_with_folders}) > 1:
+    if len({_split_meaning(top, splits) for top in known_with_folders}) > 1:  # train/cat, test/cat, extra/cat
         return True
 
-    unknown_with_images = (top_folders - known_tops) & with_direct_images  # a class may be called train
+    unknown_with_images = (top_folders - known_tops) & with_direct_images  # these look like classes
     return bool(known_with_folders - with_direct_images) and not unknown_with_images
 
 
 def _hold_splits(images: Images, splits: Splits) -> bool:
-    """Whether every top folder holds splits: class/train/1.png beside class/test/2.png."""
-    second = {(folder[0], folder[1]) for folder in images if len(folder) > 1}
-    if not second or {top for top, _ in second} != {folder[0] for folder in images}:
+    """Whether every top folder is a class that holds splits: cat/train/1.png beside dog/test/2.png.
+
+    If there are images directly in the top folders, two meanings (as train and test) are needed: a single folder
+    "train" in a class may be anything.
+
+    images: a folder (the names on its path) -> how many images are directly in it.    splits: own split name -> ours.
+    """
+    inner_folders = {(folder[0], folder[1]) for folder in images if len(folder) > 1}
+    if not inner_folders or {top for top, _ in inner_folders} != {folder[0] for folder in images}:
         return False
-    names = {name for _, name in second}
-    if not all(known_split(name, splits) for name in names):
+    inner_names = {name for _, name in inner_folders}
+    if not all(known_split(name, splits) for name in inner_names):
         return False
-    no_image_beside = all(len(folder) > 1 for folder in images)
-    return no_image_beside or len({_meaning(name, splits) for name in names}) > 1
+    no_direct_images = all(len(folder) > 1 for folder in images)
+    return no_direct_images or len({_split_meaning(name, splits) for name in inner_names}) > 1
 
 
-def _meaning(split: str, splits: Splits) -> str | None:
+def _split_meaning(split: str, splits: Splits) -> str | None:
     return splits[split] if splits and split in splits else usual_meaning(split)
 
 
-def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_level: int, split_level: int | None) -> None:
-    """Raise FcaError for a class with two folders in a split, or with two spellings."""
-    first_folder: dict[tuple[str, ...], tuple[str, ...]] = {}  # of a class in a split, and of a class
+def _check_one_folder_per_class(folders: Sequence[tuple[str, ...]], class_depth: int, split_depth: int | None) -> None:
+    """Raise FcaError for a class with two folders in a split, or with different spellings in two splits.
+
+    folders: of all classes, as the names on their paths.    class_depth, split_depth: positions of those names.
+    """
+    # Keyed by (class, split) and by (class,): the first folder of a class in a split, and of a class.
+    first_folder: dict[tuple[str, ...], tuple[str, ...]] = {}
     for folder in folders:
-        class_key = comparison_key(folder[class_level])
-        split = folder[split_level] if split_level is not None else ""
+        class_key = comparison_key(folder[class_depth])
+        split = folder[split_depth] if split_depth is not None else ""
         first_in_split = first_folder.setdefault((class_key, split), folder)
         first_of_class = first_folder.setdefault((class_key,), folder)
 
         has_two_folders = first_in_split != folder
-        has_two_spellings = first_of_class[class_level] != folder[class_level]
+        has_two_spellings = first_of_class[class_depth] != folder[class_depth]
         if has_two_folders or has_two_spellings:
             clash = first_in_split if has_two_folders else first_of_class
             value = f"{quoted('/'.join(clash))} and {quoted('/'.join(folder))}"
@@ -272,23 +304,23 @@ class Folder:
     white: White = None
 
     def load(self) -> ImageData:
-        """List the images by what they contain; nothing is decoded.
+        """List the images, which are identified by the content of their files; nothing is decoded.
 
         Warnings count the files that are no images, and name images outside of class folders and folders without
-        images.
+        images. Raises FcaError if the layout or the splits are not clear, see `recognised` and `by_layout`.
         """
         files = open_root(self.root, "images in folders that are named by their class")
-        stock = inventory(files)
-        paths = [path for path in stock.listing.files["path"].to_pylist() if path != INDEX]
+        file_inventory = inventory(files)
+        paths = [path for path in file_inventory.listing.files["path"].to_pylist() if path != INDEX]
         sorted_paths = sorted_files(files, paths)
         warn_of_left_out(files.root, sorted_paths.left_out())
 
         images = sorted_paths.images
         layout = self.layout or recognised(images, self.splits)
-        listed, loose, without_images = by_layout(images, stock.listing.folders, layout, self.splits)
-        listed["content"] = listed["image_id"].map(stock.digests(listed["image_id"]))
+        listed, loose, without_images = by_layout(images, file_inventory.listing.folders, layout, self.splits)
+        listed["content"] = listed["image_id"].map(file_inventory.digests(listed["image_id"]))
         if self.group is not None:
-            listed[self.group] = groups_of(stock, listed["image_id"].tolist(), self.group)
+            listed[self.group] = groups_of(file_inventory, listed["image_id"].tolist(), self.group)
 
         name = self.name or name_of(self.root)
         if without_images:
@@ -311,40 +343,44 @@ class Folder:
 
 
 INDEX = "index.csv"
-TAKEN = ("image_id", "label", "split", *FILE_COLUMNS)  # what the folder itself decides
+RESERVED_COLUMNS = ("image_id", "label", "split", *FILE_COLUMNS)  # what the folder itself decides
 
 
-def groups_of(stock: Inventory, paths: Sequence[str], group: str) -> list[str]:
-    """This column of the root's index.csv for each image, "" where its line has no value.
+def groups_of(file_inventory: Inventory, paths: Sequence[str], group: str) -> list[str]:
+    """The value of the column `group` of the root's index.csv for each image; "" if its line has no value.
 
-    Raises FcaError when there is no such file or column, for a name that a column of ours has, and for images that the
-    file does not list or lists twice.
+    paths: of the images.
+
+    Raises FcaError if there is no such file or column, if the column is one of RESERVED_COLUMNS, and for images that
+    the file does not list or lists with different values.
     """
-    root = stock.files.root
-    sizes = stock.listing.sizes
+    root = file_inventory.files.root
+    sizes = file_inventory.listing.sizes
     if INDEX not in sizes:
         needs, step = f"null, or a column of an {INDEX} in {root}", f"write one with columns path and {group}"
         raise FcaError("dataset.group", group, needs, step)
     try:
-        index = read_table(stock.files.read(INDEX), INDEX)
-    except FcaError:
+        index = read_table(file_inventory.files.read(INDEX), INDEX)
+    except FcaError:  # it names the line already
         raise
     except Exception as error:  # zipfile raises many kinds
         raise FcaError(INDEX, root, "a CSV with a header", f"mend it: {error}") from error
 
     path_column = next((name for name in ("path", "image_id") if name in index), None)
-    if path_column is None or group not in index or group in TAKEN:
-        needs = f"a column of {INDEX} beside path, none of {', '.join(TAKEN)}; it has {', '.join(map(str, index))}"
+    if path_column is None or group not in index or group in RESERVED_COLUMNS:
+        columns = ", ".join(map(str, index))
+        needs = f"a column of {INDEX} beside path, none of {', '.join(RESERVED_COLUMNS)}; it has {columns}"
         raise FcaError("dataset.group", group, needs, "name one of them, or add it")
 
-    values: dict[str, set[str]] = {}  # of each path
+    values_of_path: dict[str, set[str]] = {}
     for path, value in zip(listed_paths(index[path_column], sizes, root), index[group], strict=True):
-        values.setdefault(path, set()).add(value)
+        values_of_path.setdefault(path, set()).add(value)
 
-    without_one_value = sorted(path for path in paths if len(values.get(path, ())) != 1)
+    without_one_value = sorted(path for path in paths if len(values_of_path.get(path, ())) != 1)
     if without_one_value:
-        check_files(f"files that {INDEX} lists", values, sizes, root)
+        # A path in the file that does not exist explains more than an image without a line.
+        check_files(f"files that {INDEX} lists", values_of_path, sizes, root)
         what, allowed = f"images without one line in {INDEX}", f"one line with {group} each"
         step = "add a line for each; without a value an image is drawn alone"
         raise FcaError(what, first_few(without_one_value), allowed, step)
-    return [min(values[path]) for path in paths]
+    return [min(values_of_path[path]) for path in paths]  # the only one

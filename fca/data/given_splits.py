@@ -29,27 +29,28 @@ def usual_meaning(name: str) -> str | None:
 
 
 def known_split(name: str, splits: Splits) -> bool:
-    """Whether a set's own split name is known: mapped, or one of the usual names."""
+    """Whether it is known which split a set's own name means: `splits` maps it, or it is one of the usual names."""
     return name in (splits or {}) or usual_meaning(name) is not None
 
 
 def split_meanings(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
-    """Each own split name of a set, sorted -> train, val or test; None = its images are left out.
+    """Which split each of a set's own split names is: name -> train, val or test; None = its images are left out.
 
+    own:    the set's own split names, also repeated ones. The result is sorted by name.
     splits: own name -> train, val or test, or null to leave those images out; takes precedence over the usual names.
 
-    A set with one split is all test: there is no other to choose anything on. A set with train and val, and no test, is
+    A set with only one split is all test, whatever the split is called. A set with train and val, and no test, is
     tested on val: the split that its authors held out is the only one to test on. See `tested_on_val`.
 
-    Raises FcaError listing the names: neither mapped nor usual (a single one may be called anything), mapped but not in
-    the set, or two usual names of one meaning.
+    Raises FcaError naming the splits that are neither mapped nor called by a usual name (a single one may have any
+    name), those that are mapped but not in the set, or two usual names of one meaning.
 
     >>> split_meanings(["Training", "holdout", "extra"], {"holdout": "test", "extra": None})
     {'Training': 'train', 'extra': None, 'holdout': 'test'}
     >>> split_meanings(["train", "Val"], None)
     {'Val': 'test', 'train': 'train'}
     """
-    meanings = _as_named(own, splits)
+    meanings = _meanings_by_name(own, splits)
     kinds = set(meanings.values()) - {None}
     if len(kinds) == 1:
         return {name: None if kind is None else "test" for name, kind in meanings.items()}
@@ -59,20 +60,23 @@ def split_meanings(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
 
 
 def tested_on_val(own: Sequence[str], splits: Splits) -> list[str]:
-    """The own names of those splits that are val by name and test by use, as the set has train and no other test.
+    """The set's own names of validation splits that are used as the test split, because it has train but no test.
 
     >>> tested_on_val(["train", "Val"], None), tested_on_val(["train", "Val", "test"], None)
     (['Val'], [])
     """
     meanings = split_meanings(own, splits)
-    as_named = _as_named(own, splits)
+    meanings_by_name = _meanings_by_name(own, splits)
     if "train" not in meanings.values():
         return []
-    return [name for name, kind in meanings.items() if kind == "test" and as_named[name] == "val"]
+    return [name for name, kind in meanings.items() if kind == "test" and meanings_by_name[name] == "val"]
 
 
-def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
-    """Each own split name -> its meaning by name: train, val or test, or None to be left out."""
+def _meanings_by_name(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
+    """Which split each of a set's own split names means, whatever other splits the set has; None = left out.
+
+    Arguments, order and errors as for `split_meanings`. A single split with an unknown name is test.
+    """
     mapped = dict(splits or {})
     names = sorted(set(own))
     wrong_meanings = sorted({str(meaning) for meaning in mapped.values() if meaning is not None} - set(SPLITS))
@@ -87,8 +91,11 @@ def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
     if mapped or len(names) > 1:
         unknown = [name for name in names if not known_split(name, mapped)]
     absent = [name for name, meaning in mapped.items() if meaning is not None and name not in names]
-    by_usual_name = [meanings[name] for name in names if name not in mapped]
-    ambiguous = [name for name in names if name not in mapped and by_usual_name.count(meanings[name]) > 1]
+
+    # Two names may share a meaning only if the user mapped them.
+    unmapped = [name for name in names if name not in mapped]
+    unmapped_meanings = [meanings[name] for name in unmapped]
+    ambiguous = [name for name in unmapped if unmapped_meanings.count(meanings[name]) > 1]
     culprits = unknown or absent or ambiguous
     if not culprits:
         return meanings
@@ -101,6 +108,7 @@ def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
 
     step = "map each, as in dataset.splits='{its_name: test, another: null}'"
     if unknown:
+        # The example maps the first name to test, unless the set has a test split.
         has_test = any(known_split(name, mapped) and meanings[name] == "test" for name in names)
         example = f"{unknown[0]}: {'null' if has_test else 'test'}"
         step = f"map each to train, val, test or null (left out), as in dataset.splits='{{{example}}}'"

@@ -1,7 +1,7 @@
 """Which files under a root are images, decided by what they hold; all others are counted in one line, by their suffix.
 
-Files with an image's suffix count as images without a look: listing a large folder must not read it. All others are
-looked into, but for those that lie beside images by the thousand (TEXTS).
+Files with an image's suffix count as images and are not opened: listing a large folder must not read it. All others are
+opened, except files of the kinds that accompany images by the thousand (TEXT_SUFFIXES).
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from functools import cache, partial
 
 from PIL import Image
 
-from fca.data.files import WALKERS, Files, map_in_batches
-from fca.data.kinds import SUFFIXES, SURE, TEXTS, format_of, formats_of, suffix_of, why_not_read
+from fca.data.files import READER_THREADS, Files, map_in_batches
+from fca.data.kinds import SUFFIXES, TEXT_SUFFIXES, UNAMBIGUOUS_FORMATS, format_of, formats_of, suffix_of, why_not_read
 
 log = logging.getLogger(__name__)
-NAMED = 5  # suffixes in a line
+MAX_SUFFIXES = 5  # in a line
 
 
 @dataclass(frozen=True)
 class Sorted:
     """The files under a root.
 
-    images: paths of those that are read as images.    not_read: path of a picture that is not read -> why.
-    others: paths of those that are no pictures.
+    images:   paths of those that are read as images.
+    not_read: path of a picture that cannot be read -> why.
+    others:   paths of those that are no pictures.
     """
 
     images: list[str]
@@ -56,7 +57,7 @@ class Sorted:
 
 
 def with_count(n: int, what: str) -> str:
-    """A number of things, in words.
+    """A number of things in words: `what` in the singular or with an s.
 
     >>> with_count(1, "sample"), with_count(2, "sample")
     ('1 sample', '2 samples')
@@ -65,34 +66,41 @@ def with_count(n: int, what: str) -> str:
 
 
 def count_by_suffix(paths: Iterable[str]) -> str:
-    """How many paths have each suffix, the most frequent first."""
-    counts = Counter(suffix_of(path) or "without a suffix" for path in paths)
-    suffixes = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
-    phrases = [f"{counts[suffix]} {suffix}" for suffix in suffixes[:NAMED]]
+    """A phrase that says how many paths have each suffix, such as "2 .txt, 1 .csv".
 
-    n_others = sum(counts[suffix] for suffix in suffixes[NAMED:])
+    It names the most frequent suffixes (MAX_SUFFIXES), and counts the others together.
+    """
+    counts = Counter(suffix_of(path) or "without a suffix" for path in paths)
+    suffixes = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))  # frequent first, then by name
+    phrases = [f"{counts[suffix]} {suffix}" for suffix in suffixes[:MAX_SUFFIXES]]
+
+    n_others = sum(counts[suffix] for suffix in suffixes[MAX_SUFFIXES:])
     if n_others:
         phrases.append(with_count(n_others, "other"))
     return ", ".join(phrases)
 
 
 IMAGE, OTHER = "an image", "no picture"
-BY_SUFFIX = {**dict.fromkeys(SUFFIXES, IMAGE), **dict.fromkeys(TEXTS, OTHER)}
+BY_SUFFIX = {**dict.fromkeys(SUFFIXES, IMAGE), **dict.fromkeys(TEXT_SUFFIXES, OTHER)}
 
 
 def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = False) -> Sorted:
-    """Sort the files with these paths, whose order is kept.
+    """Sort files into images, pictures that cannot be read, and others; each in the order of `paths`.
 
-    looks_into_texts: whether the content of a file also decides where its suffix is one of TEXTS.
+    A suffix of images (SUFFIXES) or texts (TEXT_SUFFIXES) decides. Other files are opened, by several threads.
+
+    looks_into_texts: whether files with the suffix of a text are opened, too.
     """
     kind_of_suffix = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
     kinds_by_suffix = [kind_of_suffix.get(suffix_of(path)) for path in paths]
 
     # Files whose suffix does not decide are opened.
     undecided = [path for path, kind in zip(paths, kinds_by_suffix, strict=True) if kind is None]
-    with ThreadPoolExecutor(WALKERS) as pool:
-        batches = map_in_batches(partial(_looks, files), undecided, pool)
-    kind_by_content = {path: kind for batch in batches for path, kind in batch.items()}
+    with ThreadPoolExecutor(READER_THREADS) as pool:
+        batches = map_in_batches(partial(_kinds_by_content, files), undecided, pool)
+    kind_by_content: dict[str, str] = {}
+    for batch in batches:
+        kind_by_content |= batch
 
     result = Sorted([], {}, [])
     for path, kind_by_suffix in zip(paths, kinds_by_suffix, strict=True):
@@ -102,15 +110,16 @@ def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = Fa
         elif kind == OTHER:
             result.others.append(path)
         else:
-            result.not_read[path] = kind
+            result.not_read[path] = kind  # the reason
     return result
 
 
-def _looks(files: Files, paths: Sequence[str]) -> dict[str, str]:
-    return {path: _look(files, path) for path in paths}
+def _kinds_by_content(files: Files, paths: Sequence[str]) -> dict[str, str]:
+    return {path: _kind_by_content(files, path) for path in paths}
 
 
-def _look(files: Files, path: str) -> str:
+def _kind_by_content(files: Files, path: str) -> str:
+    """As `kind_of` a file below a root; if it cannot be opened, the reason."""
     try:
         return kind_of(files.head(path), path, partial(files.read, path))
     except Exception as error:  # no permission, gone, damaged in its archive: many kinds
@@ -118,20 +127,21 @@ def _look(files: Files, path: str) -> str:
 
 
 def kind_of(head: bytes, path: str, read: Callable[[], bytes]) -> str:
-    """IMAGE, OTHER, or why the picture that a file holds is not read.
+    """What a file holds: IMAGE, OTHER (no picture), or the reason why its picture cannot be read.
 
-    head: its first bytes, HEAD at most.    path: its name.    read: all of its bytes, if they are needed.
+    head: its first bytes, at most HEAD_BYTES.    path: its name.
+    read: a function that returns all of its bytes; it is called only if the first ones do not decide.
     """
     if reason := why_not_read(head, path):
         return reason
     name = format_of(head, path)
     if name is None:
         return OTHER
-    return IMAGE if name in SURE or _opens(read(), path) else OTHER
+    return IMAGE if name in UNAMBIGUOUS_FORMATS or _has_image_header(read(), path) else OTHER
 
 
-def _opens(content: bytes, path: str) -> bool:
-    """Whether the file has the header of an image."""
+def _has_image_header(content: bytes, path: str) -> bool:
+    """Whether Pillow can open the file, for which it reads only the header."""
     try:
         with Image.open(io.BytesIO(content), formats=formats_of(path)):
             return True
@@ -139,8 +149,8 @@ def _opens(content: bytes, path: str) -> bool:
         return False
 
 
-@cache
+@cache  # the same warning only once per process
 def warn_of_left_out(root: str, left_out: str) -> None:
-    """A line, once a process."""
+    """Log the phrase of `Sorted.left_out`, if it is not empty."""
     if left_out:
         log.warning("%s: %s", root, left_out)

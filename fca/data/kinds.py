@@ -12,12 +12,26 @@ SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
     *(".jfif", ".jpe", ".jif", ".avif", ".jp2", ".j2k", ".jpx", ".pnm", ".dib", ".apng"),
 )
-"""Suffixes of images: such a file counts as an image without a look into it."""
+"""Suffixes of images: such a file counts as an image without being opened."""
 
-TEXTS = (".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".npy", ".npz", ".pkl")
-"""Suffixes of files that accompany images, often one an image: such a file is no image without a look into it."""
+TEXT_SUFFIXES = (
+    ".txt",
+    ".csv",
+    ".tsv",
+    ".json",
+    ".jsonl",
+    ".xml",
+    ".yaml",
+    ".yml",
+    ".md",
+    ".html",
+    ".npy",
+    ".npz",
+    ".pkl",
+)
+"""Suffixes of files that accompany images, often one per image: such a file is no image, and it is not opened."""
 
-HEAD = 512
+HEAD_BYTES = 512
 """Bytes at the beginning of a file that show what it is."""
 
 FORMATS = (
@@ -25,17 +39,19 @@ FORMATS = (
     *("BLP", "CUR", "DCX", "DDS", "FITS", "FLI", "FTEX", "GBR", "ICNS", "MSP", "PCX", "PIXAR", "PSD", "QOI", "SGI"),
     *("SUN", "XBM", "XPM"),
 )
-"""What a file may hold, whatever its suffix: all that Pillow draws itself and knows by its first bytes. PostScript is
-not among them, which an interpreter would run, nor what other programs would have to draw."""
+"""The formats that are read, whatever a file is called: all that Pillow decodes itself and knows by the first bytes.
+PostScript is not among them, because an interpreter would run it, nor are formats that need other programs."""
 
-SURE = frozenset({"JPEG", "PNG", "GIF", "TIFF", "WEBP", "AVIF", "JPEG2000", "DDS", "ICNS", "PSD", "QOI", "SUN", "HEIF"})
+UNAMBIGUOUS_FORMATS = frozenset(
+    {"JPEG", "PNG", "GIF", "TIFF", "WEBP", "AVIF", "JPEG2000", "DDS", "ICNS", "PSD", "QOI", "SUN", "HEIF"}
+)
 """Formats whose first bytes nothing else has by chance."""
 
 TARGA = (".tga", ".icb", ".vda", ".vst")
 """Names of images in the one common format that has no first bytes of its own."""
 
-RAW = "a camera's raw file, of which only the thumbnail could be read: develop it to JPEG, PNG or TIFF"
-HEIC = "HEIC, which needs a package: pip install 'fca[heic]'"
+RAW_REASON = "a camera's raw file, of which only the thumbnail could be read: develop it to JPEG, PNG or TIFF"
+HEIC_REASON = "HEIC, which needs a package: pip install 'fca[heic]'"
 CONVERT = "is not read: convert it to PNG or JPEG"
 
 RAW_SUFFIXES = (
@@ -48,7 +64,7 @@ CONTAINER_BRANDS = (b"mif1", b"msf1")  # of HEIC and AVIF
 
 
 class Signature(NamedTuple):
-    """Bytes by which a picture is known that is not read, where they stand, and why it is not."""
+    """The bytes by which an unsupported kind of picture is recognised, their position, and why it is not read."""
 
     at: int
     start: bytes
@@ -56,16 +72,16 @@ class Signature(NamedTuple):
 
 
 SIGNATURES = (
-    Signature(0, b"FUJIFILMCCD-RAW", RAW),
-    Signature(0, b"IIU\x00", RAW),
-    Signature(0, b"IIRO", RAW),
-    Signature(0, b"IIRS", RAW),
-    Signature(0, b"MMOR", RAW),
-    Signature(0, b"FOVb", RAW),
-    Signature(0, b"\x00MRM", RAW),
-    Signature(4, b"ftypcrx ", RAW),
-    Signature(6, b"HEAPCCDR", RAW),
-    Signature(8, b"CR\x02", RAW),
+    Signature(0, b"FUJIFILMCCD-RAW", RAW_REASON),
+    Signature(0, b"IIU\x00", RAW_REASON),
+    Signature(0, b"IIRO", RAW_REASON),
+    Signature(0, b"IIRS", RAW_REASON),
+    Signature(0, b"MMOR", RAW_REASON),
+    Signature(0, b"FOVb", RAW_REASON),
+    Signature(0, b"\x00MRM", RAW_REASON),
+    Signature(4, b"ftypcrx ", RAW_REASON),
+    Signature(6, b"HEAPCCDR", RAW_REASON),
+    Signature(8, b"CR\x02", RAW_REASON),
     Signature(0, b"%!PS", "PostScript, a program that is not run: save it as PNG"),
     Signature(0, b"\xc5\xd0\xd3\xc6", "PostScript, a program that is not run: save it as PNG"),
     Signature(0, b"\x00\x00\x00\x0cJXL ", f"JPEG XL {CONVERT}"),
@@ -83,22 +99,22 @@ SIGNATURES = (
 
 
 def why_not_read(head: bytes, path: str) -> str | None:
-    """Why a picture cannot be read here; None for an image of FORMATS, and for what is no picture at all.
+    """The reason why a picture cannot be read; None for an image of FORMATS, and for a file that is no picture at all.
 
-    head: the file's first bytes, HEAD of them if it has so many.    path: its suffix tells raw files from TIFF.
+    head: the file's first bytes, up to HEAD_BYTES.    path: its suffix distinguishes some formats with equal starts.
 
     >>> why_not_read(b"%!PS-Adobe-3.0 EPSF-3.0", "plot.eps")
     'PostScript, a program that is not run: save it as PNG'
     """
     suffix = suffix_of(path)
-    if head.startswith(TIFF_STARTS) and suffix in RAW_SUFFIXES:
-        return RAW
+    if head.startswith(TIFF_STARTS) and suffix in RAW_SUFFIXES:  # many raw files are TIFFs
+        return RAW_REASON
     if is_heic(head):
-        return None if reads_heic() else HEIC
+        return None if reads_heic() else HEIC_REASON
     for at, start, reason in SIGNATURES:
         if head.startswith(start, at):
             return reason
-    if suffix == ".jxl" and head.startswith(b"\xff\x0a"):
+    if suffix == ".jxl" and head.startswith(b"\xff\x0a"):  # two bytes alone may begin anything
         return f"JPEG XL {CONVERT}"
     if b"<svg" in head:
         return f"SVG, a drawing without pixels, {CONVERT}"
@@ -106,7 +122,7 @@ def why_not_read(head: bytes, path: str) -> str | None:
 
 
 def suffix_of(path: str) -> str:
-    """The suffix of a path's name, in lower case; "" where it has none.
+    """The suffix of a path's last name, in lower case; "" if it has none.
 
     >>> suffix_of("cat/1.JPG"), suffix_of("v1.2/README"), suffix_of(".hidden")
     ('.jpg', '', '')
@@ -116,40 +132,48 @@ def suffix_of(path: str) -> str:
 
 
 def reads_heic() -> bool:
-    """Whether the package is installed that reads HEIC."""
+    """Whether the optional package that reads HEIC is installed."""
     return find_spec("pillow_heif") is not None
 
 
 def is_heic(head: bytes) -> bool:
-    """Whether a file is a HEIC photograph, as telephones write it; AVIF, which shares its container, is none."""
+    """Whether a file is a HEIC photograph, as phones write it, by its first bytes. AVIF uses the same container.
+
+    The file begins with a box: its length (4 bytes), "ftyp", the main brand (4 bytes), a version (4 bytes), and then
+    all brands with which the file is compatible.
+    """
     if head[4:8] != b"ftyp":
         return False
-    if head[8:12] in HEIC_BRANDS:
+    main_brand = head[8:12]
+    if main_brand in HEIC_BRANDS:
         return True
     brands = head[16 : int.from_bytes(head[:4])]
-    return head[8:12] in CONTAINER_BRANDS and b"avif" not in brands and any(brand in brands for brand in HEIC_BRANDS)
+    is_compatible = any(brand in brands for brand in HEIC_BRANDS)
+    return main_brand in CONTAINER_BRANDS and b"avif" not in brands and is_compatible
 
 
 def formats_of(path: str) -> tuple[str, ...]:
-    """The formats that a file of this name may have."""
+    """Pillow's names of the formats in which a file of this name may be."""
     return (*FORMATS, "TGA") if suffix_of(path) in TARGA else FORMATS
 
 
 def format_of(head: bytes, path: str) -> str | None:
-    """The first of `formats_of` that these first bytes may begin, "HEIF", or None.
+    """Pillow's name of the format that a file seems to have by its first bytes and its name; None if no format fits.
 
-    One that is not in SURE may also begin a text ("BM", "P5"): whether the file is an image, only opening it shows.
+    The first bytes of a format that is not in UNAMBIGUOUS_FORMATS may also begin a text ("BM", "P5"); then only opening
+    the file shows whether it is an image.
 
     >>> format_of(b"\\xff\\xd8\\xff\\xe0", "photo"), format_of(b"BMW, Audi", "cars"), format_of(b"a text", "notes")
     ('JPEG', 'BMP', None)
     """
     if is_heic(head):
         return "HEIF"
-    Image.init()
+    Image.init()  # fills Image.OPEN with all of Pillow's formats
     return next((name for name in formats_of(path) if _may_begin(name, head)), None)
 
 
 def _may_begin(name: str, head: bytes) -> bool:
+    """Whether Pillow's test of the first bytes accepts them for a format; a format without a test accepts all."""
     accepts = Image.OPEN[name][1]
     try:
         return accepts is None or bool(accepts(head[:16]))

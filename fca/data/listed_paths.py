@@ -13,10 +13,12 @@ from fca.types import FcaError
 
 
 def listed_paths(paths: Iterable[str], files: Collection[str], root: str) -> list[str]:
-    """Each path as the listing of a root has it: without ./ and //, and with / for the \\ of Windows; "" stays.
+    """Rewrite paths from a table as the listing of a root has them: without ./ and //, and with / for Windows' \\.
 
-    files: the paths below the root. A path with \\ that is one of them is taken as it stands.
-    root:  the directory or archive: a full path that begins with it is taken from there on.
+    An empty path stays empty, and a path that is no file below the root stays as it is but for ./ and //.
+
+    files: the paths below the root. A path with \\ that is one of them is not rewritten.
+    root:  the directory or archive. If a path begins with it, the rest is taken.
 
     >>> listed_paths(["./cat//1.png", "cat\\\\1.png", "a\\\\b.png", ""], {"cat/1.png", "a\\\\b.png"}, "photos")
     ['cat/1.png', 'cat/1.png', 'a\\\\b.png', '']
@@ -25,45 +27,50 @@ def listed_paths(paths: Iterable[str], files: Collection[str], root: str) -> lis
     """
     full_root = Path(root).expanduser()
     prefixes = {f"{os.path.abspath(full_root)}/", f"{os.path.realpath(full_root)}/"}  # noqa: PTH100  keeps links
-    return [_listed(path, files, prefixes) if path else "" for path in paths]
+    return [_path_in_listing(path, files, prefixes) if path else "" for path in paths]
 
 
-def _listed(path: str, files: Collection[str], prefixes: Collection[str]) -> str:
-    plain = posixpath.normpath(path)
-    if plain in files:
-        return plain
-    if "\\" in plain:
-        of_windows = posixpath.normpath(path.replace("\\", "/"))
-        if of_windows in files:
-            return of_windows
+def _path_in_listing(path: str, files: Collection[str], prefixes: Collection[str]) -> str:
+    """One path of `listed_paths`.    prefixes: what a full path of a file below the root begins with."""
+    normal_path = posixpath.normpath(path)
+    if normal_path in files:
+        return normal_path
+    if "\\" in normal_path:
+        path_from_windows = posixpath.normpath(path.replace("\\", "/"))
+        if path_from_windows in files:
+            return path_from_windows
     for prefix in prefixes:
-        if plain.startswith(prefix):
-            return plain.removeprefix(prefix)
-    return plain
+        if normal_path.startswith(prefix):
+            return normal_path.removeprefix(prefix)
+    return normal_path
 
 
 def check_files(what: str, paths: Iterable[str], files: Collection[str], root: str) -> None:
-    """Raises FcaError naming the paths that are no files below the root, with the file that another spelling means."""
-    gone = [path for path in dict.fromkeys(paths) if path not in files]
-    if not gone:
-        return
-    file_of = {comparison_key(path.replace("\\", "/")): path for path in files}
-    named = []
-    for path in gone[:MAX_NAMES]:
-        meant = _meant(path, file_of)
-        named.append(visible(path) if meant is None else f"{quoted(path)} (there is {quoted(meant)})")
-    step = "correct the paths, which are relative to dataset.root"
-    raise FcaError(what, first_few([*named, *gone[MAX_NAMES:]]), f"files in {root}", step)
+    """Raise FcaError if some paths are no files below the root; it names the file that is probably meant.
 
-
-def _meant(path: str, file_of: Mapping[str, str]) -> str | None:
-    """The file that a path means if it is spelt otherwise, or begins with folders around the root; None for no file.
-
-    file_of: `comparison_key` path -> the path.
+    what: what the paths are, for the message.    files: all paths below the root.
     """
-    parts = path.replace("\\", "/").split("/")
-    for start in range(len(parts)):
-        meant = file_of.get(comparison_key("/".join(parts[start:])))
-        if meant is not None:
-            return meant
+    missing = [path for path in dict.fromkeys(paths) if path not in files]
+    if not missing:
+        return
+
+    file_by_key = {comparison_key(path.replace("\\", "/")): path for path in files}
+    descriptions = []
+    for path in missing[:MAX_NAMES]:  # the message shows no more
+        meant = _file_probably_meant(path, file_by_key)
+        descriptions.append(visible(path) if meant is None else f"{quoted(path)} (there is {quoted(meant)})")
+    step = "correct the paths, which are relative to dataset.root"
+    raise FcaError(what, first_few([*descriptions, *missing[MAX_NAMES:]]), f"files in {root}", step)
+
+
+def _file_probably_meant(path: str, file_by_key: Mapping[str, str]) -> str | None:
+    """The file whose path differs only in spelling (as upper case), or lacks the first folders; None if there is none.
+
+    file_by_key: `comparison_key` of a file's path -> the path.
+    """
+    names = path.replace("\\", "/").split("/")
+    for start in range(len(names)):  # first the whole path, then without its first folder, and so on
+        file = file_by_key.get(comparison_key("/".join(names[start:])))
+        if file is not None:
+            return file
     return None

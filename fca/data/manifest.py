@@ -1,7 +1,7 @@
-"""Images listed by a CSV or Parquet file, with labels, splits, masks and annotations of any kind.
+"""Images listed by a CSV or Parquet file (the manifest), with labels, splits, masks and annotations of any kind.
 
-Masks may be files, boxes, or what several workers drew. A folder that `fca generate` filled is a manifest too, without
-the images that a person struck.
+Masks may be files, boxes, or the majority of what several workers drew. A folder that `fca generate` filled has a
+manifest, too; images that a person rejected in struck.txt are left out of it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 REQUIRED = ("path", "label")
 OPTIONAL = ("image_id", "split", "mask")
 Box = tuple[int, ...]
-"""x0, y0, x1, y1."""
+"""x0, y0, x1, y1: the corner pixels of a box, both included."""
 MAX_LINES = 2 * 10**7  # a small Parquet file may hold any number of equal lines
 MAX_PIXELS = 2 * 10**7  # a larger coordinate is in no image
 
@@ -86,26 +86,26 @@ class Manifest:
     white: White = None
 
     def load(self) -> ImageData:
-        """List the images by what they and their masks contain; nothing is decoded.
+        """List the images, which are identified by the content of their files and masks; nothing is decoded.
 
         Raises FcaError for missing columns, values and files, naming them.
         """
         check_choice("dataset.mask_object", self.mask_object, MASK_OBJECTS)
         files = open_root(self.root, "the images that the manifest lists")
-        stock = inventory(files)
-        sizes = stock.listing.sizes
-        listed = self._listed(files, sizes)
+        file_inventory = inventory(files)
+        sizes = file_inventory.listing.sizes
+        listed = self._checked_lines(files, sizes)
 
-        # The mask of each line: a path, a box, or neither.
+        # The mask of each line: a path, a box, or neither. A path takes precedence.
         mask_paths = listed["mask"].tolist() if "mask" in listed else [""] * len(listed)
         masks = [path or box for path, box in zip(mask_paths, self._boxes(listed), strict=True)]
 
         used_mask_paths = [path for path in mask_paths if path]
-        digests = stock.digests([*listed["path"], *used_mask_paths])
+        digests = file_inventory.digests([*listed["path"], *used_mask_paths])
         listed["content"] = listed["path"].map(digests)
         has_masks = "mask" in listed or bool(self.mask_box)
         if has_masks:
-            # With its other side as the object, a file is another mask.
+            # With its other side as the object, a file is another mask. A box is its own content.
             content_of_mask = {path: f"{digests[path]} {self.mask_object}" for path in used_mask_paths}
             listed["mask_content"] = [content_of_mask.get(mask, str(mask or "")) for mask in masks]
         if "image_id" not in listed:
@@ -118,6 +118,7 @@ class Manifest:
             return image_of(files, path_of_image[image_id], self.white)
 
         def read_mask(image_id: str) -> Bool[np.ndarray, "height width"] | None:
+            """The object mask of an image, from its file or box; None if it has neither."""
             mask = mask_of_image[image_id]
             path = path_of_image[image_id]
             if isinstance(mask, tuple):
@@ -135,21 +136,25 @@ class Manifest:
             group=self.group,
         )
 
-    def _listed(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
-        """The selected lines under our column names, checked, with paths as the root's listing has them."""
-        listed = self._lines(self._read(files, sizes))
-        self._no_gaps(listed)
+    def _checked_lines(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
+        """The selected lines of the manifest under our column names, with paths as the root's listing has them.
+
+        sizes: path -> size of all files below the root. Raises FcaError for missing columns, values and files, and for
+        a file that is on several lines.
+        """
+        listed = self._selected_lines(self._read_manifest(files, sizes))
+        self._check_no_gaps(listed)  # before the index of all lines is lost, which it needs for line numbers
         listed = listed.reset_index(drop=True)
 
         for column in {"path", "mask"} & set(listed):
             listed[column] = pd.Series(listed_paths(listed[column], sizes, self.root), dtype="str")
         mask_paths = [path for path in listed.get("mask", []) if path]
         check_files(f"files that {self.file} lists", [*listed["path"], *mask_paths], sizes, self.root)
-        self._one_line_a_file(listed)
+        self._check_one_line_per_file(listed)
         return listed
 
     def _file_columns(self) -> dict[str, str]:
-        """Our column -> the file's."""
+        """Our name of a column -> its name in the manifest. Raises FcaError if `columns` maps any other column."""
         our_columns = REQUIRED + OPTIONAL
         columns = self.columns or {}
         unknown = sorted(set(columns) - set(our_columns))
@@ -158,21 +163,29 @@ class Manifest:
             raise FcaError("dataset.columns", first_few(unknown), ", ".join(our_columns), step)
         return {column: columns.get(column, column) for column in our_columns}
 
-    def _read(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
-        """The file as it is; our columns as text, "" where a value is missing (a class may be called NA or 01)."""
-        elsewhere = Path(self.file).expanduser()
-        if self.file not in sizes and not elsewhere.is_file():
+    def _read_manifest(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
+        """The manifest with all its lines and columns, see `_parse`. It may be below the root or elsewhere.
+
+        Raises FcaError if it does not exist or cannot be read as a table.
+        """
+        file_elsewhere = Path(self.file).expanduser()
+        if self.file not in sizes and not file_elsewhere.is_file():
             raise FcaError("dataset.file", self.file, f"a file in {self.root}, or a path", "name the manifest")
         try:
-            return self._parsed(files.read(self.file) if self.file in sizes else bytes_of(elsewhere))
-        except FcaError:
+            return self._parse(files.read(self.file) if self.file in sizes else bytes_of(file_elsewhere))
+        except FcaError:  # it names the line or column already
             raise
         except Exception as error:  # pandas, pyarrow and zipfile raise many kinds
             allowed = "a CSV with a header, or .parquet"
             raise FcaError("dataset.file", self.file, allowed, f"mend it: {error}") from error
 
-    def _parsed(self, content: bytes) -> pd.DataFrame:
-        """The table in the file; our columns and the group as text, "" where a value is missing."""
+    def _parse(self, content: bytes) -> pd.DataFrame:
+        """The table in a manifest's bytes.
+
+        Our columns (path, label, image_id, split, mask) and the group are text, "" where a value is missing, because a
+        class may be called NA or 01. Other columns have the types that pandas infers, or those of the Parquet file.
+        Raises ValueError for too many lines, and FcaError if one of our columns holds lists or structs.
+        """
         text_columns = set(self._file_columns().values())
         if self.group:
             text_columns.add(self.group)
@@ -182,7 +195,7 @@ class Manifest:
             annotations = with_types(frame.drop(columns=list(text_columns & set(frame))))
             return frame.assign(**annotations)
 
-        n_lines = pq.read_metadata(io.BytesIO(content)).num_rows
+        n_lines = pq.read_metadata(io.BytesIO(content)).num_rows  # before anything is unpacked
         if n_lines > MAX_LINES:
             raise ValueError(f"{n_lines} lines, more than {MAX_LINES}")
         for field in pq.read_schema(io.BytesIO(content)):
@@ -196,25 +209,29 @@ class Manifest:
         texts = {column: frame[column].astype("str").fillna("") for column in text_columns & set(frame)}
         return frame.assign(**texts)
 
-    def _lines(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The selected lines under our column names; the index is still that of all lines."""
+    def _selected_lines(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The lines that `where` selects, under our column names; their index is the position in `frame`.
+
+        frame: the manifest. Raises FcaError for missing columns, with a proposal how to map them.
+        """
         file_columns = self._file_columns()
         needed = {file_columns[column] for column in (*REQUIRED, *(self.columns or {}))}
         missing = sorted(needed - set(frame))
         if missing:
-            other_spelling = {comparison_key(str(name)): str(name) for name in frame}
-            pairs = []
+            # A column of the file that differs only in spelling is proposed.
+            name_by_key = {comparison_key(str(name)): str(name) for name in frame}
+            proposals = []
             for column, name in file_columns.items():
                 if name in missing:
-                    pairs.append(f"{column}: {other_spelling.get(comparison_key(name), 'its_name')}")
+                    proposals.append(f"{column}: {name_by_key.get(comparison_key(name), 'its_name')}")
             columns_of_file = ", ".join(repr(str(name)) for name in frame)
-            step = f"map them: dataset.columns='{{{', '.join(pairs)}}}'"
+            step = f"map them: dataset.columns='{{{', '.join(proposals)}}}'"
             raise FcaError("columns of the manifest", first_few(missing), f"some of {columns_of_file}", step)
 
         if self.where is not None:
-            frame = self._selected(frame, self.where)
+            frame = self._lines_matching(frame, self.where)
 
-        # The file's names become ours; its other columns make way for ours.
+        # The file's names become ours. Its other columns that have one of our names get another one.
         new_names = {name: column for column, name in file_columns.items() if name in frame}
         for name in map(str, frame):
             if name not in new_names and name in (*file_columns, *FILE_COLUMNS):
@@ -224,8 +241,11 @@ class Manifest:
             check_choice("dataset.group", self.group, renamed, "name a column of the manifest")
         return renamed
 
-    def _selected(self, frame: pd.DataFrame, where: str) -> pd.DataFrame:
-        """The lines that a query keeps. Raises FcaError if it keeps none, showing what the columns in it hold."""
+    def _lines_matching(self, frame: pd.DataFrame, where: str) -> pd.DataFrame:
+        """The lines that the query `where` selects.
+
+        Raises FcaError if it selects none, with examples of the values in the columns that it names.
+        """
         selected = rows_matching(frame, where, "dataset.where")
         if selected.empty:
             examples = [f"{column} holds {_examples(frame[column])}" for column in sorted(columns_of(where))]
@@ -234,9 +254,9 @@ class Manifest:
         return selected
 
     def _boxes(self, listed: pd.DataFrame) -> Sequence[Box | None]:
-        """The box of every line, None where all four values are blank.
+        """The box around the object of every line, from the columns `mask_box`; None if all four values are blank.
 
-        Raises FcaError naming the lines with values that cannot be a box of any image.
+        Without `mask_box` all are None. Raises FcaError naming the lines with values that cannot be a box of any image.
         """
         if self.mask_box is None:
             return [None] * len(listed)
@@ -249,33 +269,38 @@ class Manifest:
 
         values = listed[self.mask_box]
         numbers = values.astype("str").apply(pd.to_numeric, errors="coerce")
-        corners = numbers.to_numpy(np.float64, na_value=np.nan)  # lines x (x0, y0, x1, y1)
+        corners = numbers.to_numpy(np.float64, na_value=np.nan)  # lines x (x0, y0, x1, y1); NaN for other texts
         is_pixel = (corners == np.floor(corners)) & (corners >= 0) & (corners < MAX_PIXELS)
-        is_ordered = (corners[:, :2] <= corners[:, 2:]).all(axis=1)
+        is_ordered = (corners[:, :2] <= corners[:, 2:]).all(axis=1)  # x0 <= x1 and y0 <= y1
         is_box = is_pixel.all(axis=1) & is_ordered
         is_blank = values.isna().all(axis=1).to_numpy()
 
         wrong_rows = np.flatnonzero(~is_box & ~is_blank)
         if len(wrong_rows):
-            named = [f"{row + 1} ({', '.join(map(str, values.iloc[row]))})" for row in wrong_rows]
+            descriptions = [f"{row + 1} ({', '.join(map(str, values.iloc[row]))})" for row in wrong_rows]
             allowed = "x0 <= x1 and y0 <= y1, whole numbers of pixels from 0, or all four blank"
-            raise FcaError("boxes of selected lines", first_few(named), allowed, f"correct {self.file}, or use where")
+            step = f"correct {self.file}, or use where"
+            raise FcaError("boxes of selected lines", first_few(descriptions), allowed, step)
 
         return [None if blank else tuple(map(int, box)) for blank, box in zip(is_blank, corners, strict=True)]
 
-    def _no_gaps(self, listed: pd.DataFrame) -> None:
-        """Raises FcaError naming the selected lines that lack a value: of the file's lines the header is the first."""
-        first = 1 if self._is_parquet() else 2
+    def _check_no_gaps(self, listed: pd.DataFrame) -> None:
+        """Raise FcaError naming the selected lines that lack a path, label, image id or split, by their line numbers.
+
+        listed: its index is the position of each line in the manifest.
+        """
+        first_line_number = 1 if self._is_parquet() else 2  # the first line of a CSV is its header
         columns = [column for column in (*REQUIRED, "image_id") if column in listed]
-        has_blank_splits = "split" in listed and bool((listed["split"].str.strip() != "").any())
-        if has_blank_splits and "" not in (self.splits or {}):  # all blank: a set without splits
+        has_splits = "split" in listed and bool((listed["split"].str.strip() != "").any())  # else a set without splits
+        if has_splits and "" not in (self.splits or {}):  # the user may map blank splits
             columns.append("split")
         for column in columns:
             lacking = listed[listed[column].str.strip() == ""]
             if lacking.empty:
                 continue
             lines = [
-                f"{row + first} ({visible(path)})" for row, path in zip(lacking.index, lacking["path"], strict=True)
+                f"{row + first_line_number} ({visible(path)})"
+                for row, path in zip(lacking.index, lacking["path"], strict=True)
             ]
             step = f"""fill them, or leave them out: dataset.where="{self._file_columns()[column]} != ''\""""
             raise FcaError(f"lines of {self.file} without {column}", first_few(lines), "a value in every line", step)
@@ -283,9 +308,12 @@ class Manifest:
     def _is_parquet(self) -> bool:
         return self.file.lower().endswith(".parquet")
 
-    def _one_line_a_file(self, listed: pd.DataFrame) -> None:
-        """Raise FcaError for a file on several lines, whatever their image ids, with the values of these lines."""
-        unused_splits = [own_name for own_name, ours in (self.splits or {}).items() if ours is None]
+    def _check_one_line_per_file(self, listed: pd.DataFrame) -> None:
+        """Raise FcaError if a file is on several lines of used splits, even with different image ids.
+
+        The same image could otherwise be in train and in test. The message has the labels and splits of these lines.
+        """
+        unused_splits = [own_name for own_name, our_name in (self.splits or {}).items() if our_name is None]
         used = listed
         if unused_splits and "split" in listed:
             used = listed[~listed["split"].isin(unused_splits)]
@@ -306,17 +334,21 @@ class Manifest:
 
 
 def _examples(column: pd.Series) -> str:
-    """The first values of a column as a query has them: texts in quotes, a missing value as None."""
-    texts = [repr(value) for value in column.astype(object).where(column.notna(), None).tolist()]
-    return first_few(list(dict.fromkeys(texts))) or "nothing"
+    """The first different values of a column, written as in a query: texts in quotes, a missing value as None."""
+    values = column.astype(object).where(column.notna(), None).tolist()
+    different_texts = list(dict.fromkeys(repr(value) for value in values))
+    return first_few(different_texts) or "nothing"
 
 
 def mask_of(
     files: Files, path: str, image: str, objects: str, images: Files | None = None
 ) -> Bool[np.ndarray, "height width"]:
-    """The mask in a file, True on the object. Raises UnreadableImage for a mask that does not fit its image.
+    """Read an object mask from a file: True on the object.
 
-    images: the root of the image; None = the mask's root.
+    path: of the mask in `files`.    image: path of its image in `images` (None = in `files`, too).
+    objects: "bright" or "dark", see `decode_mask`.
+
+    Raises UnreadableImage if one of them cannot be read, or if the mask has not the size of its image.
     """
     content, name = content_of(files, path)
     mask = decode_mask(content, name, objects)
@@ -327,7 +359,11 @@ def mask_of(
 
 
 def box_mask(box: Box, image: bytes, name: str) -> Bool[np.ndarray, "height width"]:
-    """The pixels of a box, both ends included. Raises UnreadableImage for a box that leads out of its image."""
+    """A mask that is True in a box, both ends included.
+
+    image, name: the bytes of the image file, and its name for messages.
+    Raises UnreadableImage for a box that leads out of the image.
+    """
     x0, y0, x1, y1 = box
     height, width = upright_size(image, name)
     if y1 >= height or x1 >= width:
@@ -342,13 +378,15 @@ MANIFEST, STRUCK = "manifest.csv", "struck.txt"
 
 @dataclass(frozen=True)
 class Generated:
-    """`dataset=generated`: all test images, by attribute, level (easy, medium, hard), sublevel and triplet.
+    """`dataset=generated`: the images in a folder that `fca generate` filled, all of them for test.
 
-    root:   the folder.    name: of the data set; None = the folder's.
+    Columns state each image's attribute, level (easy, medium, hard), sublevel and triplet.
+
+    root:   the folder.    name: of the data set; None = the folder's name.
     mirror: whether a mirrored image still shows its class.
 
-    Left out are refused images, those that a person struck, and those that the checks rejected and no person kept; so
-    levels may differ in their numbers.
+    Left out are images that the generator refused to draw, images that a person rejected ("struck", in struck.txt), and
+    images that the automatic checks rejected and no person kept. So levels may have different numbers of images.
     """
 
     root: str
@@ -356,7 +394,10 @@ class Generated:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """The images, listed. Raises FcaError for a folder without a manifest, and for struck images it never had."""
+        """List the images.
+
+        Raises FcaError for a folder without a manifest, and if struck.txt names images that the manifest does not have.
+        """
         folder = Path(self.root).expanduser()
         if not (folder / MANIFEST).is_file():
             step = f"run or go on with: fca generate out={self.root}"
@@ -375,8 +416,10 @@ class Generated:
             rejected = listed["image_id"][listed["rejected"] != ""]
         left_out = sorted(decisions.out(rejected))
         where = f"state == 'drawn' and image_id not in {left_out!r}"
-        data = Manifest(self.root, MANIFEST, Share(0.1, 0), self.name, where=where, mirror=self.mirror).load()
+        val = Share(0.1, 0)  # not used, as all images are test
+        data = Manifest(self.root, MANIFEST, val, self.name, where=where, mirror=self.mirror).load()
 
+        # An error of reading then names the command that draws the image again.
         read = data.read
         assert isinstance(read, AtPosition)
         return replace(data, read=AtPosition(DrawnImage(self.root, read.of), read.ids))
@@ -384,13 +427,16 @@ class Generated:
 
 @dataclass(frozen=True)
 class DrawnImage:
-    """Reads an image of a generated set by its id; where that fails, names the command that draws it again."""
+    """Reads an image of a generated set by its id; if that fails, the error names the command that draws it again.
+
+    root: the set's folder.    read: image id -> pixels.
+    """
 
     root: str
     read: Any
 
     def __call__(self, image_id: str) -> UInt8[np.ndarray, "height width 3"]:
-        """Its pixels. Raises UnreadableImage."""
+        """The pixels of the image. Raises UnreadableImage."""
         try:
             pixels: UInt8[np.ndarray, "height width 3"] = self.read(image_id)
             return pixels
@@ -399,13 +445,13 @@ class DrawnImage:
 
 
 class Decisions(NamedTuple):
-    """What a person decided about a generated set: images to leave out, and images to keep whatever the checks find."""
+    """A person's decisions about a generated set: ids of images to leave out, and to keep whatever the checks find."""
 
     struck: frozenset[str]
     kept: frozenset[str]
 
     def out(self, rejected: Iterable[str]) -> set[str]:
-        """All images to leave out.
+        """The ids of all images to leave out, given those that the checks rejected.
 
         >>> sorted(Decisions(frozenset("a"), frozenset("b")).out("bc"))
         ['a', 'c']
@@ -414,19 +460,24 @@ class Decisions(NamedTuple):
 
 
 def read_decisions(folder: Path) -> Decisions:
-    """A person's word in struck.txt, if it exists: an id a line strikes an image, behind + it keeps one; # comments."""
+    """Read a person's decisions from struck.txt in a generated set's folder; none if it does not exist.
+
+    Each line is the id of an image to leave out, or + and the id of an image to keep; lines that begin with # are
+    comments.
+    """
     path = folder / STRUCK
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    words = {line.strip() for line in lines if line.strip() and not line.startswith("#")}
-    kept = frozenset(word[1:].strip() for word in words if word.startswith("+"))
-    return Decisions(frozenset(word for word in words if not word.startswith("+")), kept)
+    entries = {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+    struck = frozenset(entry for entry in entries if not entry.startswith("+"))
+    kept = frozenset(entry[1:].strip() for entry in entries if entry.startswith("+"))
+    return Decisions(struck, kept)
 
 
 # Masks that workers drew (section 3.2 of Hard ImageNet).
 
 
 def iou(a: Bool[np.ndarray, "height width"], b: Bool[np.ndarray, "height width"]) -> float:
-    """Intersection over union of two masks, 0 to 1; NaN of two empty ones.
+    """Intersection over union of two masks, 0 to 1; NaN if both are empty.
 
     >>> iou(np.array([[True, True, False]]), np.array([[False, True, False]]))
     0.5
@@ -436,7 +487,9 @@ def iou(a: Bool[np.ndarray, "height width"], b: Bool[np.ndarray, "height width"]
 
 
 def consolidated(masks: Bool[np.ndarray, "masks height width"]) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
-    """The pixels that more than half of the masks have (half of an even number is not enough); each mask's IoU with it.
+    """The majority of several masks of one image, and the IoU of each mask with it.
+
+    The majority is True at pixels that are True in more than half of the masks.
 
     >>> consolidated(np.array([[[True, True]], [[True, False]]]))
     (array([[ True, False]]), [0.5, 1.0])
@@ -446,10 +499,14 @@ def consolidated(masks: Bool[np.ndarray, "masks height width"]) -> tuple[Bool[np
 
 
 def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float | None) -> pd.DataFrame:
-    """The workers (index) with `exam` and `check` (mean IoU; NaN = none), and whether their masks are `rows_matching`.
+    """Decide which workers' masks are used: one line per worker (index).
 
-    lines:       columns worker, phase (exam, check or work), image_id and iou (with the truth).
-    exam_least:  to pass, all images of the exam must be done, with this mean IoU; None = there is no exam.
+    Columns: `exam` and `check` (the worker's mean IoU with the true masks of the exam and of attention checks; NaN if
+    the worker has none, or has not finished the exam) and `kept` (whether the masks are used).
+
+    lines:       one per mask: worker, phase (exam, check or work), image_id and iou (with the true mask).
+    exam_least:  to pass the exam, a worker must do all its images, with at least this mean IoU; None = there is no
+                 exam.
     check_least: a worker with a lower mean IoU on attention checks is removed; a worker who had none stays. None =
                  nobody is removed.
     """
@@ -458,7 +515,8 @@ def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float |
     n_exam_images = lines["image_id"][lines["phase"] == "exam"].nunique()
 
     workers = pd.DataFrame(index=pd.Index(sorted(set(lines["worker"])), name="worker"))
-    workers["exam"] = exam["iou"].mean().where(exam["image_id"].nunique() == n_exam_images)
+    finished_exam = exam["image_id"].nunique() == n_exam_images
+    workers["exam"] = exam["iou"].mean().where(finished_exam)
     workers["check"] = check["iou"].mean()
 
     # A tolerance of 1e-9: the mean of 0.6 and 0.7 is 0.6499999999999999.
@@ -469,13 +527,18 @@ def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float |
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotatedImages(Manifest):
-    """`dataset=annotated`: the images of a manifest, with the pixel majority of the masks that screened workers drew.
+    """`dataset=annotated`: the images of a manifest, where an image's mask is the pixel majority of masks by workers.
 
-    annotations: a CSV, found as `file` is: image_id, worker, phase (exam, check, work), mask and true_mask (paths).
+    Workers draw masks in three phases: an exam and attention checks, whose true masks are known, and the work itself.
+    Only masks of workers who pass both are used, see `screened`.
+
+    annotations: a CSV, relative to the root or elsewhere, with a line per mask: image_id, worker, phase (exam, check,
+                 work), mask and true_mask (paths).
     exam_least, check_least: see `screened`.    checks: least share of attention checks among checks and work.
-    masks:       how many each image needs.
-    Columns of the images: n_annotations, ask_again (masks that it lacks), iou_1, iou_2 ... (each mask against the
-    majority, by worker) and agreement, their mean. Masks and boxes of the manifest itself are not used.
+    masks:       the number of masks that each image needs.
+
+    The images get the columns n_annotations, ask_again (number of masks that are missing), iou_1, iou_2 ... (IoU of
+    each mask with the majority, by worker) and agreement (their mean). Masks and boxes of the manifest are not used.
     """
 
     annotations: str
@@ -485,17 +548,22 @@ class AnnotatedImages(Manifest):
     masks: Annotated[int, Allowed(1)] = 5
 
     def load(self) -> ImageData:
-        """List the images and compare all masks; nothing is written. Raises FcaError for what does not fit, named."""
+        """List the images and compare all masks; nothing is written.
+
+        Raises FcaError for lines of the annotations that do not fit, and for masks that cannot be read.
+        """
         data = super().load()
-        stock = inventory(open_root(self.root, "the files that the tables list"))
+        file_inventory = inventory(open_root(self.root, "the files that the tables list"))
         path_of_image = dict(zip(data.items["image_id"], data.items["path"], strict=True))
         ids = list(path_of_image)
-        lines = self._annotations(stock, path_of_image)
-        read_mask = partial(mask_of, stock.files, objects=self.mask_object)
+        lines = self._annotations(file_inventory, path_of_image)
+        read_mask = partial(mask_of, file_inventory.files, objects=self.mask_object)
 
         def iou_with_truth(row: int) -> float:
+            """The IoU of a line's mask with its true mask; NaN for the phase work, which has none."""
             mask = lines["mask"][row]
             truth = lines["true_mask"][row]
+            # The second argument is the file that a mask must equal in size.
             return iou(read_mask(mask, truth), read_mask(truth, truth)) if truth else np.nan
 
         try:
@@ -506,6 +574,7 @@ class AnnotatedImages(Manifest):
             annotated_ids = list(masks_of_image)
 
             def consolidate(image_id: str) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
+                """The majority of an image's masks, and the IoU of each mask with it."""
                 masks = [read_mask(path, path_of_image[image_id]) for path in masks_of_image[image_id]]
                 return consolidated(np.stack(masks))
 
@@ -522,7 +591,7 @@ class AnnotatedImages(Manifest):
         columns = {f"iou_{i}": column for i, column in enumerate(zip_longest(*ious_of_image, fillvalue=np.nan), 1)}
         ious = pd.DataFrame(columns, annotated_ids, dtype=np.float64).reindex(ids).reset_index(drop=True)
 
-        digests = stock.digests(work["mask"])
+        digests = file_inventory.digests(work["mask"])
         content_of_masks = {}
         for image_id, paths in masks_of_image.items():
             content_of_masks[image_id] = " ".join([*(digests[path] for path in paths), self.mask_object])
@@ -531,7 +600,7 @@ class AnnotatedImages(Manifest):
         items = data.items.assign(
             mask_content=[content_of_masks.get(image_id, "") for image_id in ids],
             n_annotations=n_annotations,
-            ask_again=(self.masks - n_annotations).clip(0),
+            ask_again=(self.masks - n_annotations).clip(0),  # an image may have more masks than it needs
             agreement=ious.mean(axis=1),
             **ious,
         )
@@ -542,15 +611,19 @@ class AnnotatedImages(Manifest):
 
         return replace(data, items=items, fingerprint=fingerprint(items), mask=AtPosition(majority_mask, ids))
 
-    def _annotations(self, stock: Inventory, ids: Iterable[str]) -> pd.DataFrame:
-        """The annotations, by image and worker. Raises FcaError naming the lines that do not fit."""
+    def _annotations(self, file_inventory: Inventory, ids: Iterable[str]) -> pd.DataFrame:
+        """Read the table of annotations, sorted by image, worker and phase.
+
+        ids: of the images of the manifest. true_mask is "" in lines of the phase work.
+        Raises FcaError naming the lines that do not fit.
+        """
         name = self.annotations
-        sizes = stock.listing.sizes
+        sizes = file_inventory.listing.sizes
         try:
-            content = stock.files.read(name) if name in sizes else bytes_of(Path(name).expanduser())
+            content = file_inventory.files.read(name) if name in sizes else bytes_of(Path(name).expanduser())
             lines = read_table(content, name)
             lines = lines[["image_id", "worker", "phase", "mask", "true_mask"]]
-        except FcaError:
+        except FcaError:  # it names the line already
             raise
         except Exception as error:  # no such file or column, another encoding, a damaged archive: many kinds
             allowed = "a CSV with columns image_id, worker, phase, mask, true_mask"
@@ -560,23 +633,31 @@ class AnnotatedImages(Manifest):
             lines[column] = listed_paths(lines[column], sizes, self.root)
 
         is_work = lines["phase"] == "work"
+        lacks_true_mask = ~is_work & ~lines["true_mask"].isin([*sizes])
+        is_of_unknown_image = is_work & ~lines["image_id"].isin([*ids])
         for is_wrong, allowed in (
             (~lines["phase"].isin(["exam", "check", "work"]), "exam, check or work as phase"),
             (lines["worker"].str.contains(r"^$|[\x00-\x1f\x7f-\x9f]"), "a worker, in printable text"),
             (~lines["mask"].isin([*sizes]), f"a file of {self.root} as mask"),
-            (~is_work & ~lines["true_mask"].isin([*sizes]), f"a file of {self.root} as true_mask, of exam and check"),
-            (is_work & ~lines["image_id"].isin([*ids]), f"an image of {self.file} as image_id, of work"),
+            (lacks_true_mask, f"a file of {self.root} as true_mask, of exam and check"),
+            (is_of_unknown_image, f"an image of {self.file} as image_id, of work"),
             (lines.duplicated(["image_id", "worker", "phase"]), "one line a worker, phase and image"),
         ):
             if is_wrong.any():
-                named = [f"{row + 2} ({', '.join(map(str, lines.loc[row]))})" for row in np.flatnonzero(is_wrong)]
-                raise FcaError(f"lines of {name}", first_few(named), allowed, "correct them")
+                # + 2: lines of the file count from 1, and the first is the header
+                descriptions = [
+                    f"{row + 2} ({', '.join(map(str, lines.loc[row]))})" for row in np.flatnonzero(is_wrong)
+                ]
+                raise FcaError(f"lines of {name}", first_few(descriptions), allowed, "correct them")
 
         lines["true_mask"] = lines["true_mask"].mask(is_work, "")
         return lines.sort_values(["image_id", "worker", "phase"], ignore_index=True)
 
     def _report(self, lines: pd.DataFrame, workers: pd.DataFrame, items: pd.DataFrame) -> None:
-        """Log the removed workers, the images that need more masks, and the attention checks."""
+        """Log the removed workers, the images that need more masks, and the share and mean IoU of attention checks.
+
+        lines: all annotations, with `iou`.    workers: as `screened` returns them.    items: of the data set.
+        """
         removed = workers.index[~workers["kept"]].tolist()
         if removed:
             log.warning("masks of %d of %d workers are left out: %s", len(removed), len(workers), first_few(removed))
@@ -588,7 +669,7 @@ class AnnotatedImages(Manifest):
 
         check_ious = lines["iou"][lines["phase"] == "check"]
         n_exam = lines["phase"].value_counts().get("exam", 0)
-        share = len(check_ious) / max(1, len(lines) - n_exam)
-        level = logging.WARNING if share < self.checks else logging.INFO
+        share = len(check_ious) / max(1, len(lines) - n_exam)  # of checks among checks and work
+        level = logging.WARNING if share < self.checks else logging.INFO  # few checks do not show who is careless
         text = "attention checks: %.1f %% of the annotations (expected: %.1f %%), mean IoU %.2f; agreement %.2f"
         log.log(level, text, 100 * share, 100 * self.checks, check_ious.mean(), items["agreement"].mean())

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -19,14 +20,39 @@ from fca.data.splits import Share, assemble, first_few
 from fca.subset import read_groups
 from fca.types import FcaError, ImageData, check_choice
 
-IMAGE = r"([^/_]+)_([^/]+)"  # in a mask's name: wnid and ImageNet's file name, n04228054_ILSVRC2012_val_00001234.JPEG
-LAYOUTS = {  # a folder that every copy has; masks; where the download has images, their paths there; where to get it
-    "hard_imagenet": (
-        *("hardImageNet/val", f"(train|val)/{IMAGE}", "../HardImageNet_Images", r"\1/\2/\3"),
+MASK_NAME = r"([^/_]+)_([^/]+)"  # wnid and ImageNet's file name: n04228054_ILSVRC2012_val_00001234.JPEG
+
+
+class Layout(NamedTuple):
+    """How a set of masks is packed.
+
+    folder:       a folder that every copy has.
+    mask_pattern: matches the path of a mask; its groups are the set's split, the wnid and ImageNet's file name.
+    image_folder: the folder of the images that were downloaded with the masks, relative to that of the masks.
+    image_path:   an image's path there, as a template for the groups of `mask_pattern`.
+    source:       where people find the set.
+    """
+
+    folder: str
+    mask_pattern: str
+    image_folder: str
+    image_path: str
+    source: str
+
+
+LAYOUTS = {
+    "hard_imagenet": Layout(
+        "hardImageNet/val",
+        f"(train|val)/{MASK_NAME}",
+        "../HardImageNet_Images",
+        r"\1/\2/\3",
         "hardImageNet and HardImageNet_Images of https://mmoayeri.github.io/HardImageNet",
     ),
-    "rival10": (
-        *("RIVAL10/test", f"(train|test)/entire_object_masks/{IMAGE}", ".", r"\1/ordinary/\2_\3"),
+    "rival10": Layout(
+        "RIVAL10/test",
+        f"(train|test)/entire_object_masks/{MASK_NAME}",
+        ".",
+        r"\1/ordinary/\2_\3",
         "rival10.zip of https://github.com/mmoayeri/RIVAL10",
     ),
 }
@@ -36,14 +62,16 @@ LAYOUTS = {  # a folder that every copy has; masks; where the download has image
 class MaskedImageNet:
     """`dataset=hard_imagenet` and `dataset=rival10`: images of ImageNet that have a mask.
 
-    Test has images of ImageNet's validation folder alone, whatever the set's own split: RIVAL10's leaks.
+    The test split has only images of ImageNet's validation folder, whatever the set's own split is, because RIVAL10's
+    test split contains training images of ImageNet.
 
     name:     hard_imagenet or rival10.    root: the folder of the masks, or the one that holds it.
     val:      what to hold out from the training images.    mirror: whether a mirrored image still shows its class.
-    classes:  of hard_imagenet 15 wnids, of rival10 20 wnids or 10 groups of them; column `wnid` has the wnid.
+    classes:  the number of classes: for hard_imagenet 15 (wnids), for rival10 20 (wnids) or 10 (groups of wnids). The
+              column `wnid` has the wnid in any case.
     imagenet: the folder with train/<wnid>/ and val/<wnid>/ (val alone is enough to predict); null = the images that
-              were downloaded with the masks. They are known by their names and sizes, masks by what they contain.
-    images:   how many have masks in ImageNet's train and val; null = whatever is there.
+              were downloaded with the masks. Images are identified by their names and sizes, masks by their content.
+    images:   how many images of ImageNet's train and val have masks; null = whatever is there.
     ranks:    a JSON {class: [train/<wnid>/<file>, ...]}, the strongest spurious cue last: column `rank`, 1 = strongest.
     """
 
@@ -57,29 +85,36 @@ class MaskedImageNet:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """List the images that have masks. Raises FcaError when images, masks or ranks are absent or do not fit."""
+        """Find the masks, and list the images that have one.
+
+        Raises FcaError if images, masks or ranks are absent or do not fit.
+        """
         check_choice("dataset.name", self.name, LAYOUTS)
-        place, pattern, image_folder, image_path, source = LAYOUTS[self.name]
-        group_of_wnid = read_groups(self.name).of
-        check_choice("dataset.classes", self.classes, sorted({len(group_of_wnid), len(set(group_of_wnid.values()))}))
+        layout = LAYOUTS[self.name]
+        group_of_wnid = read_groups(self.name).of  # wnid: ImageNet's name of a class, such as n04228054
+        n_groups = len(set(group_of_wnid.values()))
+        check_choice("dataset.classes", self.classes, sorted({len(group_of_wnid), n_groups}))
 
         # Masks, and the images that they belong to.
-        masks_root = find_tree(self.root, (place, place.split("/")[1]), source).parent
-        images_root = masks_root / image_folder if self.imagenet is None else Path(self.imagenet).expanduser()
+        split_folder = layout.folder.split("/")[1]  # directly below the root, if that is the folder of the masks
+        masks_root = find_tree(self.root, (layout.folder, split_folder), layout.source).parent
+        images_root = masks_root / layout.image_folder if self.imagenet is None else Path(self.imagenet).expanduser()
         mask_inventory = inventory(Directory(str(masks_root)))
-        mask_matches = [match for path in mask_inventory.listing.sizes if (match := re.fullmatch(pattern, path))]
-        listed = self._listed(mask_matches, image_path, images_root)
+        path_matches = [re.fullmatch(layout.mask_pattern, path) for path in mask_inventory.listing.sizes]
+        mask_matches = [match for match in path_matches if match]
+        listed = self._images_with_masks(mask_matches, layout.image_path, images_root)
 
         unknown_wnids = sorted(set(listed["wnid"]) - set(group_of_wnid))
         if unknown_wnids:
             allowed = f"the classes of {self.name}: {', '.join(group_of_wnid)}"
             step = "bring it as its authors packed it"
             raise FcaError(f"wnids of masks in {masks_root}", first_few(unknown_wnids), allowed, step)
-        self._check_counts(images_root, listed)
+        self._check_number_of_masks(images_root, listed)
 
         is_class_per_wnid = self.classes == len(group_of_wnid)
         listed["label"] = listed["wnid"] if is_class_per_wnid else listed["wnid"].map(group_of_wnid)
 
+        # Sizes identify the images, together with their names; reading all of them would take too long.
         image_files = [images_root / path for path in listed["image"]]
         listed["bytes"] = [file.stat().st_size if file.is_file() else -1 for file in image_files]
         missing_images = listed["image"][listed["bytes"] < 0].tolist()
@@ -90,8 +125,9 @@ class MaskedImageNet:
 
         listed["mask_content"] = listed["mask"].map(mask_inventory.digests(listed["mask"]))
         if self.ranks is not None:
-            listed["rank"] = listed["image_id"].map(_ranks(self.ranks, set(listed["image_id"])))
+            listed["rank"] = listed["image_id"].map(_rank_of_image(self.ranks, set(listed["image_id"])))
 
+        # Paths leave the table, because the same data may be in other folders.
         image_of_id = dict(zip(listed["image_id"], listed.pop("image"), strict=True))
         mask_of_id = dict(zip(listed["image_id"], listed.pop("mask"), strict=True))
         images = Directory(str(images_root))
@@ -106,50 +142,63 @@ class MaskedImageNet:
             official=True,
         )
 
-    def _listed(self, masks: Sequence[re.Match[str]], image_path: str, images_root: Path) -> pd.DataFrame:
-        """A line a mask: mask and image (paths), wnid, split and image_id (the same as in dataset=imagenet).
+    def _images_with_masks(self, masks: Sequence[re.Match[str]], image_path: str, images_root: Path) -> pd.DataFrame:
+        """One line per mask: `mask` and `image` (paths), `wnid` (the class), `split` and `image_id`.
 
-        image_path: the path of a downloaded image, as a template for the match of its mask.
+        The id is that of the same image in dataset=imagenet, and the split follows ImageNet's: its val is test here.
+
+        masks: for each mask, the match of its path with the layout's `mask_pattern`.
+        image_path: the path of a downloaded image, as a template for such a match.
+
+        If `imagenet` has no train folder, training images are left out.
         """
         lines = [(match[0], match[2], match[3], match.expand(image_path)) for match in masks]
         listed = pd.DataFrame(lines, columns=["mask", "wnid", "file", "image"], dtype="str")
 
-        is_val = listed["file"].str.startswith("ILSVRC2012_val_")
+        is_val = listed["file"].str.startswith("ILSVRC2012_val_")  # whatever the set's own split
         imagenet_split = pd.Series("train", listed.index).mask(is_val, "val")
         listed["image_id"] = imagenet_split + "/" + listed["wnid"] + "/" + listed.pop("file")
         listed["split"] = imagenet_split.replace("val", "test")
         if self.imagenet is None:
             return listed
 
-        listed["image"] = listed["image_id"]
+        listed["image"] = listed["image_id"]  # the paths below ImageNet's folder are the ids
         if (images_root / "train").is_dir():
             return listed
         return listed[imagenet_split == "val"].reset_index(drop=True)
 
-    def _check_counts(self, images_root: Path, listed: pd.DataFrame) -> None:
-        """Raise FcaError if ImageNet's train or val has another number of masks than published."""
-        for split, expected in {"val": None, **(self.images or {})}.items():
+    def _check_number_of_masks(self, images_root: Path, listed: pd.DataFrame) -> None:
+        """Raise FcaError if the masks of ImageNet's train or val are fewer or more than `images` states.
+
+        If `images` states no number for val, at least one is needed, because the test split consists of them.
+        """
+        for split, expected in {"val": None, **(self.images or {})}.items():  # val is checked in any case
             check_choice("dataset.images", split, ("train", "val"))
             ids = set(listed["image_id"][listed["image_id"].str.startswith(split)])
+            # Training images are left out if the folder of ImageNet has only val.
             is_left_out = self.imagenet is not None and split == "train" and not (images_root / split).is_dir()
             is_complete = len(ids) > 0 if expected is None else len(ids) == expected
             if is_left_out or is_complete:
                 continue
 
-            # Unlike training images, all validation images of the classes have masks.
-            without_mask = []
+            # All validation images of the classes have masks, so those without one can be named.
+            ids_without_mask = []
             if split == "val":
                 wnids = set(listed["wnid"])
                 files = [file for wnid in wnids for file in (images_root / "val" / wnid).glob("*.*")]
-                without_mask = sorted({f"val/{file.parent.name}/{file.name}" for file in files} - ids)
-            count = f"{len(ids)}, none of {first_few(without_mask)}" if without_mask else len(ids)
+                ids_without_mask = sorted({f"val/{file.parent.name}/{file.name}" for file in files} - ids)
+            count = f"{len(ids)}, none of {first_few(ids_without_mask)}" if ids_without_mask else len(ids)
             allowed = "at least 1: they are the test" if expected is None else f"{expected}, as published"
             step = f"bring the masks that {self.root} lacks, or accept what is there: dataset.images=null"
             raise FcaError(f"masks of {self.name} for ImageNet's {split}", count, allowed, step)
 
 
-def _ranks(file: str, ids: set[str]) -> Mapping[str, int]:
-    """Image id -> rank in its class, 1 = the last of its list. Raises FcaError for another file."""
+def _rank_of_image(file: str, ids: set[str]) -> Mapping[str, int]:
+    """Read the ranks of spurious cues: image id -> the image's rank in its class, 1 for the last image of its list.
+
+    file: JSON {class: [image id, ...]}.    ids: of the images that have masks.
+    Raises FcaError for a file of another form, and if it has none of `ids`.
+    """
     rank_of_image = {}
     try:
         lists = json.loads(bytes_of(Path(file).expanduser()))

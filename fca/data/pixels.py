@@ -1,8 +1,9 @@
 """Images at a model's size, decoded once into files that all runs share: evaluation crops, and originals to be cropped.
 
-A file (a shard) holds consecutive classes of one split, so that a subset of the classes needs few of them. Shards that
-a process uses are mapped into its memory and leased: others may remove only what nobody leases, the least recently used
-first. (On one machine a mapping would outlive its file anyway; on a network file system it would not.)
+A file (a shard) holds consecutive classes of one split, so that a subset of the classes needs few of them. A process
+maps the shards that it uses into its memory and leases them: other processes may remove only shards that nobody leases,
+the least recently used first. (On one machine a mapping would outlive its file anyway; on a network file system it
+would not.)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import xxhash
 from filelock import FileLock, Timeout
 from jaxtyping import Int, UInt8
 
-from fca.data.files import LONG, REDUCED, parallel_map, threads, watched
+from fca.data.files import MANY_IMAGES, REDUCED, parallel_map, threads, watched
 from fca.data.splits import at_rows
 from fca.geometry import ResizeCrop
 from fca.store.files import DamagedFile, checksum, make_way, read_object, remove_parts, write_json, write_whole
@@ -48,7 +49,7 @@ SHARD_BYTES = 128 * 10**6
 DecodeRow = Callable[[int], UInt8[np.ndarray, "height width 3"]]
 Rows = Int[np.ndarray, " rows"]
 Shards = dict[str, Int[np.ndarray, " _"]]
-"""Name -> all rows of a shard."""
+"""The name of a shard -> the rows (positions in `data.items`) of all images in it."""
 
 
 def open_pixels(
@@ -59,16 +60,16 @@ def open_pixels(
     limit_gb: float = 4.0,
     rows: Rows | None = None,
 ) -> Crops:
-    """Images of a data set after `geometry`, by their positions in `data.items`, in any order.
+    """The images of a data set after `geometry`, which can then be read by their positions in `data.items`.
 
-    cache:    folder of the shards: `<fingerprint>-<geometry key>-<first>-<last>.rgb`, raw pixels one image after
-              another, and `.json` with its checksum and the rows that cannot be read. Missing or damaged shards
-              are written by this call; processes that need them at the same time share the work.
-    workers:  threads that decode; 0 = one per core. (Pillow leaves Python's lock: processes are no faster.)
-    limit_gb: size of the folder in 1e9 bytes. To make room, the least recently used shards are removed. What does not
-              fit beside the shards in use is read and decoded at every access; 0 = existing shards are used, none is
+    cache:    folder of the shards. `<fingerprint>-<geometry key>-<first>-<last>.rgb` holds raw pixels, one image after
+              another; the `.json` beside it holds its checksum and the rows that cannot be read. This call writes
+              missing and damaged shards; processes that need them at the same time share the work.
+    workers:  threads that decode; 0 = one per core. (Pillow releases Python's lock: processes are no faster.)
+    limit_gb: size of the folder in 1e9 bytes. To make room, the least recently used shards are removed. Images that do
+              not fit beside the shards in use are decoded at every access. 0 = existing shards are used, and none is
               written.
-    rows:     the images that are needed; null = all. Others can be asked for, and may have to be decoded.
+    rows:     the images that are needed; None = all. Others can be read, too, but may have to be decoded.
     """
 
     def decode_row(row: int) -> UInt8[np.ndarray, "size size 3"]:
@@ -82,9 +83,10 @@ def open_pixels(
 def open_originals(
     data: ImageData, geometry: Geometry, cache: Path, workers: int = 0, limit_gb: float = 4.0, *, rows: Rows
 ) -> WithMargins:
-    """The same, resized as for a test but not cropped: see `ResizeCrop.resized`. Large JPEGs are decoded at less scale.
+    """The images of a data set, resized as for evaluation but not cropped (see `ResizeCrop.resized`).
 
-    Raises FcaError for a geometry that is no ResizeCrop.
+    A training crops them. Arguments as for `open_pixels`. Large JPEGs are decoded at a smaller scale, which is faster.
+    Raises FcaError if the geometry is not a ResizeCrop.
     """
     if not isinstance(geometry, ResizeCrop):
         raise FcaError("geometry", geometry, "a ResizeCrop", "set recipe.crop_from=input")
@@ -96,17 +98,20 @@ def open_originals(
         finally:
             REDUCED.reset(token)
 
-    image_bytes = 4 * geometry.side**2  # of a photograph of 4:3
+    image_bytes = 4 * geometry.side**2  # of a photograph of 4:3, in 3 channels: 3 * side * (4 / 3 side)
     shards = _shards_with(data, geometry.original_key, image_bytes, rows)
     return WithMargins(**_stored(data, decode_row, shards, image_bytes, cache, workers, limit_gb))
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Images in shards and, for all others, how they are read.
+    """Images in shards, and how all other images are read.
 
-    shard: of every row of the data, -1 where the image is not stored; then it is read by `threads` threads.
-    start, height, width: where it begins in its shard, in pixels, and its size.
+    decode_row: decodes the image at a row (a position in `data.items`), in one of `threads` threads.
+    paths, maps: the file of each shard, and its pixels, mapped into memory.
+    shard:      for every row, the position of its shard in `maps`; -1 if the image is not stored.
+    start, height, width: for every row, where the image begins in its shard, in pixels, and its size.
+    lease:      keeps the shards from being removed as long as this object lives.
     """
 
     decode_row: DecodeRow
@@ -120,59 +125,66 @@ class Stored:
     lease: Lease | None = field(repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "maps": ()}
+        return {**vars(self), "maps": ()}  # a map would be copied; the other process makes its own
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """In another process, under the lease of the one that opened them."""
-        vars(self).update(state, maps=tuple(map(_mapped, state["paths"])))
+        """Map the shards again in another process, which relies on the lease of the process that opened them."""
+        vars(self).update(state, maps=tuple(map(_map_into_memory, state["paths"])))
 
     def __len__(self) -> int:
         return len(self.shard)
 
     def images(self, rows: Rows) -> list[UInt8[np.ndarray, "height width 3"]]:
-        """Read-only views of the shards; images that are not stored are decoded now.
+        """The images at these rows: read-only views of the shards; images that are not stored are decoded now.
 
-        Raises UnreadableImage, naming its path, if an image cannot be read. The threads end with the call, so that a
-        forked process inherits none.
+        Raises UnreadableImage, naming its path, if an image cannot be read.
         """
         images: list[Any] = [None] * len(rows)
-        missing: list[int] = []  # positions in `rows`
-        fields = (self.shard[rows], self.start[rows], self.height[rows], self.width[rows])
-        for i, (shard, start, height, width) in enumerate(zip(*(values.tolist() for values in fields), strict=True)):
+        not_stored: list[int] = []  # positions in `rows`
+        # Lists of plain integers are faster to loop over than arrays.
+        places = zip(
+            self.shard[rows].tolist(),
+            self.start[rows].tolist(),
+            self.height[rows].tolist(),
+            self.width[rows].tolist(),
+            strict=True,
+        )
+        for i, (shard, start, height, width) in enumerate(places):
             if shard < 0:
-                missing.append(i)
+                not_stored.append(i)
                 continue
             pixels = self.maps[shard][start : start + height * width]
             images[i] = pixels.reshape(height, width, 3)
 
-        if missing:
-            with ThreadPoolExecutor(min(self.threads, len(missing))) as pool:
-                decoded = pool.map(self.decode_row, rows[missing].tolist())
-                for i, image in zip(missing, decoded, strict=True):
+        if not_stored:
+            # The threads end with this call, so that a forked process inherits none.
+            with ThreadPoolExecutor(min(self.threads, len(not_stored))) as pool:
+                decoded = pool.map(self.decode_row, rows[not_stored].tolist())
+                for i, image in zip(not_stored, decoded, strict=True):
                     images[i] = image
         return images
 
 
 @dataclass(frozen=True)
 class Crops(Stored):
-    """Images of one size."""
+    """Square images of one size."""
 
     size: int
 
     def __getitem__(self, rows: Rows) -> UInt8[np.ndarray, "rows size size 3"]:
-        """A copy in memory."""
-        no_images = np.empty((0, self.size, self.size, 3), np.uint8)
+        """A copy of these images in memory, which may be written to."""
+        no_images = np.empty((0, self.size, self.size, 3), np.uint8)  # for no rows
         return np.concatenate([no_images, *(image[None] for image in self.images(rows))])
 
 
 @dataclass(frozen=True)
 class WithMargins(Stored):
-    """Images of any shape."""
+    """Images that are not cropped yet, so their shapes differ."""
 
     def __getitem__(self, rows: Rows) -> Packed:
-        """A copy in memory."""
+        """A copy of these images in memory: their pixels one after another, their heights and their widths."""
         images = self.images(rows)
-        no_pixels = np.empty((0, 3), np.uint8)
+        no_pixels = np.empty((0, 3), np.uint8)  # for no rows
         pixels = np.concatenate([no_pixels, *(image.reshape(-1, 3) for image in images)])
         heights = np.array([image.shape[0] for image in images], np.int64)
         widths = np.array([image.shape[1] for image in images], np.int64)
@@ -183,102 +195,97 @@ class WithMargins(Stored):
 
 
 def _shards_with(data: ImageData, key: str, image_bytes: int, rows: Rows | None) -> Shards:
-    """The shards that hold these rows; all shards if `rows` is None."""
-    split = np.unique(data.items["split"].to_numpy(str), return_inverse=True)[1]
-    section = split * len(data.classes) + data.labels  # a class in a split
+    """The shards (cache files of decoded images) that hold these rows; all shards if `rows` is None.
+
+    key: of the geometry, part of a shard's name.    image_bytes: size of one decoded image (an estimate will do).
+
+    Which images share a shard depends on the whole data set alone, not on `rows`, so that all runs share shards.
+    """
+    split_number = np.unique(data.items["split"].to_numpy(str), return_inverse=True)[1]  # of each image
+    section = split_number * len(data.classes) + data.labels  # the images of one class in one split
     order = np.argsort(section, kind="stable")
     is_needed = np.full(len(order), rows is None)
     if rows is not None:
         is_needed[rows] = True
 
     max_images = max(1, SHARD_BYTES // image_bytes)
-    cuts = _cuts(section[order], len(data.classes), max_images)
+    bounds = _shard_bounds(section[order], len(data.classes), max_images)
     shards: Shards = {}
-    for start, stop in pairwise(cuts):
+    for start, stop in pairwise(bounds):
         rows_of_shard = order[start:stop]
         if is_needed[rows_of_shard].any():
             shards[f"{data.fingerprint}-{key}-{start}-{stop}"] = rows_of_shard
     return shards
 
 
-def _cuts(sections: Int[np.ndarray, " images"], n_classes: int, max_images: int) -> list[int]:
-    """Where shards of at most `max_images` begin, and the end.
+def _shard_bounds(sections: Int[np.ndarray, " images"], n_classes: int, max_images: int) -> list[int]:
+    """The positions at which shards (cache files) of at most `max_images` images begin, and the end of the last one.
 
-    sections: split * n_classes + class of every image, in order. Classes share a shard only within a split; a class
-    that is too large for a shard is cut evenly.
+    sections: split * n_classes + class of every image, ascending. A shard may hold several classes of the same split.
+    A class that is too large for one shard gets several shards of its own, of equal size.
 
-    >>> _cuts(np.array([0, 0, 1, 1, 1, 2, 4, 5, 5, 5, 5, 5]), n_classes=4, max_images=4)
+    >>> _shard_bounds(np.array([0, 0, 1, 1, 1, 2, 4, 5, 5, 5, 5, 5]), n_classes=4, max_images=4)
     [0, 2, 6, 7, 9, 12]
     """
-    inner_bounds = (np.flatnonzero(np.diff(sections)) + 1).tolist()
-    cuts = [0]
-    open_split = -1  # the split of the shard that may take another class; -1: none may
-    for begin, end in pairwise([0, *inner_bounds, len(sections)]):
-        n_pieces = -(-(end - begin) // max_images)
+    section_starts = (np.flatnonzero(np.diff(sections)) + 1).tolist()  # without the first, which is 0
+    bounds = [0]
+    open_split = -1  # the split of the last shard, if that may take another class; -1: it may not
+    for begin, end in pairwise([0, *section_starts, len(sections)]):
+        n_shards = -(-(end - begin) // max_images)  # rounded up
         split = int(sections[begin]) // n_classes
 
-        fits_open_shard = n_pieces == 1 and split == open_split and end - cuts[-1] <= max_images
-        if cuts[-1] < begin and not fits_open_shard:
-            cuts.append(begin)
+        fits_open_shard = n_shards == 1 and split == open_split and end - bounds[-1] <= max_images
+        if bounds[-1] < begin and not fits_open_shard:
+            bounds.append(begin)
 
-        if n_pieces == 1:
+        if n_shards == 1:
             open_split = split
         else:
             open_split = -1
-            cuts += [begin + (end - begin) * piece // n_pieces for piece in range(1, n_pieces + 1)]
+            bounds += [begin + (end - begin) * i // n_shards for i in range(1, n_shards + 1)]
 
-    if cuts[-1] != len(sections):
-        cuts.append(len(sections))
-    return cuts
+    if bounds[-1] != len(sections):
+        bounds.append(len(sections))
+    return bounds
 
 
 def _stored(
     data: ImageData, decode_row: DecodeRow, shards: Shards, image_bytes: int, cache: Path, workers: int, limit_gb: float
 ) -> dict[str, Any]:
-    """The fields of Stored; missing shards are written, first those that no other process is writing."""
+    """Lease `shards`, write those that are missing or damaged, and return the fields of Stored.
+
+    A lease keeps other processes from removing a shard (a cache file of decoded images). Shards that do not fit into
+    the cache get none: their images are decoded at every access.
+
+    image_bytes: size of one decoded image.    cache, workers, limit_gb: see `open_pixels`.
+    """
     bytes_of_shard = {name: len(rows) * image_bytes for name, rows in shards.items()}
-    lease = _lease_of(cache, bytes_of_shard, limit_gb * 1e9)
+    lease = _lease_what_fits(cache, bytes_of_shard, limit_gb * 1e9)
     leased_shards = {name: rows for name, rows in shards.items() if lease and name in lease.sizes}
 
-    records = {}
-    for name, rows in leased_shards.items():
-        record = _record_if_whole(cache / f"{name}.rgb", len(rows))
-        if record:
-            records[name] = record
+    records = _read_or_write_shards(leased_shards, cache, decode_row, workers, f"decoding {data.name}")
 
-    progress_label = f"decoding {data.name}"
-    for lock_timeout in (0, -1):  # pass by what another process is writing, then wait for it
-        missing = [name for name in leased_shards if name not in records]
-        lengths = [len(leased_shards[name]) for name in missing]
-        long = sum(lengths) >= LONG > max(lengths, default=0)  # else each shard has a bar
-        for name in watched(missing, progress_label, long=long):
-            lock = cache / f".{name}.lock"
-            make_way(lock)
-            with suppress(Timeout), FileLock(lock, timeout=lock_timeout):
-                path = cache / f"{name}.rgb"
-                rows = leased_shards[name]
-                records[name] = _record_if_whole(path, len(rows)) or _build(
-                    path, decode_row, rows, workers, progress_label
-                )
-
+    # Where each image is; -1 for images that are not stored.
     shard, start, height, width = np.full((4, len(data.items)), -1)
     paths: list[str] = []
     for name, record in records.items():
         rows = leased_shards[name]
         heights = np.array(record["height"], np.int64)
         widths = np.array(record["width"], np.int64)
+        n_pixels = heights * widths
         shard[rows] = len(paths)
-        start[rows] = np.cumsum(heights * widths) - heights * widths
+        start[rows] = np.cumsum(n_pixels) - n_pixels  # after all images before it
         height[rows] = heights
         width[rows] = widths
-        shard[[int(row) for row in record["unreadable"]]] = -1
+        unreadable_rows = [int(row) for row in record["unreadable"]]
+        shard[unreadable_rows] = -1  # decoded again when they are read, which then raises the error
         paths.append(str((cache / f"{name}.rgb").resolve()))
 
     return {
         "decode_row": decode_row,
         "threads": threads(workers),
         "paths": tuple(paths),
-        "maps": tuple(map(_mapped, paths)),
+        "maps": tuple(map(_map_into_memory, paths)),
         "shard": shard,
         "start": start,
         "height": height,
@@ -287,43 +294,84 @@ def _stored(
     }
 
 
-def _mapped(path: str) -> UInt8[np.ndarray, "_ 3"]:
-    with pa.memory_map(path) as file:  # its mapping stays, without an open file
+def _read_or_write_shards(
+    shards: Shards, cache: Path, decode_row: DecodeRow, workers: int, progress_label: str
+) -> dict[str, dict[str, Any]]:
+    """The record of each shard by name; shards that are missing or damaged in the cache are written now.
+
+    Processes that need the same shards at the same time share the work: each writes those that no other is writing.
+    """
+    records = {}
+    for name, rows in shards.items():
+        record = _record_if_whole(cache / f"{name}.rgb", len(rows))
+        if record:
+            records[name] = record
+
+    for lock_timeout in (0, -1):  # first skip shards that another process is writing (0), then wait for them (-1)
+        missing = [name for name in shards if name not in records]
+        lengths = [len(shards[name]) for name in missing]
+        # One bar for many small shards; a shard of MANY_IMAGES shows a bar of its own while it is written.
+        has_common_bar = sum(lengths) >= MANY_IMAGES > max(lengths, default=0)
+        for name in watched(missing, progress_label, long=has_common_bar):
+            lock = cache / f".{name}.lock"
+            make_way(lock)  # removes what is no file
+            with suppress(Timeout), FileLock(lock, timeout=lock_timeout):
+                path = cache / f"{name}.rgb"
+                rows = shards[name]
+                record = _record_if_whole(path, len(rows))  # another process may have written it meanwhile
+                records[name] = record or _write_shard(path, decode_row, rows, workers, progress_label)
+    return records
+
+
+def _map_into_memory(path: str) -> UInt8[np.ndarray, "_ 3"]:
+    """All pixels of a shard, read from the disk only when they are used."""
+    with pa.memory_map(path) as file:  # the mapping stays when the file is closed
         return np.frombuffer(file.read_buffer(), np.uint8).reshape(-1, 3)
 
 
 class Lease:
-    """Shards that a process uses, and their sizes, in a file that is locked until the object or the process ends."""
+    """Tells other processes which shards this one uses, so that they do not remove them.
+
+    It is a file with the names and sizes of the shards, locked until this object or its process ends.
+    """
 
     def __init__(self, cache: Path, sizes: dict[str, int]) -> None:
+        """Lease shards of a cache.    sizes: name of each shard -> its bytes."""
         self.sizes = sizes
         path = cache / f".{uuid.uuid4().hex}.lease"
         file = path.open("w")
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(sizes))
         file.flush()
-        weakref.finalize(self, _end_lease, path, file, os.getpid()).atexit = False  # a dead process locks nothing
+        finalizer = weakref.finalize(self, _end_lease, path, file, os.getpid())
+        finalizer.atexit = False  # the lock ends with the process anyway, and others then remove the file
 
 
 def _end_lease(path: Path, file: Any, owner: int) -> None:
-    if os.getpid() == owner:  # not in a forked child
+    """Remove and unlock a lease's file; a forked child, which is not its `owner` (a process id), only closes it."""
+    if os.getpid() == owner:
         with suppress(OSError):
             path.unlink(missing_ok=True)
     file.close()
 
 
-def _lease_of(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
-    """A lease of those shards that exist or fit into the cache, after removing idle ones where that makes enough room.
+def _lease_what_fits(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
+    """Lease the shards that exist and those that fit into the cache; to make room, idle shards are removed.
+
+    A shard is a cache file of decoded images; a lease tells other processes not to remove it. A shard is idle if no
+    process leases it and this call does not need it.
 
     sizes: bytes of each shard that is needed.    limit: of the cache, in bytes.
+
+    Returns None if no shard can be leased, also because the cache cannot be written to, which a line in the log states.
     """
     if not cache.is_dir():
         if not any(size <= limit for size in sizes.values()):
-            return None
+            return None  # nothing will be stored, so no folder is made
         cache.mkdir(parents=True, exist_ok=True)
 
     if not _may_be_written(cache):  # without a lease here, another process could remove a shard while it is read
-        level = logging.WARNING if limit else logging.INFO
+        level = logging.WARNING if limit else logging.INFO  # with a limit of 0 nobody expects that images are stored
         log.log(level, "%s cannot be written to: images are decoded at every access", cache)
         return None
 
@@ -331,7 +379,7 @@ def _lease_of(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
     with FileLock(cache / ".lock"):
         on_disk = _shards_on_disk(cache)
         in_use = _leased_bytes(cache)
-        # a shard in use that is not on the disk is being written by another process
+        # A shard that is in use but not on the disk is being written by another process.
         granted = {name: size for name, size in sizes.items() if name in on_disk or name in in_use}
 
         idle_names = on_disk.keys() - in_use.keys() - granted.keys()
@@ -341,11 +389,11 @@ def _lease_of(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
         used_bytes = sum(size_in_cache.values())
         idle_bytes = sum(size_in_cache[name] for _, name in idle)
         for name, size in sizes.items():
-            could_fit = used_bytes - idle_bytes + size <= limit
-            if name in granted or not could_fit:
+            fits_without_idle = used_bytes - idle_bytes + size <= limit
+            if name in granted or not fits_without_idle:
                 continue
 
-            while used_bytes + size > limit:  # there are enough idle shards, as it could fit
+            while used_bytes + size > limit:  # the shard fits at the latest when no idle one is left
                 _, oldest = idle.pop(0)
                 for file_name in (f".{oldest}.lock", f"{oldest}.rgb", f"{oldest}.json"):
                     (cache / file_name).unlink(missing_ok=True)
@@ -354,39 +402,41 @@ def _lease_of(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
             granted[name] = size
             used_bytes += size
 
-        for name in granted:  # the time of the last use
-            with suppress(OSError):
+        for name in granted:  # the time of this file is that of the shard's last use
+            with suppress(OSError):  # a shard may not be written yet
                 os.utime(cache / f"{name}.json")
         return Lease(cache, granted) if granted else None
 
 
 def _may_be_written(cache: Path) -> bool:
-    """Whether this user can lock the folder and put files into it, as in another user's store they cannot."""
+    """Whether this user can put files into the folder and lock it; in another user's store that is not allowed."""
     lock = cache / ".lock"
-    return os.access(cache, os.R_OK | os.W_OK | os.X_OK) and (not lock.is_file() or os.access(lock, os.R_OK | os.W_OK))
+    folder_is_writable = os.access(cache, os.R_OK | os.W_OK | os.X_OK)
+    return folder_is_writable and (not lock.is_file() or os.access(lock, os.R_OK | os.W_OK))
 
 
 class ShardOnDisk(NamedTuple):
-    """Bytes of a shard's files, and the time of their last use."""
+    """The bytes of a shard's two files together, and the time of their last use."""
 
     size: int
     last_use_ns: int
 
 
 def _shards_on_disk(cache: Path) -> dict[str, ShardOnDisk]:
-    """The shards in a cache, by name."""
+    """The shards in a cache by name: the sizes of a shard's .rgb and .json are added, and the later time counts."""
     shards: dict[str, ShardOnDisk] = {}
     for path in cache.iterdir():
         if path.suffix not in (".rgb", ".json") or not path.is_file():
             continue
         status = path.stat()
-        known = shards.get(path.stem, ShardOnDisk(0, 0))
-        shards[path.stem] = ShardOnDisk(known.size + status.st_size, max(known.last_use_ns, status.st_mtime_ns))
+        other_file = shards.get(path.stem, ShardOnDisk(0, 0))
+        size = other_file.size + status.st_size
+        shards[path.stem] = ShardOnDisk(size, max(other_file.last_use_ns, status.st_mtime_ns))
     return shards
 
 
 def _leased_bytes(cache: Path) -> dict[str, int]:
-    """Bytes of the shards that running processes lease, by shard. Leases of processes that have ended are removed.
+    """The size in bytes of each shard that a running process leases. Leases of processes that have ended are removed.
 
     A process holds a lock on its lease as long as it runs.
     """
@@ -408,9 +458,12 @@ def _leased_bytes(cache: Path) -> dict[str, int]:
 
 
 def _record_if_whole(path: Path, n_images: int) -> dict[str, Any] | None:
-    """The record of a shard if both files are whole; None if the shard must be written.
+    """The record (the content of the .json file) of a shard if both files are whole; None if it must be written.
 
-    Pixels with the size and time in their record are trusted; with another time, their checksum is compared.
+    path: the shard's .rgb file.    n_images: how many images it should hold.
+
+    Pixels whose size and time are those in the record are trusted. If only the time differs, as after copying the
+    cache, the checksum is compared, and the new time is stored. A warning names a damaged shard.
     """
     record_path = path.with_suffix(".json")
     try:
@@ -426,7 +479,7 @@ def _record_if_whole(path: Path, n_images: int) -> dict[str, Any] | None:
         if has_new_time and checksum(path) != record["xxh3_128"]:
             raise DamagedFile(path, "was altered")
         if has_new_time:
-            with suppress(OSError):
+            with suppress(OSError):  # a disk may be full; then the checksum is compared again next time
                 write_json(record_path, {**record, "mtime_ns": status.st_mtime_ns})
     except FileNotFoundError:
         return None
@@ -436,25 +489,29 @@ def _record_if_whole(path: Path, n_images: int) -> dict[str, Any] | None:
     return record
 
 
-def _build(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, progress_label: str) -> dict[str, Any]:
-    """Write the pixels under another name, then their record, then rename: the name means that both are whole.
+def _write_shard(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, progress_label: str) -> dict[str, Any]:
+    """Decode the images of a shard into `path`, store its record beside it, and return the record.
 
-    Plain writes, not a memory map: a full disk then raises an error and does not kill the process.
+    The pixels are first written under another name, then the record, and then the pixels are renamed: a file under
+    the name means that both are whole. They are plain writes, not a memory map, so that a full disk raises an error
+    and does not kill the process.
     """
     unreadable: dict[str, str] = {}  # row -> why
     shapes: list[tuple[int, int]] = []
     record: dict[str, Any] = {}
 
-    def pixels(i: int) -> UInt8[np.ndarray, "height width 3"]:
+    def pixels_or_nothing(i: int) -> UInt8[np.ndarray, "height width 3"]:
+        """The decoded image; for an unreadable one, no pixels, and a note in `unreadable`."""
         try:
             return decode_row(int(rows[i]))
         except UnreadableImage as error:
             unreadable[str(rows[i])] = str(error)
             return np.zeros((0, 0, 3), np.uint8)
 
-    def write(file: BinaryIO) -> None:
+    def write_pixels_and_record(file: BinaryIO) -> None:
+        """Write the images one after another into an open file, and then the record into its own file."""
         digest = xxhash.xxh3_128()
-        for image in parallel_map(pixels, len(rows), workers, progress_label):
+        for image in parallel_map(pixels_or_nothing, len(rows), workers, progress_label):
             shapes.append(image.shape[:2])
             if image.size:
                 buffer = np.ascontiguousarray(image).data
@@ -476,19 +533,21 @@ def _build(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, progress
         )
         write_json(path.with_suffix(".json"), record)
 
-    make_way(path, path.with_suffix(".json"))
-    remove_parts(path.parent)
-    write_whole(path, write)
+    make_way(path, path.with_suffix(".json"))  # removes what is no file
+    remove_parts(path.parent)  # unfinished files of processes that were killed
+    write_whole(path, write_pixels_and_record)  # renames at the end
     return record
 
 
 def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
-    """The images of `split` alone, in their order, each changed by `shift` before geometry; masks go with them.
+    """The images of `split`, in their order, each changed by `shift` before a network's geometry is applied.
 
-    The fingerprint identifies the changed pixels among cached ones and nothing else: the images are those of `data`.
-    Raises FcaError if the shift has no such images.
+    Masks are resized and cropped like their images, where the shift does so. The fingerprint of the result serves only
+    to tell its pixels from others in the cache; results state the fingerprint of `data`.
+    Raises FcaError if the shift is a published set that lacks some of these images.
     """
-    shift_digest = hashlib.sha256(json.dumps(shift.identity(), sort_keys=True).encode()).hexdigest()[:12]
+    shift_identity = json.dumps(shift.identity(), sort_keys=True)
+    shift_digest = hashlib.sha256(shift_identity.encode()).hexdigest()[:12]
     masks = shift.masks(data) if isinstance(shift, DependsOnSize) else data.mask
     return at_rows(
         replace(data, mask=masks),
@@ -500,5 +559,8 @@ def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
 
 
 def geometry_under(shift: Shift, geometry: Geometry) -> Geometry:
-    """A network's geometry for images that a shift changed."""
+    """The geometry (resize and crop) that a network applies to images changed by `shift`: usually its own.
+
+    A shift that crops images to a reference size adapts it, so that the same margin is not cropped twice.
+    """
     return shift.geometry(geometry) if isinstance(shift, AtReference) else geometry

@@ -27,24 +27,25 @@ from fca.types import FcaError, ImageData, check_choice
 from fca.validation import Allowed
 
 AS_RELEASED = "fca"
-"""The value of `compat` that splits a set as the Few-Class Arena was released (arXiv:2411.01099, its code of 2025)."""
+"""The value of `compat` that splits a set as the released code of the Few-Class Arena does (arXiv:2411.01099, 2025)."""
 
 PUBLISHED = "published"
 """The version of a checksummed set as its authors published it."""
 
 Fetch = Callable[[str], object]
-"""Folder to fill -> downloads, checks the md5 and extracts into it."""
+"""A function of a folder, which downloads a set, checks its md5 and extracts it into that folder."""
 
 torchvision_sets = partial(imported, "torchvision.datasets")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublicSet:
-    """The keys that public sets share.
+    """The keys that all public sets have.
 
     root:     the folder that holds the extracted tree; `~` is expanded.
-    version:  of the files, part of the fingerprint beside their names and sizes (PUBLISHED, as they were checked when
-              downloaded, leaves it as it always was); null = what they contain decides: for a tree that was changed.
+    version:  which files these are. PUBLISHED (as checked when they were downloaded): the fingerprint is made from
+              their names and sizes; another text enters it, too; null = it is made from the content of all files, for
+              a tree that was changed.
     val:      what to hold out from the training images.    mirror: whether a mirrored image still shows its class.
     """
 
@@ -56,14 +57,19 @@ class PublicSet:
 
 @dataclass(frozen=True, kw_only=True)
 class Downloaded(PublicSet):
-    """A set whose root need not hold the tree yet.    download: fetch it when it is not there."""
+    """A public set that fca can download.    download: whether to fetch the tree when it is not there."""
 
     download: bool
 
     def folder(self, places: Sequence[str], source: str, archives: str | Mapping[str, str]) -> Path:
-        """The folder of the tree; see `find_tree`.    archives: torchvision's class, or addresses with their md5."""
+        """The folder of the extracted tree, which is downloaded first if it is missing and `download` is set.
+
+        places, source: see `find_tree`.
+        archives: the name of torchvision's class for the set, or the address of each archive -> its md5.
+        """
 
         def fetch(into: str) -> None:
+            """Download and extract the set into a folder."""
             sets = torchvision_sets()
             if isinstance(archives, str):
                 getattr(sets, archives)(into, download=True)
@@ -75,7 +81,9 @@ class Downloaded(PublicSet):
 
 
 def splits_as_released(compat: str | None) -> bool:
-    """Whether to split as the Few-Class Arena was released. Raises FcaError for another value than `fca` and null.
+    """Whether to split as the released code of the Few-Class Arena does: for `fca`, not for null.
+
+    Raises FcaError for another value.
 
     >>> splits_as_released("fca"), splits_as_released(None)
     (True, False)
@@ -86,20 +94,22 @@ def splits_as_released(compat: str | None) -> bool:
 
 
 def find_tree(root: str, places: Sequence[str], source: str, fetch: Fetch | None = None) -> Path:
-    """The folder of a public set's extracted tree; fetched first if it is missing and `fetch` is given.
+    """The folder of a public set's extracted tree; it is fetched first if it is missing and `fetch` is given.
 
-    root:   `~` is expanded.    places: folders below it where the tree may be, the one that `fetch` makes first.
-    source: where people find it, for messages.
-    fetch:  works in a folder beside the tree, which is renamed at the end: a tree that exists is whole. Processes that
-            want the same set at once wait for the one that fetches it.
+    root:   `~` is expanded.
+    places: the folders below `root` where the tree may be; the first one is where `fetch` puts it.
+    source: where people find the set, for messages.
+    fetch:  downloads the set into a temporary folder, which is renamed at the end: a tree that exists is whole.
+            Processes that want the same set at the same time wait for the one that fetches it.
 
-    Raises FcaError naming the folder to bring when the set is absent, cannot be fetched or is damaged.
+    Raises FcaError naming the folder to bring if the set is absent, cannot be fetched or is damaged.
     """
     base = Path(root).expanduser()
     needs = f"a folder that holds {' or '.join(places)}"
     top_folder = places[0].split("/")[0]
 
     def existing_folder() -> Path | None:
+        """The first of `places` that exists."""
         return next((base / place for place in places if (base / place).is_dir()), None)
 
     if fetch is not None and existing_folder() is None:
@@ -107,51 +117,61 @@ def find_tree(root: str, places: Sequence[str], source: str, fetch: Fetch | None
             base.mkdir(parents=True, exist_ok=True)
             with FileLock(base / f".{top_folder}.lock"):
                 if existing_folder() is None:  # no other process fetched it meanwhile
-                    _fetch(base, top_folder, fetch)
+                    _fetch_whole(base, top_folder, fetch)
         except Exception as error:  # no network, no space, a wrong checksum, a cut archive: many kinds
             step = f"bring it ({source}), or try the download again: {error}"
             raise FcaError("dataset.root", base, needs, step) from error
 
     folder = existing_folder()
     if folder is None:
-        lacking = f"the download holds no {places[0]}; " if fetch else ""
+        lacking = f"the download holds no {places[0]}; " if fetch else ""  # fetching raised no error
         raise FcaError("dataset.root", base, needs, f"{lacking}bring it: {source}")
     return folder
 
 
-def _fetch(base: Path, top: str, fetch: Fetch) -> None:
-    unfinished = base / f"{top}.part"
-    shutil.rmtree(unfinished / top, ignore_errors=True)  # of an interrupted extraction; its archive may be whole
+def _fetch_whole(base: Path, top_folder: str, fetch: Fetch) -> None:
+    """Fetch a set into `base`/`top_folder`, which appears only when all of it is there.
+
+    `fetch` works in a temporary folder beside it, which stays after an error, so that a whole archive is not
+    downloaded again. Without a `top_folder` in the download, nothing appears.
+    """
+    unfinished = base / f"{top_folder}.part"
+    shutil.rmtree(unfinished / top_folder, ignore_errors=True)  # of an interrupted extraction; its archive may be whole
     fetch(str(unfinished))
-    if (unfinished / top).is_dir():
-        (unfinished / top).rename(base / top)
+    if (unfinished / top_folder).is_dir():
+        (unfinished / top_folder).rename(base / top_folder)
         shutil.rmtree(unfinished)
 
 
 def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, group: str | None = None) -> ImageData:
-    """The data set of the listed files; `image_id` is a path below `folder`.
+    """The data set of the listed files.
 
-    group: a column; images that share its value are never in both train and val, if val is held out here.
+    listed: one line per image: `image_id` (the path below `folder`), `label`, `split`; `bytes` (sizes of the files) if
+            they were listed from the disk; other columns are kept.
+    keys:   the set's root, version, val and mirror.
+    group:  a column; images that share its value are never in both train and val, if val is held out here.
 
     Raises FcaError naming listed files that do not exist.
     """
     files = Directory(str(folder))
-    if keys.version is None or "bytes" not in listed:
-        stock = inventory(files)
-        sizes = stock.listing.sizes
+    were_files_listed = "bytes" in listed  # else the lines come from the authors' lists, and files may be missing
+    if keys.version is None or not were_files_listed:
+        folder_inventory = inventory(files)
+        sizes = folder_inventory.listing.sizes
         missing = [path for path in listed["image_id"] if path not in sizes]
         if missing:
             step = f"{folder} is not whole: remove it, and bring or download it again"
             raise FcaError(f"files of {name} that are not there", first_few(missing), "all that its lists name", step)
 
-        # Images are identified by their content, or by their sizes beside a published version.
+        # Images are identified by their content, or else by the set's version and their sizes.
         listed = listed.drop(columns="bytes", errors="ignore")
         if keys.version is None:
-            digests = stock.digests(listed["image_id"])
+            digests = folder_inventory.digests(listed["image_id"])
             listed = listed.assign(content=listed["image_id"].map(digests))
         else:
             listed = listed.assign(bytes=listed["image_id"].map(sizes))
 
+    # PUBLISHED is no part of the fingerprint, so that fingerprints stay as they were before there was a version.
     version = "" if keys.version in (None, PUBLISHED) else str(keys.version)
     return assemble(
         name,
@@ -166,7 +186,10 @@ def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, 
 
 
 def lines(file: Path) -> list[str]:
-    """The lines of a list that comes with a set, without those that are blank. Raises FcaError when it is not there."""
+    """The lines of a text file that comes with a set, stripped and without blank ones.
+
+    Raises FcaError if the file does not exist or is no text.
+    """
     try:
         text = bytes_of(file).decode()
     except (FileNotFoundError, ValueError) as error:
@@ -176,9 +199,10 @@ def lines(file: Path) -> list[str]:
 
 
 def matching(folder: Path, pattern: str, like: str) -> pd.DataFrame:
-    """A line (`image_id`, `label`, `bytes`) for every file class/file below `folder` whose path matches the pattern.
+    """List the files below `folder` whose path class/file matches the pattern.
 
-    Other files of an archive are ignored. like: a matching path, for the FcaError when there is none.
+    Columns: `image_id` (the path), `label` (the class) and `bytes` (the size). Other files are ignored.
+    Raises FcaError if no file matches.    like: an example of a matching path, for its message.
     """
     files = sorted(inventory(Directory(str(folder))).listing.sizes.items())
     rows = [(path, path.split("/")[0], size) for path, size in files if re.fullmatch(pattern, path)]
@@ -188,9 +212,11 @@ def matching(folder: Path, pattern: str, like: str) -> pd.DataFrame:
 
 
 def check_count(what: str, count: int, expected: int | None, folder: Path, key: str) -> None:
-    """Raises FcaError unless there are as many as published; `expected` None = whatever there is.
+    """Raise FcaError unless `count` is the published number `expected`; None accepts any number.
 
-    A set without a list of its files cannot show a gap in any other way.
+    This is the only way to notice that files are missing in a set without a list of its files.
+
+    what: what was counted.    folder: that of the set.    key: `dataset.<key>` is `expected`. All are for the message.
     """
     if expected is not None and count != expected:
         step = f"{folder} is not whole: remove it and bring it again, or accept what is there: dataset.{key}=null"
@@ -204,11 +230,11 @@ class Edition(NamedTuple):
     """How one of the two Caltech sets is packed."""
 
     archive: str  # torchvision's class of the set
-    places: tuple[str, ...]
-    file: str  # pattern of class/file; strays of the archives do not match
-    like: str
-    clutter: str  # pictures of no class
-    source: str
+    places: tuple[str, ...]  # folders where its tree may be
+    file: str  # pattern of class/file, with the file's number as its group; other files of the archives do not match
+    like: str  # a path that matches
+    clutter: str  # the folder of pictures that show none of the classes
+    source: str  # where people find it
 
 
 EDITIONS = {
@@ -235,8 +261,10 @@ EDITIONS = {
 class Caltech(Downloaded):
     """`dataset=caltech101` (8,677 images of 101 classes) and `dataset=caltech256` (29,780 images of 256 classes).
 
+    Clutter is the folder of pictures that show none of the classes.
+
     name:     caltech101 or caltech256.    images: how many there are without the clutter; null = whatever is there.
-    test:     there is no official split: the fixed stratified draw.    val: of what is left.
+    test:     what to hold out for test, because there is no official split.    val: what to hold out of the rest.
     compat:   fca = every fifth file number is test; Caltech-256 with its clutter as a class of its own.
     """
 
@@ -246,7 +274,7 @@ class Caltech(Downloaded):
     compat: str | None = None
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError when they are absent or fewer than published."""
+        """List the images. Raises FcaError if they are absent, or if their number is not the published one."""
         check_choice("dataset.name", self.name, EDITIONS)
         as_released = splits_as_released(self.compat)
         edition = EDITIONS[self.name]
@@ -255,12 +283,12 @@ class Caltech(Downloaded):
 
         is_clutter = listed["label"] == edition.clutter
         check_count(f"images of {self.name}", int((~is_clutter).sum()), self.images, folder, "images")
-        keeps_clutter = as_released and self.name == "caltech256"
+        keeps_clutter = as_released and self.name == "caltech256"  # the released code had it as a class
         if not keeps_clutter:
             listed = listed[~is_clutter].reset_index(drop=True)
 
         if as_released:
-            number = listed["image_id"].str.extract(f"^{edition.file}$")[0].astype(int)
+            number = listed["image_id"].str.extract(f"^{edition.file}$")[0].astype(int)  # in the file's name
             is_test = (number % 5 == 0).to_numpy()
         else:
             is_test = held_out(listed, self.test)
@@ -270,11 +298,18 @@ class Caltech(Downloaded):
 # Food-101, DTD, Indoor67: one folder per class, and one text file per split that lists class/file.
 
 
-def _listed(folder: Path, lists: Mapping[str, str], suffix: str = "") -> pd.DataFrame:
-    """One line per image of these lists (our split -> file); `suffix` is what the lists leave out of the file names."""
-    paths = [(line + suffix, split) for split, file in lists.items() for line in lines(folder / file)]
-    listed = pd.DataFrame(paths, columns=["image_id", "split"])
-    return listed.assign(label=[path.split("/")[0] for path, _ in paths])
+def _images_in_lists(folder: Path, lists: Mapping[str, str], suffix: str = "") -> pd.DataFrame:
+    """Read the authors' lists of images, whose lines are class/file: columns `image_id`, `split` and `label`.
+
+    lists: our split -> the text file with its images, relative to `folder`.
+    suffix: the end of the file names, if the lists leave it out.
+    """
+    rows = []
+    for split, file in lists.items():
+        for line in lines(folder / file):
+            path = line + suffix
+            rows.append((path, split, path.split("/")[0]))
+    return pd.DataFrame(rows, columns=["image_id", "split", "label"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,10 +320,10 @@ class Food101(Downloaded):
     """
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError when they or their lists are absent."""
+        """List the images. Raises FcaError if they or their lists are absent."""
         source = "http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz"
         folder = self.folder(["food-101"], source, "Food101")
-        listed = _listed(folder, {split: f"meta/{split}.txt" for split in ("train", "test")}, ".jpg")
+        listed = _images_in_lists(folder, {"train": "meta/train.txt", "test": "meta/test.txt"}, ".jpg")
         return public_data("food101", folder / "images", listed, self)
 
 
@@ -305,7 +340,7 @@ class Dtd(Downloaded):
     compat: str | None = None
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError for another fold, and when images or lists are absent."""
+        """List the images. Raises FcaError for another fold, and if images or lists are absent."""
         if self.fold not in range(1, 11):
             raise FcaError("dataset.fold", self.fold, "1 to 10", "take one of the published folds")
         as_released = splits_as_released(self.compat)
@@ -314,11 +349,11 @@ class Dtd(Downloaded):
 
         source = "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz"
         folder = self.folder(["dtd/dtd", "dtd"], source, "DTD")
-        published_splits = {"train": "train", "val": "val", "test": "test"}  # ours -> the name of the list
+        published_name = {"train": "train", "val": "val", "test": "test"}  # our split -> the name of the list
         if as_released:
-            published_splits = {"train": "train", "test": "val"}
-        lists = {split: f"labels/{name}{self.fold}.txt" for split, name in published_splits.items()}
-        return public_data("dtd", folder / "images", _listed(folder, lists), self)
+            published_name = {"train": "train", "test": "val"}  # the released code tests on val
+        lists = {split: f"labels/{name}{self.fold}.txt" for split, name in published_name.items()}
+        return public_data("dtd", folder / "images", _images_in_lists(folder, lists), self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,10 +367,10 @@ class Indoor67(PublicSet):
     version: str | None = None
 
     def load(self) -> ImageData:
-        """List the images that the two lists name. Raises FcaError when images or lists are absent."""
+        """List the images that the two lists name. Raises FcaError if images or lists are absent."""
         source = "indoorCVPR_09.tar, TrainImages.txt and TestImages.txt of http://web.mit.edu/torralba/www/indoor.html"
         images = find_tree(self.root, ("indoor67/Images", "Images"), source)
-        listed = _listed(images.parent, {"train": "TrainImages.txt", "test": "TestImages.txt"})
+        listed = _images_in_lists(images.parent, {"train": "TrainImages.txt", "test": "TestImages.txt"})
         return public_data("indoor67", images, listed, self)
 
 
@@ -353,17 +388,23 @@ class Cub200(Downloaded):
     """
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError when images or lists are absent, or the lists do not fit each other."""
+        """List the images. Raises FcaError if images or lists are absent, or if the lists do not fit each other."""
         folder = self.folder(["CUB_200_2011"], CUB_URL, {CUB_URL: CUB_MD5})
 
         def values_by_number(file: str) -> dict[str, str]:
-            return dict(line.partition(" ")[::2] for line in lines(folder / f"{file}.txt"))
+            """Read a list whose lines are a number, a space and a value: number -> value."""
+            values = {}
+            for line in lines(folder / f"{file}.txt"):
+                number, _, value = line.partition(" ")
+                values[number] = value
+            return values
 
         path_of_image = values_by_number("images")
-        label_of_image = values_by_number("image_class_labels")
+        label_of_image = values_by_number("image_class_labels")  # a label is the number of a class
         name_of_label = values_by_number("classes")
         is_training = values_by_number("train_test_split")  # "1" for training images
 
+        # ^: the numbers that are in only one of two lists
         in_some_lists = (set(path_of_image) ^ set(label_of_image)) | (set(path_of_image) ^ set(is_training))
         without_name = {image for image, label in label_of_image.items() if label not in name_of_label}
         misfits = in_some_lists | without_name
@@ -387,8 +428,9 @@ GTSRB_ARCHIVES = {  # file -> md5. torchvision's own class takes the smaller tra
     "GTSRB_Final_Test_Images.zip": "c7e4e6327067d32654124b0fe9e82185",
     "GTSRB_Final_Test_GT.zip": "fe31e9c9270bbcd7b84b7f21a9d9d9e5",
 }
-TRAINING, TEST, TRUTH = "Final_Training/Images", "Final_Test/Images", "GT-final_test.csv"
-FRAME, SIGN = r"(\d+)_(\d+)\.ppm", r"\d+\.ppm"  # names of training and test images
+TRAINING_FOLDER, TEST_FOLDER, TEST_LABELS = "Final_Training/Images", "Final_Test/Images", "GT-final_test.csv"
+TRAINING_NAME = r"(\d+)_(\d+)\.ppm"  # of a training image: track and frame
+TEST_NAME = r"\d+\.ppm"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,10 +439,10 @@ class Gtsrb(Downloaded):
 
     root:     the folder that holds, or shall hold, the tree GTSRB with Final_Training and Final_Test, and beside it
               GT-final_test.csv.
-    group:    track: val is drawn by filmed signs, whose frames are nearly equal, so that a sign is never in both. The
-              column `track` (class/number) names it; test images have none. None: every frame is drawn alone.
-    compat:   fca = of the training images every fifth frame is test, so that every test sign is also trained on.
-    mirror:   keep left is not keep right.
+    group:    track: all frames of one filmed sign, which are nearly equal, go to either train or val. The column
+              `track` (class/number) names the sign; test images have none. None: every frame is drawn alone.
+    compat:   fca = every fifth frame of the training images is test, so that every test sign is also trained on.
+    mirror:   false, because the mirror image of "keep left" is "keep right".
     """
 
     compat: str | None = None
@@ -408,48 +450,62 @@ class Gtsrb(Downloaded):
     group: str | None = "track"
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError when images or annotations are absent, and for another group."""
+        """List the images. Raises FcaError if images or annotations are absent, and for another group."""
         check_choice("dataset.group", self.group, ("track", None))
-        as_released, source = splits_as_released(self.compat), f"{', '.join(GTSRB_ARCHIVES)} of {GTSRB_URL}"
+        as_released = splits_as_released(self.compat)
+        source = f"{', '.join(GTSRB_ARCHIVES)} of {GTSRB_URL}"
         archives = {GTSRB_URL + file: md5 for file, md5 in GTSRB_ARCHIVES.items()}
         folder = self.folder(["gtsrb/GTSRB", "GTSRB"], source, archives)
-        # Final_Training/Images/00014/00003_00012.ppm: class 14, track 3 (counted anew in every class), frame 12
-        tables = sorted((folder / TRAINING).glob("*/GT-*.csv"))
+
+        tables = sorted((folder / TRAINING_FOLDER).glob("*/GT-*.csv"))  # one per class
         if not tables:
             needs, step = "00000/GT-00000.csv and so on", f"bring {next(iter(GTSRB_ARCHIVES))}"
-            raise FcaError("dataset.root", folder / TRAINING, needs, step)
-        frames = pd.concat([_annotated(file, f"{TRAINING}/{file.parent.name}", FRAME) for file in tables])
-        frames = frames.reset_index(drop=True)
-        numbers = frames["image_id"].str.extract(f"/{FRAME}$")
-        frames["track"] = frames["label"] + "/" + numbers[0]
+            raise FcaError("dataset.root", folder / TRAINING_FOLDER, needs, step)
+        annotations = [
+            _read_annotations(file, f"{TRAINING_FOLDER}/{file.parent.name}", TRAINING_NAME) for file in tables
+        ]
+        frames = pd.concat(annotations).reset_index(drop=True)
+
+        # Final_Training/Images/00014/00003_00012.ppm: class 14, track 3 (counted anew in every class), frame 12
+        numbers = frames["image_id"].str.extract(f"/{TRAINING_NAME}$")
+        track_number, frame_number = numbers[0], numbers[1].astype(int)
+        frames["track"] = frames["label"] + "/" + track_number
         if as_released:
-            listed = frames.assign(split=np.where(numbers[1].astype(int) % 5 == 0, "test", "train"))
+            listed = frames.assign(split=np.where(frame_number % 5 == 0, "test", "train"))
         else:
-            # the archive of the truth has no folder: people put it into one of these
-            truth = [folder.parent / TRUTH, folder / TRUTH, folder / TEST / TRUTH]
-            test = _annotated(next((file for file in truth if file.is_file()), truth[0]), TEST, SIGN)
+            # The archive of the test labels has no folder: people put it into one of these.
+            places = [folder.parent / TEST_LABELS, folder / TEST_LABELS, folder / TEST_FOLDER / TEST_LABELS]
+            test_labels = next((file for file in places if file.is_file()), places[0])
+            test = _read_annotations(test_labels, TEST_FOLDER, TEST_NAME)
             listed = pd.concat([frames.assign(split="train"), test.assign(split="test")], ignore_index=True)
         return public_data("gtsrb", folder, listed, self, group=self.group)
 
 
-def _annotated(file: Path, images: str, name: str) -> pd.DataFrame:
-    """Image and class of every line of a table in GTSRB's format: separated by semicolons, with a header.
+def _read_annotations(file: Path, image_folder: str, name_pattern: str) -> pd.DataFrame:
+    """Read a table in GTSRB's format (separated by semicolons, with a header): `image_id` and `label` of every line.
 
-    name: pattern of a file's name.    Raises FcaError for another table, and naming the first lines that do not fit.
+    image_folder: the folder of its images, the beginning of `image_id`.    name_pattern: of their file names.
+    Raises FcaError for another table, and naming the first lines whose name or class does not fit.
     """
     table = read_table("\n".join(lines(file)).encode(), file)
     if not {"Filename", "ClassId"} <= set(table):
-        has, step = ", ".join(map(str, table)), f"bring the {file} that has the classes"
-        raise FcaError("columns", has, "Filename and ClassId", step)
-    fits = table["Filename"].str.fullmatch(name) & table["ClassId"].str.fullmatch(r"\d{1,5}")
-    if odd := (table["Filename"] + " of class " + table["ClassId"])[~fits].tolist():
-        raise FcaError(f"lines of {file}", first_few(odd), f"{name} of class 0 to 99999", "bring it again")
-    return pd.DataFrame({"image_id": images + "/" + table["Filename"], "label": table["ClassId"].str.zfill(5)})
+        columns, step = ", ".join(map(str, table)), f"bring the {file} that has the classes"
+        raise FcaError("columns", columns, "Filename and ClassId", step)
+
+    fits = table["Filename"].str.fullmatch(name_pattern) & table["ClassId"].str.fullmatch(r"\d{1,5}")
+    line_texts = table["Filename"] + " of class " + table["ClassId"]
+    unfit_lines = line_texts[~fits].tolist()
+    if unfit_lines:
+        allowed = f"{name_pattern} of class 0 to 99999"
+        raise FcaError(f"lines of {file}", first_few(unfit_lines), allowed, "bring it again")
+
+    labels = table["ClassId"].str.zfill(5)  # as the folders of classes are called: 00014
+    return pd.DataFrame({"image_id": image_folder + "/" + table["Filename"], "label": labels})
 
 
 # ImageNet-1K: train and val with one folder per wnid, or the archives that these come from.
 
-SPLIT_OF = {"train": "train", "val": "test"}  # folder -> ours: the authors keep the labels of their test images
+SPLIT_OF_FOLDER = {"train": "train", "val": "test"}  # the authors do not publish the labels of their test images
 IMAGENET_FILE = r"n\d{8}/[^/]+\.(JPEG|jpeg|jpg)"
 DEVKIT = "ILSVRC2012_devkit_t12.tar.gz"
 VAL_HALF = "val_half"
@@ -458,14 +514,14 @@ VAL_HALF = "val_half"
 
 @dataclass(frozen=True, kw_only=True)
 class ImageNet(PublicSet):
-    """`dataset=imagenet`: 1,281,167 training images of 1,000 wnids; their 50,000 validation images are our test.
+    """`dataset=imagenet`: 1,281,167 training images of 1,000 classes; the 50,000 validation images are the test split.
 
     root:     the folder with train/n01440764/... and val/n01440764/..., or with ILSVRC2012_img_{train,val}.tar and the
               devkit, which are then checked and extracted there. val alone is enough to predict.
-    images:   how many images each folder holds as published; null = whatever is there (a part of the classes).
-    split:    null, or val_half: of each class's published validation images one half is test, the other half val
-              (Sharma et al., 2023, appendix C: 25 and 25), drawn by val.seed; of an odd number n test has ceil(n / 2)
-              and val floor(n / 2). Nothing is held out then (val.share is not used): all training images are train.
+    images:   how many images each folder holds as published; null = whatever is there (some of the classes).
+    split:    null, or val_half: of each class's n published validation images ceil(n / 2) are test and floor(n / 2) val
+              (Sharma et al., 2023, appendix C: 25 and 25), drawn by val.seed. Then all training images are train, and
+              val.share is not used.
     """
 
     images: dict[str, int] | None = None
@@ -474,34 +530,41 @@ class ImageNet(PublicSet):
     def load(self) -> ImageData:
         """List the images.
 
-        Raises FcaError when they are absent, fewer than published or not in wnid folders, for an unknown split, and for
-        a class with too few validation images to halve.
+        Raises FcaError if they are absent, not in folders of wnids or not as many as published, for an unknown split,
+        and for a class with too few validation images to halve.
         """
         if self.split not in (None, VAL_HALF):
             raise FcaError("dataset.split", self.split, f"null or {VAL_HALF}", "see conf/dataset/imagenet.yaml")
 
         root = Path(self.root).expanduser()
-        folders = [name for name in SPLIT_OF if (root / name).is_dir() or _extracted(root, name)]
+        folders = [name for name in SPLIT_OF_FOLDER if (root / name).is_dir() or _extract_archive(root, name)]
         if "val" not in folders:
-            archives = ", ".join(f"ILSVRC2012_img_{name}.tar" for name in SPLIT_OF)
+            archives = ", ".join(f"ILSVRC2012_img_{name}.tar" for name in SPLIT_OF_FOLDER)
             needs = f"a folder with train/<wnid>/ and val/<wnid>/, or with {archives} and {DEVKIT}"
             step = "bring them from https://image-net.org/download-images (after its terms), and set dataset.root"
             raise FcaError("dataset.root", root, needs, step)
 
-        listed = pd.concat([self._listed(root, name) for name in folders], ignore_index=True)
+        listed = pd.concat([self._images_in_folder(root, name) for name in folders], ignore_index=True)
         if self.split == VAL_HALF:
-            listed = _halved(listed, self.val.seed)
+            listed = _with_half_of_test_as_val(listed, self.val.seed)
         return public_data("imagenet", root, listed, self)
 
-    def _listed(self, root: Path, name: str) -> pd.DataFrame:
+    def _images_in_folder(self, root: Path, name: str) -> pd.DataFrame:
+        """The images of the folder `name` (train or val) below `root`: `image_id`, `label`, `bytes` and `split`.
+
+        Raises FcaError if their number is not the published one.
+        """
         listed = matching(root / name, IMAGENET_FILE, "n01440764/n01440764_10026.JPEG, in folders of wnids")
         expected = None if self.images is None else self.images.get(name)
         check_count(f"images in {name} of imagenet", len(listed), expected, root / name, "images")
-        return listed.assign(image_id=name + "/" + listed["image_id"], split=SPLIT_OF[name])
+        return listed.assign(image_id=name + "/" + listed["image_id"], split=SPLIT_OF_FOLDER[name])
 
 
-def _halved(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """The lines with the smaller half of each class's test images as val."""
+def _with_half_of_test_as_val(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """The same lines, where half of each class's test images, drawn by `seed`, are now val (the smaller half if odd).
+
+    Raises FcaError for a class with only one test image.
+    """
     test_images = listed[listed["split"] == "test"]
     too_small = sorted(test_images["label"][class_sizes(test_images) < 2])
     if too_small:
@@ -514,12 +577,15 @@ def _halved(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
     return listed.assign(split=listed["split"].mask(becomes_val, "val"))
 
 
-def _extracted(root: Path, name: str) -> bool:
-    """Whether the archive of this folder exists, and was checked and extracted."""
+def _extract_archive(root: Path, name: str) -> bool:
+    """Check and extract the archive of the folder `name` (train or val), and return whether there is such an archive.
+
+    Raises FcaError if the archive is damaged or the devkit is missing.
+    """
     if not (root / f"ILSVRC2012_img_{name}.tar").is_file():
         return False
     try:
-        torchvision_sets().ImageNet(root, split=name)
+        torchvision_sets().ImageNet(root, split=name)  # it does so when it is made
     except Exception as error:  # the devkit is missing, an archive is damaged or a pickle, the disk is full: many kinds
         step = f"bring it again, and remove {root / name} if it is there ({error})"
         raise FcaError("dataset.root", root, f"whole archives, and {DEVKIT} beside them", step) from error

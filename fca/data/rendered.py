@@ -23,16 +23,20 @@ FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scen
 
 @dataclass(frozen=True)
 class RenderedObjects:
-    """`dataset=rendered`: solid objects, their test images in matched triplets easy, medium, hard of each attribute.
+    """`dataset=rendered`: images of solid objects, drawn by a renderer when they are read.
 
-    classes, attributes: which; an attribute is what makes a test image hard, all others are at their easy values.
-    per_level:       test images per (class, attribute, level).
-    train_per_class, val_per_class: images of a class, spread evenly over the attributes and `train_levels`.
+    Test images come in triplets: the same object at an easy, a medium and a hard value of one attribute (such as
+    occlusion or light), while all other attributes are at their easy values.
+
+    classes:         which objects.    attributes: which attributes make test images hard.
+    per_level:       number of test images per (class, attribute, level).
+    train_per_class, val_per_class: number of images of a class, spread evenly over the attributes and `train_levels`.
     size:            pixels a side.    seed: of all images.
     mirror:          whether a mirrored image still shows its class.
-    cue:             null, or what behind the object goes with a class: color, texture or object (see fca.render.cue).
-                     Then all images are at the easy values of all attributes, and objects cover a tenth of the image.
-    cue_strength:    an image has the cue of its own class with this probability, else that of a class drawn uniformly.
+    cue:             null, or what occurs behind the objects of a class: color, texture or object (see fca.render.cue).
+                     Then all images have the easy values of all attributes, and objects cover a tenth of the image.
+    cue_strength:    the probability that an image has the cue of its own class; else its cue is that of a class drawn
+                     uniformly from all.
     """
 
     classes: Annotated[list[str], Allowed(non_empty=True)]
@@ -48,58 +52,71 @@ class RenderedObjects:
     cue_strength: Annotated[float, Allowed(0, 1)] = 0.0
 
     def load(self) -> ImageData:
-        """The images, listed; each is drawn when it is read. Raises FcaError for unknown names, counts out of range."""
+        """List the images; each is drawn when it is read. Raises FcaError for unknown names and counts out of range."""
         self._check()
         levels = LEVELS if self.cue is None else ["easy"]
         test_keys = product(["test"], self.classes, self.attributes, levels, range(self.per_level))
-        listed = pd.DataFrame([_item(*key) for key in (*test_keys, *self._easy("val"), *self._easy("train"))])
-        version = f"drawing {VERSION}, size {self.size}, seed {self.seed}"
+        keys = [*test_keys, *self._keys_outside_test("val"), *self._keys_outside_test("train")]
+        listed = pd.DataFrame([_line_of_image(*key) for key in keys])
+        version = f"drawing {VERSION}, size {self.size}, seed {self.seed}"  # decides the pixels, with the image ids
         if self.cue is None:
             return self._assembled("rendered", listed, version)
 
+        # A cue is something behind the object that occurs with a class.
         strength = float(self.cue_strength)
         ids_and_labels = zip(listed["image_id"], listed["label"], strict=True)
-        cue_classes = [self._cue_class(image_id, label) for image_id, label in ids_and_labels]
+        cue_classes = [self._class_of_cue(image_id, label) for image_id, label in ids_and_labels]
         listed = listed.assign(cue=self.cue, cue_strength=strength, cue_class=cue_classes)
         version += f", cue {CUE_VERSION} {self.cue} {strength} of {', '.join(self.classes)}"
         data = self._assembled(f"rendered {self.cue} {self.cue_strength:g}", listed, version)
         return replace(data, background=self._background)
 
     def _assembled(self, name: str, listed: pd.DataFrame, version: str) -> ImageData:
-        listed_images = assemble(
+        """The data set of the listed images, which are drawn when they are read.    version: see `assemble`."""
+        data = assemble(
             name,
             listed,
-            lambda image_id: self._drawn(image_id)[0],
-            Share(0.1, self.seed),
+            lambda image_id: self._draw(image_id)[0],
+            Share(0.1, self.seed),  # not used if there are validation images
             version=version,
-            mask=lambda image_id: self._drawn(image_id)[1],
-            mirror=self.mirror and self.cue != "texture",  # a grating mirrored is that of another class
+            mask=lambda image_id: self._draw(image_id)[1],
+            mirror=self.mirror and self.cue != "texture",  # a mirrored grating is that of another class
             official=True,
         )
-        return replace(listed_images, side=self.size)
+        return replace(data, side=self.size)
 
-    def _drawn(self, image_id: str) -> Rendered | Cued:
-        """An image and its masks, by its id alone."""
+    def _draw(self, image_id: str) -> Rendered | Cued:
+        """Draw an image and its masks, which depend on the id and the settings alone."""
         split, label, attribute, level, index = image_id.split("/")
-        scene = scene_of(label, attribute, level, FIRST_INDEX[split] + int(index), self.seed)
+        scene_index = FIRST_INDEX[split] + int(index)  # no scene is in two splits
+        scene = scene_of(label, attribute, level, scene_index, self.seed)
         if self.cue is None:
             return render(scene, self.size)
-        cue_class = self._cue_class(image_id, label)
+        cue_class = self._class_of_cue(image_id, label)
         return cued(scene, self.cue, cue_class, self.classes, f"{self.seed}/{image_id}", self.size)
 
     def _background(self, image_id: str) -> UInt8[np.ndarray, "size size 3"]:
-        cue_class = self._cue_class(image_id, image_id.split("/")[1])
+        """Draw the background of an image, with its cue and without its object."""
+        label = image_id.split("/")[1]
+        cue_class = self._class_of_cue(image_id, label)
         return background(str(self.cue), cue_class, self.classes, f"{self.seed}/{image_id}", self.size)
 
-    def _cue_class(self, image_id: str, label: str) -> str:
-        """The class whose cue an image has; with a higher strength, more images have that of their label."""
+    def _class_of_cue(self, image_id: str, label: str) -> str:
+        """Draw the class whose cue an image has: with probability `cue_strength` its own (`label`), else any class.
+
+        A cue is something behind the object, such as a colour, that occurs with a class. An image that has the cue of
+        its own class keeps it at any higher strength.
+        """
         rng = keyed_rng("cue", self.seed, image_id)
         has_cue_of_label = rng.random() < self.cue_strength
         uniform_class = self.classes[rng.integers(len(self.classes))]
         return label if has_cue_of_label else uniform_class
 
-    def _easy(self, split: str) -> Iterator[tuple[str, str, str, str, int]]:
-        """Keys of a class's training or validation images: they take turns over attributes, then over levels."""
+    def _keys_outside_test(self, split: str) -> Iterator[tuple[str, str, str, str, int]]:
+        """(split, label, attribute, level, index) of each training or validation image (`split`).
+
+        The images of a class take turns over the attributes at the first level, then at the next one, and so on.
+        """
         variants = [(attribute, level) for level in self.train_levels for attribute in self.attributes]
         count = self.train_per_class if split == "train" else self.val_per_class
         for label, position in product(self.classes, range(count)):
@@ -108,9 +125,10 @@ class RenderedObjects:
             yield split, label, attribute, level, index
 
     def _check(self) -> None:
-        _known("dataset.classes", self.classes, CLASSES)
-        _known("dataset.attributes", self.attributes, (*ATTRIBUTES, BACKGROUND))
-        _known("dataset.train_levels", self.train_levels, LEVELS)
+        """Raise FcaError for unknown or repeated names, numbers out of range, and settings that do not fit a cue."""
+        _check_names("dataset.classes", self.classes, CLASSES)
+        _check_names("dataset.attributes", self.attributes, (*ATTRIBUTES, BACKGROUND))
+        _check_names("dataset.train_levels", self.train_levels, LEVELS)
         if self.cue is None and self.cue_strength > 0:
             allowed = "0 without a cue: nothing behind the object goes with its class"
             raise FcaError(
@@ -121,20 +139,24 @@ class RenderedObjects:
                 step = "leave it as it is: with a cue all images are easy"
                 raise FcaError("dataset.train_levels", ", ".join(self.train_levels), "easy", step)
             if self.cue == "object":
-                co_objects(self.classes)
+                co_objects(self.classes)  # raises if there are too many classes for the objects behind them
+
+        # Below 10^6 the scenes of the splits differ, see FIRST_INDEX.
         ranges = {"per_level": (1, 10**6), "train_per_class": (0, 10**6), "val_per_class": (0, 10**6), "size": SIZES}
         for key, (low, high) in ranges.items():
             if not low <= (number := getattr(self, key)) <= high:
                 raise FcaError(f"dataset.{key}", number, f"{low:,} to {high:,}", "take another number")
 
 
-def _known(key: str, names: Sequence[str], known: Sequence[str]) -> None:
+def _check_names(key: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Raise FcaError unless there are names, all of them known, and each only once.    key: the setting of `names`."""
     wrong = [name for name in names if name not in known or list(names).count(name) > 1]
     if wrong or not names:
         raise FcaError(key, ", ".join(wrong) or "nothing", ", ".join(known), "name each that you want once")
 
 
-def _item(split: str, label: str, attribute: str, level: str, index: int) -> dict[str, object]:
+def _line_of_image(split: str, label: str, attribute: str, level: str, index: int) -> dict[str, object]:
+    """The columns of one image; the images of a triplet differ only in `level`."""
     return {
         "image_id": f"{split}/{label}/{attribute}/{level}/{index:02d}",
         "label": label,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fca.data.content import user_cache
-from fca.data.files import LONG, watched
+from fca.data.files import MANY_IMAGES, watched
 from fca.geometry import is_above_reference
 from fca.store.files import if_whole, read_object, write_json
 from fca.types import ImageData, UnreadableImage
@@ -17,10 +17,10 @@ _known: dict[tuple[str, str], bool] = {}
 
 
 def any_above_reference(data: ImageData, split: str) -> bool:
-    """Whether an image of the split has a shorter side above 96 pixels.
+    """Whether any image of the split has a shorter side above 96 pixels, so that shifts depend on the reference size.
 
-    Images are read until one has: of photographs the first is enough. None is read where `data.side` is known. That a
-    split has none, for which all of its images are read, is remembered in the user's cache folder. Images that cannot
+    No image is read if `data.side` is known. Otherwise images are read until one is large enough; for photographs that
+    is the first. If none is, all have been read, so that is remembered in the user's cache folder. Images that cannot
     be read do not count.
     """
     if data.side is not None:
@@ -28,35 +28,37 @@ def any_above_reference(data: ImageData, split: str) -> bool:
 
     key = data.fingerprint, split
     if key not in _known:
-        _known[key] = not _is_remembered(data, split) and _has_large_image(data, split)
+        _known[key] = not _is_known_to_be_small(data, split) and _has_large_image(data, split)
     return _known[key]
 
 
 def _has_large_image(data: ImageData, split: str) -> bool:
-    """Whether any image of a split is above the reference size; an image that cannot be read counts as small.
+    """Read images of a split until one is above the reference size, and return whether there is one.
 
-    All images must be read for a no, so that is remembered in the cache; the first large one is enough for a yes.
+    An image that cannot be read counts as small. If there is none, which took a look at all images, that is stored in
+    the cache; if the cache cannot be written, a warning says so.
     """
     rows = data.rows(split).tolist()
-    for row in watched(rows, f"sizes of {data.name}", long=len(rows) >= LONG):
+    for row in watched(rows, f"sizes of {data.name}", long=len(rows) >= MANY_IMAGES):
         with suppress(UnreadableImage):
             if is_above_reference(*data.read(row).shape[:2]):
                 return True
 
     try:
-        write_json(_record(data, split), {"images": len(rows), "any_above_96": False})
+        write_json(_record_path(data, split), {"images": len(rows), "any_above_96": False})
     except OSError as error:
-        log.warning("sizes of images are not remembered: %s (%s); set FCA_CACHE", _record(data, split), error.strerror)
+        record_path = _record_path(data, split)
+        log.warning("sizes of images are not remembered: %s (%s); set FCA_CACHE", record_path, error.strerror)
     return False
 
 
-def _is_remembered(data: ImageData, split: str) -> bool:
-    """Whether the cache has it that none of the images is above."""
-    with if_whole():
-        record = read_object(_record(data, split), images=int, any_above_96=bool)
+def _is_known_to_be_small(data: ImageData, split: str) -> bool:
+    """Whether the cache has a record that no image of the split is above the reference size."""
+    with if_whole():  # a missing or damaged record is ignored
+        record = read_object(_record_path(data, split), images=int, any_above_96=bool)
         return record["images"] == len(data.rows(split)) and not record["any_above_96"]
     return False
 
 
-def _record(data: ImageData, split: str) -> Path:
+def _record_path(data: ImageData, split: str) -> Path:
     return user_cache() / "sizes" / f"{data.fingerprint}-{split}.json"

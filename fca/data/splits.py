@@ -1,6 +1,6 @@
-"""From listed images to a data set: its own split names become train, val and test; order and fingerprint are final.
+"""From a list of images to a data set: its own split names become train, val and test; order and fingerprint are final.
 
-A split that is missing is held out by a draw keyed by image id. Every loader ends with `assemble`.
+A missing validation split is held out by a random draw whose keys are the image ids. Every loader ends with `assemble`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from fca.validation import Allowed, Seed
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
 Mask = Callable[[str], Bool[np.ndarray, "height width"] | None]
 White = Annotated[int | None, Allowed(1, WHITE)]
-"""The value of 16-bit files that is shown white; None = WHITE."""
+"""The value of 16-bit files that becomes white, 255; None = WHITE."""
 
 log = logging.getLogger(__name__)
 
 UNIT = "\x1funit"  # the column that names what a draw keeps together
 MANY_GROUPS = 1000  # with more groups, only those with a class that a side lacks may change sides
-PASSES = 20  # through all groups, at most
+MAX_PASSES = 20  # through all groups, in `group_sides`
 ClassCounts = Sequence[tuple[int, float]]
-"""The classes of a group, as numbers, with the group's images of each."""
+"""(class number, number of the group's images of it) for each class of a group."""
 
 
 @dataclass(frozen=True)
@@ -48,55 +48,62 @@ class Share:
 
 
 def rank_in_class(items: pd.DataFrame, seed: int) -> Int[np.ndarray, " images"]:
-    """Each image's place in a random order of its class, 0 first; independent of the order of the lines.
+    """The place of each image in a random order of its class, counted from 0.
 
-    The order is repeatable: an image keeps its random key whatever other images the set has.
+    It does not depend on the order of the lines, and an image keeps its random key whatever other images the set has.
     """
+    # Images are sorted by a hash of seed and id.
     digests = [hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in items["image_id"].tolist()]
     words = np.frombuffer(b"".join(digests), ">u8").reshape(-1, 4)  # images x 4: a digest as 4 integers
-    order = np.lexsort(words.T[::-1])  # the last key given to lexsort is the first to compare
+    order = np.lexsort(words.T[::-1])  # reversed, because lexsort compares its last key first
 
     shuffled = pd.DataFrame({"label": items["label"].to_numpy()}).iloc[order]
-    return shuffled.groupby("label").cumcount().sort_index().to_numpy()
+    place_in_class = shuffled.groupby("label").cumcount()
+    return place_in_class.sort_index().to_numpy()  # back in the order of `items`
 
 
 def class_sizes(items: pd.DataFrame) -> Int[np.ndarray, " images"]:
-    """The size of each image's class."""
+    """For each image, the number of images of its class."""
     return np.asarray(items["label"].map(items["label"].value_counts()))
 
 
 def fixed_draw(data: ImageData, rows: Int[np.ndarray, " rows"], max_images: int) -> Int[np.ndarray, " selected"]:
-    """At most `max_images` of these rows, always the same ones, in proportion to the classes.
+    """Select at most `max_images` of these rows, always the same ones, in proportion to the sizes of the classes.
 
-    Every class gets at least one image if `max_images` allows it.
+    Every class gets at least one image if `max_images` is at least the number of classes. The rows are sorted.
     """
     items = data.items.iloc[rows]
+    # The ranks of a class, divided by its size, spread evenly over 0 to 1; the first image of each class has rank 0.
     relative_rank = rank_in_class(items, 0) / class_sizes(items)
-    first = np.argsort(relative_rank, kind="stable")[:max_images]
-    return np.sort(rows[first])
+    selected = np.argsort(relative_rank, kind="stable")[:max_images]
+    return np.sort(rows[selected])
 
 
 def held_out(items: pd.DataFrame, draw: Share, group: str | None = None) -> Bool[np.ndarray, " images"]:
-    """Which images a stratified draw holds out: round(share * n) of a class's n images, at least 1, at most n - 1.
+    """Draw the images to hold out, as a mask: round(share * n) of a class's n images, at least 1, at most n - 1.
 
     Images of equal content (column `content`) are drawn together, see `_side_by_class_quota`.
-    group: a column; images that share its value are drawn together too, see `group_sides`.
+    group: a column; images that share its value are drawn together, too, see `group_sides`.
 
     Raises FcaError for a share outside (0, 1).
     """
     if not 0 < draw.share < 1:
         raise FcaError("share", draw.share, "above 0 and below 1", "e.g. dataset.val.share=0.1")
+
+    # Side 0 is held out, side 1 stays.
     if group is not None:
         return _sides_of_connected_groups(items, group, [draw.share], draw.seed) == 0
 
     sizes = class_sizes(items)
     rounded = np.floor(draw.share * sizes + 0.5)
-    quota = np.minimum(np.maximum(rounded, 1), sizes - 1)
+    quota = np.minimum(np.maximum(rounded, 1), sizes - 1)  # of each image's class
     return _side_by_class_quota(items, quota[None], draw.seed) == 0
 
 
 def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: int) -> Int[np.ndarray, " images"]:
-    """Each image's side, where groups stay whole: side s gets about shares[s] of every class, the last side the rest.
+    """Divide images among sides (such as test, val and train) without splitting a group: the side of each image.
+
+    Side s gets about shares[s] of every class, and the last side the rest.
 
     group: a column whose values name the groups, across classes; an image without a value is a group by itself.
 
@@ -113,21 +120,21 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
     missing = [[share * n for n in images] for share in shares]  # sides x classes
 
     side_of_group = [-1] * len(class_counts_by_group)  # -1: on no side yet
-    for _ in range(PASSES):
+    for _ in range(MAX_PASSES):
         previous_sides = list(side_of_group)
         for i, class_counts in enumerate(class_counts_by_group):
             previous = previous_sides[i]
-            _change_missing(missing, previous, class_counts, -1)
+            _change_missing(missing, previous, class_counts, -1)  # take the group from its side
 
             # How much closer the group brings each side to its share: missing^2 - (missing - n)^2 = (2 missing - n) n
             gains = []
             for missing_of_class in missing:
                 gain = sum((2 * missing_of_class[c] - n) * n / images[c] for c, n in class_counts)
-                gains.append(round(gain, 9))
+                gains.append(round(gain, 9))  # so that rounding errors decide nothing
             gains.append(0.0)  # the last side has no share to meet
 
             best_gain = max(gains)
-            if previous < 0 or gains[previous] < best_gain:
+            if previous < 0 or gains[previous] < best_gain:  # with an equal gain it stays
                 side_of_group[i] = gains.index(best_gain)
             _change_missing(missing, side_of_group[i], class_counts, 1)
 
@@ -141,21 +148,24 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
 def _side_by_class_quota(
     items: pd.DataFrame, quota: Float[np.ndarray, "sides images"], seed: int
 ) -> Int[np.ndarray, " images"]:
-    """Each image's side: of every class as many random images as its quota on each side, the others on the last side.
+    """Divide images among sides by a random draw: each side gets its quota of every class, the last side the rest.
 
-    Copies stay together: in a random order of pictures and single images, each goes to the first side that still has
-    room for its images of each class, or else to the last side. So single images fill up what pictures leave, a side
-    never takes a picture larger than its quota, and a set without copies is split as if content were not known. Only
-    where a class with copies is then absent from a side do the fewest images change sides that give it one, as in
-    `group_sides`.
+    Copies (images of equal content, which show one picture) stay together: in a random order of pictures and single
+    images, each goes to the first side that still has room for its images of each class, or else to the last side. So
+    single images fill the room that pictures leave, a side never takes a picture larger than its quota, and a set
+    without copies is split as if content were not known. Only if a class with copies is then absent from a side, the
+    fewest images change sides that give it one, as in `group_sides`.
 
-    quota: for each side but the last, and each image: the number of images of its class there.
+    quota: for each side but the last, and for each image: the number of images of its class on that side.
+    Returns the side of each image.
     """
-    side = (rank_in_class(items, seed) >= np.cumsum(quota, axis=0)).sum(axis=0)
+    first_rank_after_side = np.cumsum(quota, axis=0)  # sides x images
+    side = (rank_in_class(items, seed) >= first_rank_after_side).sum(axis=0)
     is_copy = are_copies(items)
     if not is_copy.any():
         return side
 
+    # Classes with copies are drawn again; the others keep their sides.
     class_has_copies = items["label"].isin(items["label"][is_copy]).to_numpy()
     picture = items[CONTENT].astype("str").where(is_copy)
     items_of_classes = items.assign(**{UNIT: picture})[class_has_copies]
@@ -166,11 +176,14 @@ def _side_by_class_quota(
 def _first_side_with_room(
     items: pd.DataFrame, quota: Float[np.ndarray, "sides images"], seed: int
 ) -> Int[np.ndarray, " images"]:
-    """Each image's side as `_side_by_class_quota` draws it, of classes with copies; column UNIT: a copy's picture."""
+    """The side of each image of classes that have copies, as described in `_side_by_class_quota`.
+
+    items: its column UNIT names the picture that a copy shows; it is missing for images without a copy.
+    """
     group_of_image, counts = _groups_in_random_order(items, UNIT, seed)
     class_counts_by_group = _class_counts_by_group(counts)
-    first_of_class = np.unique(items["label"], return_index=True)[1]
-    room = quota[:, first_of_class].tolist()  # sides x classes
+    first_image_of_class = np.unique(items["label"], return_index=True)[1]
+    room = quota[:, first_image_of_class].tolist()  # sides x classes: images that each side can still take
     last_side = len(room)
 
     side_of_group = np.full(len(class_counts_by_group), last_side)
@@ -178,7 +191,7 @@ def _first_side_with_room(
         for side, room_of_class in enumerate(room):
             if all(n <= room_of_class[c] for c, n in class_counts):
                 side_of_group[i] = side
-                _change_missing(room, side, class_counts, 1)
+                _change_missing(room, side, class_counts, 1)  # less room is left
                 break
 
     return _with_classes_on_all_sides(counts, side_of_group, last_side + 1)[group_of_image]
@@ -187,10 +200,11 @@ def _first_side_with_room(
 def _sides_of_connected_groups(
     items: pd.DataFrame, group: str, shares: Sequence[float], seed: int
 ) -> Int[np.ndarray, " images"]:
-    """`group_sides` by a column, where groups that share a picture are one group, named by their smallest value.
+    """`group_sides` by the column `group`, where groups that contain copies of the same picture count as one group.
 
-    Copies without a value are named by their content. So where no picture is in two groups, the sides are those of the
-    column, and adding an image does not rename the groups of others.
+    The joined group is named by the smallest of its values; copies that are in no group are named by their content.
+    So if no picture is in two groups, the sides are those of the column, and adding an image does not rename the groups
+    of other images (the draw depends on names).
     """
     is_copy = are_copies(items)
     if not is_copy.any():
@@ -200,13 +214,14 @@ def _sides_of_connected_groups(
     connected = connected_images(items, group)
     smallest_name = group_names.groupby(connected).transform("min")
     content_of_copies = items[CONTENT].astype("str").where(is_copy)
-    return group_sides(items.assign(**{UNIT: smallest_name.fillna(content_of_copies)}), UNIT, shares, seed)
+    joined_group = smallest_name.fillna(content_of_copies)
+    return group_sides(items.assign(**{UNIT: joined_group}), UNIT, shares, seed)
 
 
 def _change_missing(missing: Sequence[list[float]], side: int, class_counts: ClassCounts, sign: int) -> None:
-    """Add a group to a side (sign 1) or remove it (-1): change what the side misses of each class.
+    """Update `missing` (sides x classes: images that a side lacks): a group joins `side` (sign 1) or leaves it (-1).
 
-    Sides without a quota, the last one and -1, miss nothing.
+    The last side and -1 (no side) have no line in `missing`, because they have no quota.
     """
     if 0 <= side < len(missing):
         for c, n in class_counts:
@@ -214,30 +229,38 @@ def _change_missing(missing: Sequence[list[float]], side: int, class_counts: Cla
 
 
 def _groups_in_random_order(items: pd.DataFrame, group: str, seed: int) -> tuple[Int[np.ndarray, " images"], Any]:
-    """Each image's group, numbered in a random order, and the images of each class in a group (sparse)."""
+    """Number the groups of a column in a random order: the number of each image's group, and counts.
+
+    counts: the number of images of each class in each group (groups x classes, a sparse array). Classes are in
+    alphabetical order. An image without a value is a group by itself.
+    """
     from scipy.sparse import csr_array  # imported here and below: planning needs neither
 
     items = items.reset_index(drop=True)
     has_no_group = without_group(items, group)
-    names = items[group].astype("str").mask(has_no_group, "\x1f" + items["image_id"])
+    names = items[group].astype("str").mask(has_no_group, "\x1f" + items["image_id"])  # \x1f: no name has it
 
     # The random key of a group depends on its name and first class, that of a lone image on its id.
     first_label = items["label"].groupby(names).min()
     hashes = []
     for name, label in zip(first_label.index.tolist(), first_label.tolist(), strict=True):
-        key = name[1:] if name.startswith("\x1f") else f"{label}\x1f{name}"
+        is_lone_image = name.startswith("\x1f")
+        key = name[1:] if is_lone_image else f"{label}\x1f{name}"
         hashes.append(hashlib.sha256(f"{seed}:{key}".encode()).hexdigest())
-    names_in_order = first_label.index[np.argsort(hashes)]
+    names_in_random_order = first_label.index[np.argsort(hashes)]
 
-    group_of_image = pd.Categorical(names, categories=names_in_order).codes.astype(np.int64)
+    group_of_image = pd.Categorical(names, categories=names_in_random_order).codes.astype(np.int64)
     class_of_image = pd.Categorical(items["label"]).codes
     counts = csr_array((np.ones(len(items)), (group_of_image, class_of_image)))  # groups x classes
-    counts.sum_duplicates()
+    counts.sum_duplicates()  # now one entry per group and class, the number of images
     return group_of_image, counts
 
 
 def _class_counts_by_group(counts: Any) -> list[ClassCounts]:
-    """The classes of each group with its images of them, from sparse counts (groups x classes)."""
+    """For each group, the classes that it has and its number of images of each.
+
+    counts: groups x classes, a sparse CSR array; `indptr` has the bounds of each group in `indices` and `data`.
+    """
     classes = counts.indices.tolist()
     numbers = counts.data.tolist()
     bounds = pairwise(counts.indptr.tolist())
@@ -247,18 +270,19 @@ def _class_counts_by_group(counts: Any) -> list[ClassCounts]:
 def _with_classes_on_all_sides(
     counts: Any, side: Int[np.ndarray, " groups"], n_sides: int
 ) -> Int[np.ndarray, " groups"]:
-    """The groups' sides after moving the fewest images that bring every class to every side (integer programme).
+    """Move the fewest images that bring every class to every side, by an integer programme: the new side of each group.
 
     Unknowns, 0 or 1: x[group, side], whether the group is on the side; gap[class, side], whether the class stays absent
-    from it (never from the last side).
+    from the side (never from the last side).
 
     minimise    sum over group, side of cost[group, side] x[group, side] + sum of gap_cost gap[class, side]
     subject to  sum over side of x[group, side] = 1                                             for every group
                 sum over groups that have the class of x[group, side] + gap[class, side] >= 1   for every class and side
                 (>= 0 where a group that does not move brings the class to the side)
 
-    cost: a group's images if it would move, 0 where it is. gap_cost: more than moving all images.
-    counts: images of each class in a group (groups x classes, sparse).
+    cost: the number of a group's images on sides to which it would move, 0 on its present side.
+    gap_cost: more than the cost of moving all images.
+    counts: images of each class in a group (groups x classes, sparse).    side: the present one of each group.
     """
     from scipy.optimize import LinearConstraint, milp
     from scipy.sparse import csr_array, eye_array, hstack, kron
@@ -283,13 +307,15 @@ def _with_classes_on_all_sides(
     # Among groups of equal size the first moves: small random surcharges make the optimum unique.
     surcharge = np.sort(np.random.default_rng(0).random(n_groups))
     images = counts[may_move].sum(axis=1) * (1 + surcharge / n_groups)
-    cost = np.where(np.arange(n_sides) == side[may_move, None], 0, images[:, None])
+    cost = np.where(np.arange(n_sides) == side[may_move, None], 0, images[:, None])  # groups x sides
     gap_cost = np.tile(2 * images.sum(), (n_classes, n_sides))
 
+    # The vector of unknowns: x (groups x sides) row by row, then gap (classes x sides).
     upper_x = np.ones(n_groups * n_sides)
-    upper_gap = np.tile([*[1] * (n_sides - 1), 0], n_classes)
+    upper_gap = np.tile([*[1] * (n_sides - 1), 0], n_classes)  # 0: no gap on the last side
     upper = np.concatenate([upper_x, upper_gap])
 
+    # One line per constraint, one column per unknown. A Kronecker product repeats a block for each group or class.
     no_gaps = csr_array((n_groups, n_classes * n_sides))
     sides_of_group = hstack([kron(eye_array(n_groups), np.ones((1, n_sides))), no_gaps])
     groups_or_gap = hstack([kron(has_class.T, eye_array(n_sides)), eye_array(n_classes * n_sides)])
@@ -301,7 +327,7 @@ def _with_classes_on_all_sides(
             LinearConstraint(sides_of_group, 1, 1),
             LinearConstraint(groups_or_gap, 1 - is_covered.ravel(), np.inf),
         ],
-        options={"mip_rel_gap": 0},
+        options={"mip_rel_gap": 0},  # the exact optimum
     )
     x = solution.x[: n_groups * n_sides].reshape(n_groups, n_sides)
     side[may_move] = x.argmax(axis=1)
@@ -309,11 +335,11 @@ def _with_classes_on_all_sides(
 
 
 def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.DataFrame:
-    """The images with a validation split of every class, where the set has a train split.
+    """The images, with a validation split in every class that has training images.
 
-    The set's validation images stay. Of each class that has none, a share of its training images is held out; without a
-    validation split that is every class. A class with one training image gives none; this is an error only for
-    training. group: see held_out.
+    The set's own validation images stay. In each class without any, a share of the training images becomes val; if the
+    set has no validation split, that is every class. A class with one training image gives none, which is an error
+    only if a model is trained on it. group: see `held_out`.
     """
     split = np.array(items["split"].tolist(), dtype=object)
     labels_with_val = items["label"][split == "val"].unique()
@@ -323,7 +349,7 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
         return items
 
     val_rows = candidates[held_out(items.iloc[candidates], val, group)]
-    if has_val.any():  # images of other classes may belong to those held out: copies, or images of their group
+    if has_val.any():  # candidates were only some classes: copies and group members of other classes follow them
         connected = connected_images(items, group)
         val_rows = np.flatnonzero((split == "train") & np.isin(connected, connected[val_rows]))
     split[val_rows] = "val"
@@ -331,12 +357,12 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
 
 
 def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, str]) -> pd.DataFrame:
-    """The images of the classes that have test images and, where the set has a train split, training images.
+    """Leave out the images of classes that lack test images, or training images if the set has a train split.
 
-    A warning names the other classes: without training images a class cannot be learnt, and without test images its
-    accuracy cannot be measured. Raises FcaError if fewer than two classes remain.
+    Without training images a class cannot be learnt, and without test images its accuracy cannot be measured. A warning
+    names the classes. Raises FcaError if fewer than two classes remain.
 
-    split_names: train, val and test, as far as the set has them -> its own names of them.
+    name: the data set's, for messages.    split_names: each of train, val and test that the set has -> its own name.
     """
     counts = pd.crosstab(items["label"], items["split"]).reindex(columns=list(SPLITS), fill_value=0)
     needed = ["train", "test"] if counts["train"].any() else ["test"]
@@ -358,7 +384,7 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
             "add images, or call a class alike in every split",
         )
 
-    left_out = items[~items["label"].map(is_complete)]
+    left_out = items[~items["label"].map(is_complete)]  # is_complete: label -> whether it has all needed splits
     log.warning(
         "%s: %s of classes without images in %s, left out: %s",
         name,
@@ -369,15 +395,15 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
     return items.drop(left_out.index).reset_index(drop=True)
 
 
-def _explain_val(name: str, images: pd.DataFrame, items: pd.DataFrame, tested: Sequence[str]) -> None:
-    """Warn that validation images are held out from training images.
+def _warn_of_held_out_val(name: str, images: pd.DataFrame, items: pd.DataFrame, tested: Sequence[str]) -> None:
+    """Warn that validation images were held out from training images, and say why; nothing if none were.
 
     images, items: the images before and after.    tested: own names of validation splits used as the test split.
     """
     was_train = (images["split"] == "train").to_numpy()
     classes_with_val = set(images["label"][images["split"] == "val"].unique())
     lacking = sorted(set(images["label"].unique()) - classes_with_val)
-    if not was_train.any() or not lacking:
+    if not was_train.any() or not lacking:  # then `with_val` changed nothing
         return
 
     n_held_out = int((was_train & (items["split"] == "val").to_numpy()).sum())
@@ -397,56 +423,63 @@ def _explain_val(name: str, images: pd.DataFrame, items: pd.DataFrame, tested: S
 def for_training(data: ImageData, seed: int = 0) -> ImageData:
     """The data to train on: unchanged if they have a train split; a set that is all test is split 70/10/20.
 
-    The draw is stratified and keyed by `seed`; the result has its own fingerprint. Raises FcaError naming the class
-    that has too few images: train and val need one each, and a set that is split here one for test.
+    The draw is stratified by class and keyed by `seed`; the result has its own fingerprint. Logs warnings of copies and
+    groups that are in several splits. Raises FcaError naming the classes that lack images in train, val or test.
     """
     data_by_seed: dict[int, ImageData] = vars(data).setdefault("_for_training", {})  # planning calls this once a run
     if seed in data_by_seed:
         return data_by_seed[seed]
 
     is_all_test = set(data.items["split"]) == {"test"}
-    cut = _cut(data, seed) if is_all_test else data
-    _warn_of_crossing_groups(cut)
-    _warn_of_copies(cut, is_drawn=cut is not data)
-    _check_split_sizes(cut, has_own_splits=cut is data)
+    split_data = _split_70_10_20(data, seed) if is_all_test else data
+    _warn_of_crossing_groups(split_data)
+    _warn_of_copies(split_data, is_drawn=is_all_test)
+    _check_split_sizes(split_data, has_own_splits=not is_all_test)
 
-    data_by_seed[seed] = cut
-    return cut
+    data_by_seed[seed] = split_data
+    return split_data
 
 
-def _warn_of_crossing_groups(cut: ImageData) -> None:
-    """Warn of groups that are in several splits."""
-    crossing = groups_across_splits(cut)
+def _warn_of_crossing_groups(data: ImageData) -> None:
+    """Warn of groups that have images in several splits."""
+    crossing = groups_across_splits(data)
     if len(crossing):
         step = "a test on them is easier than on new ones (fca run task=describe lists them)"
         names = first_few([str(name) for name in crossing.index])
-        log.warning("%d groups by %s are in several given splits: %s; %s", len(crossing), cut.group, names, step)
+        log.warning("%d groups by %s are in several given splits: %s; %s", len(crossing), data.group, names, step)
 
 
-def _check_split_sizes(cut: ImageData, has_own_splits: bool) -> None:
-    """Raise FcaError for a set without training images, and for a split that lacks images of a class."""
-    if has_own_splits and not len(cut.rows("train")):
+def _check_split_sizes(data: ImageData, has_own_splits: bool) -> None:
+    """Raise FcaError for a set without training images, and for a split that lacks images of a class.
+
+    has_own_splits: False if the splits were drawn here, from a set that is all test.
+    """
+    if has_own_splits and not len(data.rows("train")):
         step = "map a split to it: dataset.splits='{val: train}'"
-        raise FcaError(f"images in the train split of {cut.name}", 0, "some, or one split alone, which is cut", step)
+        raise FcaError(f"images in the train split of {data.name}", 0, "some, or one split alone, which is cut", step)
 
     for split in SPLITS:
-        counts = np.bincount(cut.labels[cut.rows(split)], minlength=len(cut.classes))
-        lacking = [cut.classes[c] for c in np.flatnonzero(counts == 0)]
+        counts = np.bincount(data.labels[data.rows(split)], minlength=len(data.classes))
+        lacking = [data.classes[c] for c in np.flatnonzero(counts == 0)]
         if lacking:
             step = "add images, or leave those classes out of the data set"
-            if cut.group is not None:
-                step = f"they have too few groups by {cut.group}: keep another column whole, {step}"
+            if data.group is not None:  # groups are never split, so a class may have too few of them
+                step = f"they have too few groups by {data.group}: keep another column whole, {step}"
             raise FcaError(
-                f"images of {first_few(lacking)} in the {split} split of {cut.name}",
+                f"images of {first_few(lacking)} in the {split} split of {data.name}",
                 0,
                 "at least 1 each in train, val and test, to train on",
                 step,
             )
 
 
-def _warn_of_copies(cut: ImageData, is_drawn: bool) -> None:
-    """Warn of pictures in several splits, of those that a drawn cut kept in one, and of those with several labels."""
-    copies = pictures_of_copies(cut.items)
+def _warn_of_copies(data: ImageData, is_drawn: bool) -> None:
+    """Warn of images with equal content (copies of a picture) that affect training or testing.
+
+    Warnings name pictures with copies in several splits, the number of copies that were kept in one split if the splits
+    were drawn here (`is_drawn`), and pictures whose copies have different labels.
+    """
+    copies = pictures_of_copies(data.items)
     n_splits = (copies[list(SPLITS)] > 0).sum(axis=1)
     crossing = copies[n_splits > 1]
     several_labels = copies[copies["labels"] > 1]
@@ -456,30 +489,33 @@ def _warn_of_copies(cut: ImageData, is_drawn: bool) -> None:
         log.warning(
             "%s: copies of %s are in several given splits, such as %s; %d test images are copies of training or "
             "validation images, and a test on them is easier than on new ones; %s",
-            cut.name,
+            data.name,
             with_count(len(crossing), "picture"),
-            _first_copies(crossing),
+            _ids_of_first_picture(crossing),
             copies_in_test(copies),
             step,
         )
     elif is_drawn and len(copies):
         n_images = int(copies[list(SPLITS)].to_numpy().sum())
         pictures = with_count(len(copies), "picture")
-        log.warning("%s: %d images are copies of %s: the cut keeps copies in one split", cut.name, n_images, pictures)
+        log.warning("%s: %d images are copies of %s: the cut keeps copies in one split", data.name, n_images, pictures)
 
     if len(several_labels):
         pictures = with_count(len(several_labels), "picture")
-        example = _first_copies(several_labels)
-        log.warning("%s: copies of %s have different labels, such as %s; %s", cut.name, pictures, example, step)
+        example = _ids_of_first_picture(several_labels)
+        log.warning("%s: copies of %s have different labels, such as %s; %s", data.name, pictures, example, step)
 
 
-def _first_copies(pictures: pd.DataFrame) -> str:
-    """The images of the first picture, for a message."""
+def _ids_of_first_picture(pictures: pd.DataFrame) -> str:
+    """The ids of the images of the first picture, for a message.    pictures: as `pictures_of_copies` returns them."""
     return first_few(pictures["images"].iloc[0].split("\x1f"))
 
 
 def groups_across_splits(data: ImageData) -> pd.DataFrame:
-    """How many images a group has in train, val and test (columns), for the groups that are in several of them."""
+    """The groups with images in several splits (index), and their numbers of images in train, val and test (columns).
+
+    It is empty if the data have no groups.
+    """
     if data.group is None:
         return pd.DataFrame(columns=list(SPLITS))
     names = data.items[data.group].replace("", None)
@@ -488,11 +524,12 @@ def groups_across_splits(data: ImageData) -> pd.DataFrame:
 
 
 def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) -> ImageData:
-    """The cut that a training with this fingerprint made of a set that is all test, or else the data unchanged.
+    """The data with the splits that a training drew, if it drew them from this set, which is all test by itself.
 
-    A model must not be tested on its training images because its data came in one folder.
+    Otherwise the data are unchanged. Without this, a model whose data came in one folder would be tested on its
+    training images.
 
-    group: the column that the training kept whole.
+    trained_on: the fingerprint of the training's data.    group: the column whose groups the training kept together.
     """
     if trained_on == data.fingerprint or set(data.items["split"]) != {"test"}:
         return data
@@ -501,16 +538,16 @@ def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) ->
     if trained_on in data_by_fingerprint:
         return data_by_fingerprint[trained_on]
 
-    cuts = [data]
+    result = data
     if group is None or group in data.items:
-        by_group = replace(data, group=group)
-        cuts = [_cut(by_group, 0), data]
-    matching = next((cut for cut in cuts if cut.fingerprint == trained_on), data)
-    data_by_fingerprint[trained_on] = matching
-    return matching
+        split_data = _split_70_10_20(replace(data, group=group), 0)  # as a training draws its splits
+        if split_data.fingerprint == trained_on:
+            result = split_data
+    data_by_fingerprint[trained_on] = result
+    return result
 
 
-def _cut(data: ImageData, seed: int) -> ImageData:
+def _split_70_10_20(data: ImageData, seed: int) -> ImageData:
     """The data with 20 % of every class as test, 10 % as val (at least one image each), and the others as train."""
     shares = [0.2, 0.1]
     if data.group is not None:
@@ -528,7 +565,7 @@ MAX_NAMES = 5  # names in a message
 
 
 def first_few(keys: Sequence[str]) -> str:
-    """The first few of many names, for a message."""
+    """The first MAX_NAMES names, and how many more there are, for a message."""
     names = ", ".join(keys[:MAX_NAMES])
     if len(keys) > MAX_NAMES:
         names += f" and {len(keys) - MAX_NAMES} more"
@@ -536,9 +573,9 @@ def first_few(keys: Sequence[str]) -> str:
 
 
 def at_rows(data: ImageData, rows: Int[np.ndarray, " rows"], **changes: Any) -> ImageData:
-    """These images alone, in this order.
+    """The data with only the images at these rows (positions in `data.items`), in this order.
 
-    changes: other fields of the result; a given `read` takes positions in `data`, as `data.read` does.
+    changes: other fields of the result. If it has a `read`, that takes positions in `data.items`, as `data.read` does.
     """
     read = changes.pop("read", data.read)
     mask = data.mask
@@ -548,7 +585,10 @@ def at_rows(data: ImageData, rows: Int[np.ndarray, " rows"], **changes: Any) -> 
 
 
 def first_images(data: ImageData, per_class: int) -> ImageData:
-    """The first `per_class` images of every class and split, by image id; with a fingerprint that names the limit."""
+    """The data with only the first `per_class` images of every class in every split, in the order of their ids.
+
+    The fingerprint depends on the limit.
+    """
     rows = np.flatnonzero(data.items.groupby(["split", "label"]).cumcount() < per_class)
     limited = at_rows(data, rows, limit=per_class)
     return replace(limited, fingerprint=fingerprint(limited.items, f"{data.fingerprint} first {per_class}"))
@@ -556,7 +596,7 @@ def first_images(data: ImageData, per_class: int) -> ImageData:
 
 @dataclass(frozen=True)
 class AtPosition:
-    """A function of image ids as one of positions; other processes can be given it if they can be given `of`."""
+    """Turns a function `of` image ids into a function of positions in `ids`. It can be pickled if `of` can."""
 
     of: Callable[[str], Any]
     ids: list[str]
@@ -577,29 +617,29 @@ def assemble(
     group: str | None = None,
     official: bool = False,
 ) -> ImageData:
-    """The data set of these images, in the order of their ids.
+    """Make a data set of these images, in the order of their ids, with the splits train, val and test.
 
-    listed:  one line per image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept), among
-             them those of `fingerprint`, which say whether the images are known by their content.
-    read:    image id -> the image; `mask` likewise, where there are any.
+    listed:  one line per image: `image_id`, `label`, the set's own `split` if it has any, and other columns, which are
+             kept. Among them are those that enter the fingerprint, such as `content` (a digest of the image's bytes).
+    read:    a function of an image id that returns the image; `mask` likewise returns its object mask.
     splits:  own split name -> ours; see split_meanings.    val: what to hold out of classes without validation images.
-    version: which images these are, where their content does not decide it.
+    version: a text that enters the fingerprint, for images that are not identified by their content.
     mirror:  whether an image mirrored left to right still shows its class.
-    group:   a column; images that share its value are never cut apart when val or all three splits are drawn.
-    official: whether the splits are those of a published set, which is described elsewhere; of others a line says how
-             validation images are held out.
+    group:   a column; images that share its value stay in one split when val or all three splits are drawn.
+    official: whether the splits are those of a published set. For other sets a warning explains how validation images
+             are held out.
 
-    Raises FcaError for no image, an image id that stands twice, one class only, classes or groups that are two
+    Raises FcaError for no image, an image id that occurs twice, one class only, classes or groups that are two
     spellings of one name (fca.names), splits that do not fit, and control characters in ids, classes and groups: a
-    fingerprint separates by them, and a terminal obeys them.
+    fingerprint uses them as separators, and a terminal obeys them.
     """
-    images = _in_order(listed, splits, name)
+    images = _used_images_by_id(listed, splits, name)
     _check_items(images, name, group)
-    testable = classes_to_test(images, name, _split_names(listed, splits))
+    testable = classes_to_test(images, name, _own_names_of_splits(listed, splits))
     items = with_val(testable, val, group)
     if not official and "split" in listed:
         val_as_test = tested_on_val(listed["split"].unique().tolist(), splits)
-        _explain_val(name, testable, items, val_as_test)
+        _warn_of_held_out_val(name, testable, items, val_as_test)
 
     ids = items["image_id"].tolist()
     return ImageData(
@@ -617,7 +657,7 @@ def assemble(
 
 
 def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
-    """Raise FcaError for images that are no data set, see `assemble`."""
+    """Raise FcaError for images of which no data set can be made: see `assemble` for the reasons."""
     step = "look at dataset.root and its keys"
     if items.empty:
         raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
@@ -643,9 +683,10 @@ def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
 
 
 def with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
-    """The lines for `assemble`; a value of white other than the default becomes part of the content.
+    """The lines for `assemble`, where a `white` other than the default is added to each image's `content`.
 
-    white: the value of 16-bit files that is shown white: with another value, a file shows another image.
+    white: the value of 16-bit files that becomes white. With another value the same file is another image, so it has to
+    have another fingerprint.
     """
     if white in (None, WHITE) or CONTENT not in listed:
         return listed
@@ -653,10 +694,10 @@ def with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
     return listed.assign(**{CONTENT: contents})
 
 
-def _split_names(listed: pd.DataFrame, splits: Splits) -> dict[str, str]:
-    """train, val and test -> the set's own names of them, of those that it has."""
+def _own_names_of_splits(listed: pd.DataFrame, splits: Splits) -> dict[str, str]:
+    """Each of train, val and test that the set has -> its own name for it; several names are joined with " + "."""
     if "split" not in listed:
-        return {"test": "test"}
+        return {"test": "test"}  # a set without splits is all test
     own_names: dict[str, list[str]] = {}
     for own, split in split_meanings(listed["split"].unique().tolist(), splits).items():
         if split is not None:
@@ -665,18 +706,25 @@ def _split_names(listed: pd.DataFrame, splits: Splits) -> dict[str, str]:
 
 
 def _check_names(items: pd.DataFrame, column: str, kind: str) -> None:
-    """Raise FcaError for two spellings of one name, which would be two classes, or put a patient on two sides."""
+    """Raise FcaError for two spellings of one name in a column.
+
+    They would count as two classes, or as two groups, so that one patient could be in train and in test.
+    kind: what the column names, for the message.
+    """
     names = items[column].astype("str")
     step = "write it in one way, or give names that differ in a letter"
     check_spellings(f"{column}: two spellings of one {kind}", names[names != ""], "images", step)
 
 
-def _in_order(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:
-    """The lines with our splits, by image id and without those left out; image_id, label and split are first."""
+def _used_images_by_id(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:
+    """The images of the used splits, sorted by id, with the column `split` as train, val or test.
+
+    The columns image_id, label and split are first. Raises FcaError for `splits` of a set that has none.
+    """
     if splits and "split" not in listed:
         raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")
 
-    our_splits: list[str | None] = ["test"] * len(listed)
+    our_splits: list[str | None] = ["test"] * len(listed)  # of a set without splits; None: the split is not used
     if "split" in listed:
         own_splits = listed["split"].tolist()
         meanings = split_meanings(own_splits, splits)

@@ -22,35 +22,36 @@ import pyarrow.compute as pc
 import xxhash
 
 from fca.data.content import remembered_table
-from fca.data.files import LARGEST, WALKERS, decode, is_hidden, name_of
+from fca.data.files import MAX_FILE_BYTES, READER_THREADS, decode, is_hidden, name_of
 from fca.data.given_splits import Splits, known_split
 from fca.data.image_files import IMAGE, OTHER, count_by_suffix, kind_of, with_count
-from fca.data.kinds import HEAD, SUFFIXES, TEXTS, reads_heic, suffix_of
+from fca.data.kinds import HEAD_BYTES, SUFFIXES, TEXT_SUFFIXES, reads_heic, suffix_of
 from fca.data.splits import Share, White, assemble, first_few, with_white
 from fca.names import check_spellings
 from fca.types import FcaError, ImageData, UnreadableImage
 
 log = logging.getLogger(__name__)
 NO_LABEL = "-1"
-"""What the label of an image without one is by custom, where labels are integers: in test splits of public sets."""
-NUMBER = r"-1|\d{1,9}"
+"""By custom the integer label of an image without a class, as in the test splits of public sets."""
+INTEGER_PATTERN = r"-1|\d{1,9}"
 
-MEMBER = pa.schema(
+SAMPLE_SCHEMA = pa.schema(
     [
         *(("key", pa.string()), ("label", pa.string()), ("content", pa.string())),
         *(("at", pa.int64()), ("size", pa.int64()), ("why", pa.string())),
     ]
 )
-"""A sample in a file: its image's digest, and where its bytes are. A sample without an image has only the reason."""
+"""A sample in a tar file: its label as text, its image's digest, the position and number of the image's bytes in the
+file. A sample without an image has `why` (the reason) in their place."""
 
 
 @dataclass(frozen=True)
 class WebDataset:
-    """`dataset=webdataset`: tar files, a sample of one image and its class under one key.
+    """`dataset=webdataset`: tar files of samples. The members with the same key are one sample, an image and its class.
 
-    root:    the folder of the .tar files, which may be in folders; their names or folders name the split.
+    root:    the folder of the .tar files, also in folders below it; their names or folders name the split.
     label:   suffix of the member with the class as text; `json.NAME` = the value NAME of the member key.json.
-    classes: class keys in the order of integer labels; null = the labels themselves, with leading zeros. Where all
+    classes: class keys in the order of integer labels; null = the labels themselves, with leading zeros. If all
              labels are integers, -1 means that there is none: such images are left out.
     name, splits, val, mirror, white: see fca.data.folder.Folder.
     """
@@ -65,16 +66,16 @@ class WebDataset:
     white: White = None
 
     def load(self) -> ImageData:
-        """List the images by what they contain, in one pass through each file that is new; nothing is unpacked.
+        """List the images of all files. A file is read through only if it is new or has changed; nothing is unpacked.
 
-        A warning names samples without an image, which are left out; members that systems add are passed over.
+        A warning names samples without an image, which are left out. Hidden members are skipped.
 
         Raises FcaError for a damaged or compressed file, samples without a class, and two images under one key.
         """
         paths = files_in(self.root, (".tar",))
-        tables = self._member_tables(paths)
+        tables = self._sample_tables(paths)
         _warn_of_samples_without_image(self.root, pa.concat_tables(tables))
-        tables = [table.filter(pc.is_valid(table["content"])) for table in tables]
+        tables = [table.filter(pc.is_valid(table["content"])) for table in tables]  # the samples with an image
 
         # Where the bytes of each image are.
         file_of_image = np.repeat(np.arange(len(paths)), [table.num_rows for table in tables])
@@ -88,26 +89,32 @@ class WebDataset:
         listed["label"] = keys_of(listed["label"], self.classes)
 
         def read(row: int) -> bytes:
+            """The encoded image at a position in `listed`."""
             with paths[file_of_image[row]].open("rb") as file:
                 return os.pread(file.fileno(), int(size[row]), int(offset[row]))
 
         name = self.name or name_of(self.root)
         return packed(name, listed, read, self.val, self.splits, self.mirror, self.white)
 
-    def _member_tables(self, paths: Sequence[Path]) -> list[pa.Table]:
-        """The samples of each file, as MEMBER; several files are read at once."""
+    def _sample_tables(self, paths: Sequence[Path]) -> list[pa.Table]:
+        """For each file, the table of its samples (see `_sample_table`); several files are read at once."""
+        # Tables are remembered under this text, so it changes with all that decides what a sample is.
         one_class = " of one class" if "." in self.label else ""  # earlier versions accepted a list
         heic = ", HEIC" if reads_heic() else ""
         meaning = f"{self.label}{one_class}, images by content, none hidden{heic}"
 
         def samples_in(path: Path) -> pa.Table:
-            return remembered_table(path, meaning, MEMBER, partial(_members, path, self.label))
+            return remembered_table(path, meaning, SAMPLE_SCHEMA, partial(_sample_table, path, self.label))
 
-        with ThreadPoolExecutor(WALKERS) as pool:
+        with ThreadPoolExecutor(READER_THREADS) as pool:
             return list(pool.map(samples_in, paths))
 
 
 def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
+    """Log one line for each reason why samples have no image, with the keys of these samples.
+
+    samples: a table of `_sample_table`, where `content` is missing if there is no image, and `why` is the reason.
+    """
     without_image = samples.filter(pc.is_null(samples["content"]))
     for reason in without_image["why"].unique().to_pylist():
         keys = without_image.filter(pc.equal(without_image["why"], reason))["key"].to_pylist()
@@ -115,14 +122,21 @@ def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
         log.warning("%s: left out: %s without an image (%s): %s", root, number, reason, first_few(keys))
 
 
-def _members(path: Path, label: str) -> pa.Table:
-    """The samples of a tar file, as MEMBER."""
-    samples = _Samples(label)
+def _sample_table(path: Path, label: str) -> pa.Table:
+    """The samples of a tar file, one line each: key, label (text), content (digest of the image), at, size and why.
+
+    The image has `size` bytes from position `at` of the file. A sample without an image has only the reason, `why`.
+    label: the suffix of the members that hold the class, see WebDataset.
+
+    Raises FcaError if the file is damaged, compressed or cut, or if a sample has no class, or two images or classes.
+    """
+    samples = _SampleCollector(label)
     try:
-        with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
+        with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:  # "r:": refuses compressed files
             for member in tar:
                 samples.add(file, member)
-            if os.pread(file.fileno(), 512, tar.offset) != bytes(512):
+            has_end_block = os.pread(file.fileno(), 512, tar.offset) == bytes(512)  # of zeros, after the last member
+            if not has_end_block:  # tarfile itself accepts a file that is cut between two members
                 raise ValueError("it has no end: it is cut or damaged")
             return samples.table()
     except (tarfile.TarError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
@@ -131,55 +145,71 @@ def _members(path: Path, label: str) -> pa.Table:
 
 
 Image = tuple[str, int, int]
-"""The digest of an image's bytes, where they begin in the file, and their number."""
+"""The digest of an image's bytes, where they begin in the tar file, and their number."""
 
 
-class _Samples:
-    """What the members of a tar file are: images and classes, by their keys.
+class _SampleCollector:
+    """Collects the samples of a tar file: the images and classes of its members, by their keys.
 
-    images: those with an image's suffix.    by_content: those that hold an image under another one; they count where a
-    key has none of the first.    not_read: why the picture of a key is not read.
+    label:             see WebDataset.
+    images:            key -> image of a member with an image's suffix.
+    images_by_content: key -> image under another suffix. It is used if the key has no image in `images`.
+    why_not_read:      key -> why its picture is not read, for example because its format is not supported.
+    labels:            key -> class as text; "" if the member holds none.
     """
 
     def __init__(self, label: str) -> None:
         self.label = label
-        self.suffix, _, self.field = label.partition(".")
+        self.suffix, _, self.field = label.partition(".")  # the field of a JSON member, else ""
         self.images: dict[str, Image] = {}
-        self.by_content: dict[str, Image] = {}
-        self.not_read: dict[str, str] = {}
+        self.images_by_content: dict[str, Image] = {}
+        self.why_not_read: dict[str, str] = {}
         self.labels: dict[str, str] = {}
 
     def add(self, file: BinaryIO, member: tarfile.TarInfo) -> None:
-        """Raises ValueError for a member that is too large, and for a second image or class of a key."""
+        """Add a member of the tar file if it is a class or an image; hidden ones are skipped.
+
+        Raises ValueError for a member that is too large, and for a second image or class of a key.
+        """
         folder, _, name = member.name.rpartition("/")
-        stem, _, kind = name.partition(".")
+        stem, _, suffixes = name.partition(".")  # WebDataset's keys end at the first dot of the name
         key = f"{folder}/{stem}" if folder else stem
-        names = set(member.name.split("/")) - {".", ".."}
-        if not (member.isreg() and stem) or any(map(is_hidden, names)):
+        names_on_path = set(member.name.split("/")) - {".", ".."}
+        if not (member.isreg() and stem) or any(map(is_hidden, names_on_path)):
             return
 
-        if kind == self.suffix:
+        if suffixes == self.suffix:
             self._add_label(key, _content(file, member))
         elif suffix_of(name) in SUFFIXES:
             _add_image(self.images, key, file, member)
-        elif suffix_of(name) not in TEXTS:
+        elif suffix_of(name) not in TEXT_SUFFIXES:
             self._add_by_content(key, file, member)
 
     def _add_label(self, key: str, content: bytes) -> None:
         _check_new(self.labels, key)
-        self.labels[key] = _label(content, self.field)
+        self.labels[key] = _label_in(content, self.field)
 
     def _add_by_content(self, key: str, file: BinaryIO, member: tarfile.TarInfo) -> None:
-        head = os.pread(file.fileno(), min(HEAD, member.size), member.offset_data)
+        """Add a member whose suffix does not show what it is: as an image, or with why its picture is not read.
+
+        A member that is no picture is skipped.
+        """
+        head = os.pread(file.fileno(), min(HEAD_BYTES, member.size), member.offset_data)
         kind = kind_of(head, member.name, partial(_content, file, member))
         if kind == IMAGE:
-            _add_image(self.by_content, key, file, member)
-        elif kind != OTHER:
-            self.not_read[key] = kind
+            _add_image(self.images_by_content, key, file, member)
+        elif kind != OTHER:  # then `kind` is the reason
+            self.why_not_read[key] = kind
 
     def table(self) -> pa.Table:
-        """All samples, as MEMBER. Raises ValueError for images without a class."""
-        images = {**self.images, **{key: image for key, image in self.by_content.items() if key not in self.images}}
+        """All samples with the columns of SAMPLE_SCHEMA: first those with an image, then those without one.
+
+        Raises ValueError for images without a class.
+        """
+        images = dict(self.images)
+        for key, image in self.images_by_content.items():
+            images.setdefault(key, image)
+
         labelled_keys = {key for key, text in self.labels.items() if text}
         unlabelled = sorted(set(images) - labelled_keys)
         if unlabelled:
@@ -188,11 +218,11 @@ class _Samples:
         lines: list[tuple[str | int | None, ...]] = [(key, self.labels[key], *images[key], None) for key in images]
         for key, label in self.labels.items():
             if key not in images:
-                reason = self.not_read.get(key, "none there")
+                reason = self.why_not_read.get(key, "none there")
                 lines.append((key, label, None, None, None, reason))
 
-        columns = [*zip(*lines, strict=True)] if lines else [()] * len(MEMBER)
-        return pa.table(columns, MEMBER)
+        columns = [*zip(*lines, strict=True)] if lines else [()] * len(SAMPLE_SCHEMA)
+        return pa.table(columns, SAMPLE_SCHEMA)
 
 
 def _add_image(images: dict[str, Image], key: str, file: BinaryIO, member: tarfile.TarInfo) -> None:
@@ -206,13 +236,17 @@ def _check_new(keys: Container[str], key: str) -> None:
 
 
 def _content(file: BinaryIO, member: tarfile.TarInfo) -> bytes:
-    if member.size > LARGEST or member.issparse():
-        raise ValueError(f"{member.name:.200} has {member.size} bytes, at most {LARGEST} are read")
+    """All bytes of a member. Raises ValueError for a sparse one (its bytes are in pieces) and above MAX_FILE_BYTES."""
+    if member.size > MAX_FILE_BYTES or member.issparse():
+        raise ValueError(f"{member.name:.200} has {member.size} bytes, at most {MAX_FILE_BYTES} are read")
     return os.pread(file.fileno(), member.size, member.offset_data)
 
 
-def _label(content: bytes, field: str) -> str:
-    """The class in a member; "" where there is none. Raises ValueError for a value that is no class."""
+def _label_in(content: bytes, field: str) -> str:
+    """The class in a member's content; "" if it holds none. Raises ValueError for a value that is no single class.
+
+    field: the name of the value in a JSON object; "" if the content is the class itself.
+    """
     if not field:
         return content.decode().strip()
     value = json.loads(content)[field]
@@ -225,14 +259,15 @@ def _label(content: bytes, field: str) -> str:
 
 
 def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
-    """The files of a folder with these suffixes, sorted; a warning counts the other files.
+    """The files with these suffixes below a folder, sorted and without hidden ones.
 
-    Raises FcaError where there is none, and for a link to such a file that leads nowhere.
+    A warning counts the other files, without texts. Raises FcaError if there is no such file, and for a link with such
+    a suffix that leads nowhere.
     """
     folder = Path(root).expanduser()
     files: list[Path] = []
     other_files: list[str] = []
-    for path in sorted(folder.rglob("[!.]*")):
+    for path in sorted(folder.rglob("[!.]*")):  # names that do not begin with a dot
         relative_path = path.relative_to(folder)
         if any(is_hidden(name) for name in relative_path.parts):
             continue
@@ -245,7 +280,7 @@ def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
 
         if suffix in suffixes:
             files.append(path)
-        elif suffix not in TEXTS:
+        elif suffix not in TEXT_SUFFIXES:
             other_files.append(relative_path.as_posix())
 
     if other_files:
@@ -258,7 +293,11 @@ def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
 
 
 def split_names_of(root: str, paths: Iterable[Path], splits: Splits) -> list[str]:
-    """The set's own name of each file's split: a known name in its path, else the path without numbers.
+    """The name of the split that each file belongs to, as the data set itself calls it.
+
+    It is the first word of the file's path below `root` that is known as a split's name (also as a key of `splits`).
+    Without one it is the path without the file's number, such as "_01" or "-00000-of-00004", or "all" if nothing is
+    left.
 
     >>> split_names_of("/d", [Path("/d/imagenet-train-0003.tar"), Path("/d/shard_01.tar")], None)
     ['train', 'shard']
@@ -270,23 +309,24 @@ def split_names_of(root: str, paths: Iterable[Path], splits: Splits) -> list[str
         if known_names:
             split_names.append(known_names[0])
         else:
-            without_number = re.sub(r"[-_.]?\d+(-of-\d+)?$", "", stem)
+            without_number = re.sub(r"[-_.]?\d+(-of-\d+)?$", "", stem)  # "shard_01", "data-00000-of-00004"
             split_names.append(without_number or "all")
     return split_names
 
 
 def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
-    """Class keys of the labels in files: text is a key itself, an integer is a position in `classes`.
+    """The class key of each label, all labels given as text.
 
-    classes: None = integers with leading zeros. Where all labels are integers, -1 is none: a missing key.
+    If all labels are integers, a label is a position in `classes`; without `classes` its key is the integer with
+    leading zeros, and the label -1 has a missing key. Otherwise each label is a class key itself.
 
-    Raises FcaError for classes that are not those of labels that are names, for a repeated name, for fewer names than
-    labels, and for two spellings of one integer.
+    Raises FcaError if labels that are names are not among `classes`, for a repeated name in `classes`, for fewer names
+    than labels, and for two spellings of one integer.
 
     >>> keys_of(pd.Series(["9", "-1", "10"]), None).tolist()
     ['09', None, '10']
     """
-    are_numbers = not labels.empty and labels.str.fullmatch(NUMBER).all()
+    are_numbers = not labels.empty and labels.str.fullmatch(INTEGER_PATTERN).all()
     if not are_numbers:
         unknown_names = sorted(set(labels) - set(classes or labels))
         if unknown_names:
@@ -320,15 +360,18 @@ def repeated(names: Sequence[str]) -> list[str]:
 
 
 def _labelled(name: str, listed: pd.DataFrame, splits: Splits) -> tuple[pd.DataFrame, int]:
-    """The images that have a class, and the number of images without one in the used splits, which a warning states.
+    """Leave out the images without a class: the other lines, and how many were left out in splits that are used.
 
-    Raises FcaError for a split in which no image has a class.
+    listed: one line per image, with `label` (missing if it has none) and `split`.    splits: the set's own name of a
+    split -> ours, null if it is not used.    name: the data set's, for messages.
+
+    A warning states the numbers. Raises FcaError for a used split in which no image has a class.
     """
-    unused_splits = [own_name for own_name, ours in (splits or {}).items() if ours is None]
+    unused_splits = [own_name for own_name, our_name in (splits or {}).items() if our_name is None]
     has_no_label = listed["label"].isna()
     is_used = ~listed["split"].isin(unused_splits)
-    by_split = has_no_label[is_used].groupby(listed["split"], sort=False)
-    counts = by_split.agg(["sum", "size"])  # images without a label, and all images
+    has_no_label_by_split = has_no_label[is_used].groupby(listed["split"], sort=False)
+    counts = has_no_label_by_split.agg(["sum", "size"])  # images without a label, and all images of a split
 
     for split, n_unlabelled, n_images in counts.itertuples():
         if n_unlabelled == n_images:
@@ -357,16 +400,22 @@ def packed(
     mirror: bool,
     white: int | None,
 ) -> ImageData:
-    """The data set of the images in such files.
+    """The data set of images that are packed into files, many in each (tar, Parquet, Arrow).
 
-    listed: key, label (a class key; missing where an image has none), content, split.    read: line -> bytes.
+    listed: one line per image: `key` (its name in the split), `label` (a class key; missing if it has none), `content`
+            (the digest of its bytes) and `split`.
+    read:   returns the encoded image at a position in `listed`.
+    val, splits, mirror, white: see fca.data.folder.Folder.
+
+    Images without a label are left out. Raises FcaError for a used split in which no image has a label.
     """
     ids = listed["split"] + "/" + listed["key"]
-    row_of = dict(zip(ids.tolist(), range(len(ids)), strict=True))
+    position_of_id = dict(zip(ids.tolist(), range(len(ids)), strict=True))
 
     def image(image_id: str) -> np.ndarray:
+        """The decoded pixels. Raises UnreadableImage naming the image."""
         try:
-            content = read(row_of[image_id])
+            content = read(position_of_id[image_id])
         except (OSError, pa.ArrowException) as error:
             raise UnreadableImage(f"{name}: {image_id}: {error}") from error
         return decode(content, f"{name}: {image_id}", white)

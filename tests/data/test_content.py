@@ -125,7 +125,7 @@ def test_a_digest_is_of_the_bytes_of_each_file(tmp_path):
 @pytest.mark.wide
 @pytest.mark.parametrize("waiting_s", [-1.0, 100.0], ids=["a slow disk", "a fast one"])
 def test_a_listing_has_every_file_of_large_and_nested_folders_once(tmp_path, waiting_s, monkeypatch):
-    monkeypatch.setattr("fca.data.files.WAITING_S", waiting_s)
+    monkeypatch.setattr("fca.data.files.WAITING_S_PER_FILE", waiting_s)
     root = plant(tmp_path / "a", [f"{k % 3}/deep/{k}.txt" for k in range(30)])
     for k in range(1500):  # more than one thread looks at in one go
         (root / f"{k}").touch()
@@ -183,7 +183,7 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path, monkeypatch):
     """A file that was read right after it was written may change again and look the same."""
     root = bitmaps(tmp_path / "a")
     [path, other] = sorted(root.rglob("*.bmp"))[:2]
-    stopped, looked_at = path.stat(), Directory._looked_at
+    stopped, looked_at = path.stat(), Directory._file_table
 
     def in_one_tick(self, paths):
         seen = looked_at(self, paths)
@@ -192,7 +192,7 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path, monkeypatch):
             seen = seen.set_column(at, seen.schema.field(at), [[getattr(stopped, f"st_{name}")] * seen.num_rows])
         return seen
 
-    monkeypatch.setattr(Directory, "_looked_at", in_one_tick)
+    monkeypatch.setattr(Directory, "_file_table", in_one_tick)
     before = fingerprint(root)
     path.write_bytes(other.read_bytes())
     assert fingerprint(root) != before
@@ -202,7 +202,7 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path, monkeypatch):
 def test_a_damaged_or_foreign_index_is_made_anew(tmp_path, long_ago, damage, reads):
     root, other = plant(tmp_path / "a", PATHS), plant(tmp_path / "b", PATHS[::-1])
     first, _ = digests(root), digests(other)
-    index, foreign = (content._index(Directory(str(folder))) for folder in (root, other))
+    index, foreign = (content._index_path(Directory(str(folder))) for folder in (root, other))
     whole = index.read_bytes()
     flipped = bytearray(whole)
     flipped[whole.index(first[PATHS[0]][:8].encode()) if first[PATHS[0]][:8].encode() in whole else 200] ^= 1
@@ -223,7 +223,7 @@ def test_a_damaged_or_foreign_index_is_made_anew(tmp_path, long_ago, damage, rea
 def test_a_cache_that_cannot_be_written_gives_one_warning(tmp_path, monkeypatch, caplog, long_ago):
     (tmp_path / "file").touch()
     monkeypatch.setenv("FCA_CACHE", str(tmp_path / "file"))
-    content._warn.cache_clear()
+    content._warn_once.cache_clear()
     root = plant(tmp_path / "a", PATHS)
     assert digests(root) == digests(root)
     [warning] = caplog.messages
@@ -234,19 +234,19 @@ def test_the_cache_lies_where_the_user_wants_it(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ada")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("FCA_CACHE")
-    assert content._place() == Path("/home/ada/.cache/fca/content")
+    assert content._cache_folder() == Path("/home/ada/.cache/fca/content")
     monkeypatch.setenv("XDG_CACHE_HOME", "/scratch")
-    assert content._place() == Path("/scratch/fca/content")
+    assert content._cache_folder() == Path("/scratch/fca/content")
     monkeypatch.setenv("FCA_CACHE", "~/mine")
-    assert content._place() == Path("/home/ada/mine/content")
+    assert content._cache_folder() == Path("/home/ada/mine/content")
 
 
 def test_a_first_reading_shows_its_speed_on_a_terminal(tmp_path, monkeypatch):
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=150)
     monkeypatch.setattr("rich._console", console)
-    monkeypatch.setattr(content, "LARGE", 0)
-    monkeypatch.setattr(content, "TOGETHER", 1)
+    monkeypatch.setattr(content, "MANY_BYTES", 0)
+    monkeypatch.setattr(content, "FILES_PER_BATCH", 1)
     digests(plant(tmp_path / "a", PATHS))
     assert f"reading {tmp_path}/a" in shown.getvalue()
     assert "B/s" in shown.getvalue()
@@ -373,7 +373,7 @@ def test_the_index_is_plain_parquet_without_pickle(tmp_path, long_ago):
 
 def test_a_cache_that_may_not_be_read_is_named_and_the_end_of_a_sweep_hides_nothing(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("FCA_CACHE", str(tmp_path / ("a" * 300)))  # every look at it is an error, for root too
-    content._warn.cache_clear()
+    content._warn_once.cache_clear()
     plant(tmp_path / "photos", PATHS)
     with shared_listings():
         data = Folder(str(tmp_path / "photos"), VAL).load()

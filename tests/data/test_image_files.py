@@ -254,7 +254,7 @@ def test_samples_of_a_shard_without_an_image_are_named_with_the_reason(tmp_path,
         assert WebDataset(root, VAL).load().items["image_id"].tolist() == ["all/a", "all/b"]
         lines = [record.getMessage() for record in caplog.records]
         assert [line.partition("left out: ")[2] for line in lines] == [
-            f"1 sample without an image ({kinds.RAW}): c",
+            f"1 sample without an image ({kinds.RAW_REASON}): c",
             "2 samples without an image (none there): d, e",
         ]
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from fca.cli.configure import load_data
 from fca.cli.places import CONF
-from fca.data.files import GREY, decode_mask
+from fca.data.files import GREY_RANGE, decode_mask
 from fca.data.manifest import AnnotatedImages, consolidated, iou, screened
 from fca.data.masked_sets import MaskedImageNet
 from fca.data.public import ImageNet
@@ -179,7 +179,7 @@ def test_soft_edges_and_the_noise_of_jpeg_are_cut_at_half(side, kind):
 
 
 def test_empty_and_full_masks_are_masks():
-    for value, full in ((0, False), (255, True), (GREY[0] - 1, False), (GREY[1] + 1, True)):
+    for value, full in ((0, False), (255, True), (GREY_RANGE[0] - 1, False), (GREY_RANGE[1] + 1, True)):
         mask = decode_mask(encoded(Image.new("L", (5, 4), value), "PNG"), "m", "bright")
         assert (mask == full).all()
 

@@ -275,8 +275,8 @@ def test_a_subset_of_the_classes_is_decoded_and_no_other_image(data, tmp_path, a
 def test_classes_of_one_split_share_a_shard_and_a_large_one_is_cut():
     sizes = {("a", 0): 2, ("a", 1): 3, ("b", 0): 1, ("b", 1): 9, ("b", 2): 1, ("c", 1): 2, ("c", 2): 2, ("c", 3): 1}
     parts = np.repeat([4 * "abc".index(split) + label for split, label in sizes], list(sizes.values()))
-    assert pixels_module._cuts(parts, 4, 4) == [0, 2, 5, 6, 9, 12, 15, 16, 20, 21]
-    assert pixels_module._cuts(parts, 4, 100) == [0, 5, 16, 21]
+    assert pixels_module._shard_bounds(parts, 4, 4) == [0, 2, 5, 6, 9, 12, 15, 16, 20, 21]
+    assert pixels_module._shard_bounds(parts, 4, 100) == [0, 5, 16, 21]
 
 
 def test_what_was_used_least_recently_goes_where_the_folder_is_full(data, tmp_path, a_shard_a_class):
