@@ -261,6 +261,7 @@ def mean_of(draws: pd.DataFrame, n_models: int, limit: float = 100.0) -> dict[st
 
 
 def _value_cells(value: float, low: float, high: float, n_seeds: int, n_models: int) -> dict[str, Any]:
+    """The cells of a finding's value, of both ends of its interval, and of the seeds and models behind it."""
     return {
         FINDING_VALUE: value,
         FINDING_VALUE.low: low,

@@ -268,7 +268,7 @@ class Similarity(OfSubsets):
     split: EmbeddedSplit = "test"
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables similarity, released and released_agreement."""
+        """Tables similarity, released and released_agreement. Raises FcaError if no `embed` runs are stored."""
         rows = of_one_draw(embed_rows(store, self.query, self.split))
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)
@@ -276,10 +276,11 @@ class Similarity(OfSubsets):
             {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, KEY)
         )
 
-        parameters = rows.noted({**asdict(self), "order": ORDER})
-        runs = sorted(set(released[RUN_ID]))
+        # ORDER is recorded where the result depends on it: the script carries images from subset to subset
+        released_parameters = rows.noted({**asdict(self), "order": ORDER})
+        released_runs = sorted(set(released[RUN_ID]))
         return [
             SIMILARITY.table(points, rows.noted(asdict(self)), sorted(set(points[RUN_ID]))),
-            RELEASED.table(released, parameters, runs),
-            RELEASED_AGREEMENT.table(agreement, parameters, runs),
+            RELEASED.table(released, released_parameters, released_runs),
+            RELEASED_AGREEMENT.table(agreement, released_parameters, released_runs),
         ]
