@@ -95,9 +95,10 @@ class Correlation(OfSubsets):
         """
         rows = embed_rows(store, self.query, self.split)
         require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
+        # without the data sets whose rows do not belong in one table
         rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", self.per_model))
 
-        # SimSS and accuracy of every subset
+        # SimSS and accuracy of every subset, joined by its draw: subset seed and classes
         subsets = subsets_of(rows, self)
         accuracies = accuracy_points(store, rows, subsets)
         similarities = similarity_points(store, rows, subsets)

@@ -62,7 +62,7 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Gro
     groups:  adds protocol `grouped`, on the images of the subset whose class is in a group; a subset without such a
              class has no line. None: no such protocol.
     """
-    # sub-models
+    # sub-models, joined by the classes that they were trained on
     columns = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
     trained = rows.trained[["dataset", "model", "classes", *columns]]
     lines = records(subsets.merge(trained, on=["dataset", "classes"]).assign(protocol="sub"))
@@ -283,6 +283,7 @@ def read_points(
     """
     rows = select(store, options.query)
     require_rows(rows.models, "rows of trained or full models", rows.total, COMMAND)
+    # without the data sets whose rows do not belong in one table
     rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", per_model))
     points = accuracy_points(store, rows, subsets_of(rows, options), groups)
     require_rows(points, "models of these subsets", rows.total, COMMAND)

@@ -214,7 +214,7 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     without_product = _fit_coefficients(tested, design[:, :3])
 
     log_odds, uniform, non_uniform = np.full((3, len(is_testable)), np.nan)
-    is_separated = np.abs(without_product).max(axis=0, initial=0.0) > SEPARATED
+    is_separated = np.abs(without_product).max(axis=0, initial=0.0) > SEPARATED  # no finite maximum
     log_odds[is_testable] = np.where(is_separated, np.nan, without_product[2])
     uniform[is_testable] = chi2.sf(_score_statistic(tested, design[:, :3], without_group), 1)
     non_uniform[is_testable] = chi2.sf(_score_statistic(tested, design, without_product), 1)
