@@ -107,10 +107,10 @@ class FewClass(OfSubsets):
         rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
         num_classes = rows.models.groupby("dataset")["num_classes"].max()
-        partial = subset[subset["ncl"] < subset["dataset"].map(num_classes)]
-        sub_and_masked = points[points[PROTOCOL].isin(["sub", "masked"])]
+        partial = subset[subset["ncl"] < subset["dataset"].map(num_classes)]  # without the subsets of all classes
+        sub_and_masked = points[points[PROTOCOL].isin(["sub", "masked"])]  # chance of open: among all classes
 
-        frames = (
+        frames = (  # in the order of self.tables
             points,
             with_chance(accuracy(subset), points),
             with_all_at_chance(gap(partial), sub_and_masked, [DATASET, NCL]),
@@ -124,14 +124,18 @@ class FewClass(OfSubsets):
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
-    """One line for each dataset, model, protocol and subset: mean accuracy over initialisation seeds."""
+    """The mean accuracy (`top1`) over initialisation seeds, one line for each dataset, model, protocol and subset."""
     measured = points.dropna(subset="top1")
     key_columns = ["dataset", "model", "protocol", "ncl", *DRAW]
     return measured.groupby(key_columns, dropna=False, as_index=False).agg(top1=("top1", "mean"))
 
 
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
-    """Mean over subsets, its interval, and the spread between subsets (missing for a single one)."""
+    """Table `accuracy`: the mean over class subsets of each model, protocol and ncl, and the spread between subsets.
+
+    The columns of chance stay empty (see with_chance); the spread of a single subset is missing.
+    subset: see per_subset.
+    """
     lines = []
     for key, subsets in groups_by_columns(subset, (DATASET, MODEL, PROTOCOL, NCL)):
         lines.append(
@@ -146,25 +150,31 @@ def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_chance(means: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """`accuracy` with the mean accuracy of guessing, and whether each mean is at the level of chance."""
+    """Table `accuracy` with its columns of chance filled in: accuracy of guessing, and whether the mean is at chance.
+
+    means: see accuracy.    points: see accuracy_points.
+    """
     chance = chance_of_means(points)
     return means.drop(columns=[CHANCE, AT_CHANCE]).merge(chance, on=[DATASET, MODEL, PROTOCOL, NCL], how="left")
 
 
 def with_all_at_chance(lines: pd.DataFrame, points: pd.DataFrame, by: list[Column]) -> pd.DataFrame:
-    """The lines with whether all mean accuracies of each group are at the level of chance; missing if unknown.
+    """These lines with column `at_chance`: whether every mean accuracy in their group is at the level of chance.
 
-    by: the columns of a group.
+    It is missing where no accuracy of guessing is known.
+    points: the accuracies to judge (see accuracy_points).    by: the columns that define a group, in lines and points.
     """
     at_chance = chance_of_means(points).groupby(by)[AT_CHANCE].all().reset_index()
     return lines.drop(columns=AT_CHANCE).merge(at_chance, on=by, how="left")[list(lines)]
 
 
 def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy of guessing of each model, protocol and ncl, and whether the mean accuracy is at the level of chance.
+    """For each data set, model, protocol and ncl: the accuracy of guessing, and whether the mean accuracy is at chance.
 
-    Subsets share classes and so images. Each image counts once: the number of images is the number of different
-    classes times the mean number of images of a class.
+    Subsets share classes and so images, but the test of chance counts each image once. The number of different images
+    is estimated as the number of different classes times the mean number of images of a class.
+
+    points: see accuracy_points.
     """
     measured = points.dropna(subset=[TOP1, CHANCE])
     lines = []
@@ -181,19 +191,29 @@ def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def dcn(subset: pd.DataFrame) -> pd.DataFrame:
-    """The best model of each subset (of equals, the first by name) and how many there were to choose from."""
+    """Table `dcn`: the best model of each class subset with its accuracy, and the number of models to choose from.
+
+    Of equally accurate models the first by name is the best.
+    subset: see per_subset.
+    """
     best_first = subset.sort_values(["top1", "model"], ascending=[False, True], kind="stable")
     grouped = best_first.groupby(["dataset", "protocol", "ncl", *DRAW], dropna=False, as_index=False)
     return grouped.agg(top1=("top1", "first"), model=("model", "first"), models=("model", "size"))
 
 
 def ranks(subset: pd.DataFrame) -> pd.DataFrame:
-    """Mean rank over the subsets that all models of this protocol and ncl have in common; equals share their rank."""
+    """Table `ranks`: the mean rank of each model over class subsets, for each protocol and ncl; 1 is the best.
+
+    Only subsets on which all models of this protocol and ncl were evaluated count. Equally accurate models share their
+    mean rank. Column `at_chance` stays empty (see with_all_at_chance).
+
+    subset: see per_subset.
+    """
     group_columns = [DATASET, PROTOCOL, NCL]
     by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)
     rank = by_draw["top1"].rank(ascending=False)
-    n_models = subset.groupby(group_columns)["model"].transform("nunique")
-    is_complete = by_draw["model"].transform("size") == n_models
+    n_models = subset.groupby(group_columns)["model"].transform("nunique")  # in the group of each line
+    is_complete = by_draw["model"].transform("size") == n_models  # all these models have the line's subset
     ranked = subset.assign(rank=rank, models=n_models)[is_complete]
 
     lines = []
@@ -204,7 +224,13 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
-    """Spearman's rho of each subset's accuracies with the full models' accuracy on all classes, over the models."""
+    """Table `rank_agreement`: does the ranking of models on all classes hold on few?
+
+    Spearman's rho, over the models, between accuracy on a class subset and accuracy of the full model on all classes;
+    then its mean over the subsets of each protocol and ncl. A subset on which rho is undefined is left out.
+
+    partial: per_subset, without the subsets of all classes.    full: the `predict` rows of full models.
+    """
     reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
     accuracies = partial.merge(reference, on=["dataset", "model"])
     group_columns = [DATASET, PROTOCOL, NCL]
@@ -217,6 +243,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     rho_columns = [*group_columns, *DRAW, RANKING_RHO, MODELS]
     rho_by_subset = pd.DataFrame(rho_lines, columns=rho_columns).dropna(subset=RANKING_RHO)
 
+    # means over subsets
     lines = []
     for key, subsets in groups_by_columns(rho_by_subset, group_columns):
         lines.append(
@@ -231,10 +258,13 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
 
 
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
-    """Sub-model minus full model over the pairs (model, subset) that have both.
+    """Table `gap`: accuracy of sub-models minus that of full models, open and masked, for each data set and ncl.
 
-    partial: per_subset without the subsets of all classes.
-    verdict: whether the interval of sub minus open is above 0, below it, or contains it; or why there is none.
+    Means are over pairs of a model and a class subset; a pair counts if it has all three accuracies (a sub-model, the
+    full model open and masked). The verdict is about sub minus open (see _verdict). Column `at_chance` stays empty (see
+    with_all_at_chance).
+
+    partial: per_subset, without the subsets of all classes.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
@@ -259,13 +289,19 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mean_cells(column: Column, subsets: pd.DataFrame, within: tuple[float, float]) -> dict[str, float]:
-    """Mean of a column with its interval over subset seeds; subsets without a seed were not drawn."""
+    """The cells of a column's mean over subsets and of both ends of its 95 % interval over subset seeds.
+
+    within: the range of the quantity, which the interval does not leave.
+    """
     estimate = mean_with_interval(subsets[column], subsets["subset_seed"], within=within)
     return dict(zip(interval_columns(column), estimate, strict=True))
 
 
 def _verdict(low: float, high: float) -> str:
-    """Whether sub-models are above open full models, from the interval of their difference."""
+    """Whether sub-models are more accurate than open full models, from the interval of their difference.
+
+    NaN for an interval that is missing.
+    """
     if pd.isna(low):
         return NO_MEAN_INTERVAL
     if low > 0:

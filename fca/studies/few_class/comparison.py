@@ -102,7 +102,7 @@ class Comparison(OfSubsets):
     per_model: PerModel = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables paired and rank_stability."""
+        """Tables paired and rank_stability. Raises FcaError if no two models were evaluated on the same subset."""
         stored = points_with_predictions(store, self, self.per_model)
         subset = per_subset(stored.points)
         pairs = paired(subset)
@@ -117,9 +117,14 @@ class Comparison(OfSubsets):
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
-    """One line for each model and subset: means over initialisation seeds of accuracy and of each image's correctness.
+    """Means over initialisation seeds, one line for each model, protocol and class subset.
 
-    images, right: of the stored predictions, None unless every initialisation has them.
+    top1:   the mean accuracy.
+    images: positions of the test images of the subset.
+    right:  for each of these images, the share of initialisations that are right. images and right are None unless the
+            predictions of every initialisation are stored.
+
+    points: see points_with_predictions.
     """
     key_columns = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
     lines = []
@@ -134,12 +139,16 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
-    """One line for each pair of models with a common subset: model_a minus model_b, by name."""
+    """Table `paired`: every pair of models that have a subset in common, for each data set, protocol and ncl.
+
+    Differences are model_a minus model_b, where model_a is the first by name.    subset: see per_subset.
+    """
     lines = []
     for key, points in groups_by_columns(subset, BY):
         for model_a, model_b in combinations(sorted(points["model"].unique()), 2):
             points_a = points[points["model"] == model_a]
             points_b = points[points["model"] == model_b]
+            # the fingerprint too: both models were tested on the same images
             common = points_a.merge(points_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
             if len(common):
                 lines.append({**key, "model_a": model_a, "model_b": model_b, **_compare_pair(common)})
@@ -151,12 +160,16 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
 
     frame[SIGNIFICANT] = _is_significant(frame)
 
+    # Int64 holds missing cells as well
     integer_columns = [str(column) for column in PAIRED.columns if column.value_type is int and column != NCL]
     return frame.astype(dict.fromkeys(integer_columns, "Int64"))
 
 
 def _is_significant(pairs: pd.DataFrame) -> pd.Series:
-    """Whether both p and the interval of the difference are significant; missing for a small p without an interval."""
+    """Whether each pair differs: its corrected p is small, and the interval of its difference excludes 0.
+
+    Missing if p is unknown, or if p is small and there is no interval to confirm it; a large p alone means no.
+    """
     low = pairs[LEAD.low]
     high = pairs[LEAD.high]
     p = pairs[P_HOLM]
@@ -169,11 +182,14 @@ def _is_significant(pairs: pd.DataFrame) -> pd.Series:
 
 
 def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
-    """The cells of one pair of models, from the subsets on which both were evaluated."""
+    """The cells of one pair of models in table `paired`, without its key and without what depends on other pairs.
+
+    common: one line for each subset on which both were evaluated; columns of per_subset, ending in _a and _b.
+    """
     top1 = common[["top1_a", "top1_b"]].to_numpy()  # subsets x 2
     differences = top1[:, 0] - top1[:, 1]
-    seed_codes = pd.factorize(common["subset_seed"])[0]
-    differences_of_draws = differences[seed_codes >= 0]  # subsets without a seed were not drawn
+    seed_codes = pd.factorize(common["subset_seed"])[0]  # -1: no seed, the subset was not drawn
+    differences_of_draws = differences[seed_codes >= 0]
     n_draws = len(differences_of_draws)
 
     # the mean difference; with one subset its interval is over images
@@ -181,14 +197,14 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     mean, *interval_over_seeds = mean_with_interval(differences, common["subset_seed"], within=SIGNED_FRACTION)
     interval = interval_over_seeds if len(common) > 1 else interval_over_images
 
-    # the seeds that are still missing, None without bound
-    needed = seeds_needed(differences_of_draws)
-    more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in needed]
+    # the seeds needed beyond those at hand; None if no number is enough
+    seeds_in_all = seeds_needed(differences_of_draws)  # value and both ends of its interval
+    more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in seeds_in_all]
 
     notes = [images_note]
     if n_draws > 1 and np.isnan(interval_over_seeds[0]):
         notes.append(NO_SPREAD)
-    if np.isinf(needed.high):
+    if np.isinf(seeds_in_all.high):
         notes.append(UNBOUNDED)
     why_no_order = reason_for_no_interval(n_draws, "subset seeds")
     if why_no_order:
@@ -206,21 +222,27 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
 
 
 def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float], str | None]:
-    """Images that only one model gets right, with p; the interval of the difference on one subset; and a note."""
+    """Compare two models image by image on their common subsets (see _compare_pair).
+
+    Returns the cells of McNemar's test (images, images that only one model gets right, p), Newcombe's interval of the
+    difference in accuracy, which is meant for a single subset, and a note on subsets without stored predictions.
+    """
     is_stored = common["right_a"].notna() & common["right_b"].notna()
     stored = common[is_stored]
     if stored.empty:
         return {"p": np.nan}, (np.nan, np.nan), "predictions of both models are not stored"
 
-    right_a = np.concatenate(stored["right_a"].tolist())  # subsets x images, flat; means over initialisations
+    # the images of all subsets, one subset after the other; values are shares of initialisations that are right
+    right_a = np.concatenate(stored["right_a"].tolist())
     right_b = np.concatenate(stored["right_b"].tolist())
+    images = np.concatenate(stored["images_a"].tolist())
 
     # an image of several subsets counts once, for the model that is right on it more often
-    _, image_codes = np.unique(np.concatenate(stored["images_a"].tolist()), return_inverse=True)
+    _, image_codes = np.unique(images, return_inverse=True)  # 0..k-1, a number for each different image
     lead_by_image = np.bincount(image_codes, weights=right_a - right_b)
-    only_a = int((lead_by_image > 1e-9).sum())
+    only_a = int((lead_by_image > 1e-9).sum())  # a smaller lead is the rounding of equal shares
     only_b = int((-lead_by_image > 1e-9).sum())
-    counts = {
+    cells = {
         "images": len(lead_by_image),
         "only_a_right": only_a,
         "only_b_right": only_b,
@@ -237,13 +259,16 @@ def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, 
     note = None
     if len(stored) < len(common):
         note = f"images of {len(stored)} of {len(common)} subsets"
-    return counts, interval, note
+    return cells, interval, note
 
 
 def stability(subset: pd.DataFrame) -> pd.DataFrame:
-    """One line for each model: its rank over resamples of the subsets on which all models of the group were evaluated.
+    """Table `rank_stability`: the rank of each model over bootstrap resamples of class subsets.
 
-    A group is the models of one data set, protocol and ncl.
+    Models of one data set, protocol and ncl are ranked together, on the subsets on which all of them were evaluated. A
+    single model, and models without such a subset, have no line. Column `at_chance` stays empty.
+
+    subset: see per_subset.
     """
     lines: list[dict[str, Any]] = []
     for key, points in groups_by_columns(subset, BY):
@@ -263,7 +288,7 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             "note": reason_for_no_interval(n_seeds, "subset seeds"),
         }
         resampled = rank_stability(table, pd.factorize(seeds)[0])
-        for i, model in enumerate(accuracies):
+        for i, model in enumerate(accuracies):  # the columns of the frame
             lines.append(
                 {
                     **shared_cells,

@@ -89,12 +89,16 @@ class Correlation(OfSubsets):
     per_model: PerModel = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables correlation and correlation_points."""
+        """Tables correlation and correlation_points.
+
+        Raises FcaError if no `embed` runs, no models, or no subsets with both an accuracy and a similarity are stored.
+        """
         rows = embed_rows(store, self.query, self.split)
         require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
+        # without the data sets whose rows do not belong in one table
         rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", self.per_model))
 
-        # SimSS and accuracy of every subset
+        # SimSS and accuracy of every subset, joined by its draw: subset seed and classes
         subsets = subsets_of(rows, self)
         accuracies = accuracy_points(store, rows, subsets)
         similarities = similarity_points(store, rows, subsets)
@@ -105,9 +109,9 @@ class Correlation(OfSubsets):
         chance = chance_of_means(accuracies)
         lines = []
         target_points = []
-        for key, of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
+        for key, points_of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
             chance_of_dataset = chance[chance[DATASET] == key[DATASET]]
-            for target in targets(of_encoder):
+            for target in targets(points_of_encoder):
                 is_of_target = _is_of_target(target, chance_of_dataset)
                 shared_cells = {**key, AT_CHANCE: all_at_chance(chance_of_dataset[is_of_target])}
                 for line in correlations(target):
@@ -125,9 +129,10 @@ class Correlation(OfSubsets):
 
 @dataclass(frozen=True)
 class Target:
-    """An accuracy to predict, one point for each subset: of one model, or of the best of several (DCN).
+    """An accuracy that SimSS may predict: of one model, or of the best of several models (DCN).
 
-    table: the accuracy of each of those models on each subset, missing where it was not evaluated.
+    points: one line for each subset, with `target` (its name), `top1`, `simss` and `ncl`.
+    table:  subsets x models: the accuracies of all models that it is the best of, NaN where one was not evaluated.
     """
 
     points: pd.DataFrame
@@ -135,9 +140,9 @@ class Target:
 
 
 def targets(points: pd.DataFrame) -> Iterator[Target]:
-    """DCN of each protocol, then every model under each protocol.
+    """The targets for which there are points: the best model (DCN) under each protocol, then every single model.
 
-    points: accuracies with SimSS, of one data set and encoder.
+    points: accuracies of every model on every subset beside SimSS, of one data set and encoder.
     """
     points_by_target = {}
     for protocol in PROTOCOL.choices:
@@ -153,12 +158,12 @@ def targets(points: pd.DataFrame) -> Iterator[Target]:
 
         best_first = of_target.sort_values("top1", ascending=False, kind="stable")
         best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()
-        accuracies = wide(MODEL, of_target, ["ncl", *DRAW]).to_numpy()  # subsets x models
+        accuracies = wide(MODEL, of_target, ["ncl", *DRAW]).to_numpy()  # subsets x models, sorted as `best`
         yield Target(best.assign(target=name), accuracies)
 
 
 def _is_of_target(target: Target, accuracies: pd.DataFrame) -> pd.Series:
-    """Which accuracies a target consists of: one model's under one protocol, or those of all models (DCN)."""
+    """Which of these lines (of a protocol and model) a target consists of; for DCN, those of all its models."""
     first_point = target.points.iloc[0]
     has_protocol = accuracies[PROTOCOL] == first_point[PROTOCOL]
     if first_point[TARGET].startswith("DCN "):
@@ -167,17 +172,27 @@ def _is_of_target(target: Target, accuracies: pd.DataFrame) -> pd.Series:
 
 
 class _Scope(NamedTuple):
-    """The subsets over which a predictor is correlated with accuracy."""
+    """The subsets over which a predictor is correlated with accuracy.
+
+    name:        as in the table.    predictor: its name; x: its value on each subset.
+    is_included: bool, whether each subset belongs to the scope.
+    groups:      a number for each subset; the correlation is then within groups of equal numbers, pooled. None: over
+                 all subsets of the scope together.
+    """
 
     name: str
     predictor: str
     x: np.ndarray
-    is_included: np.ndarray  # bool, of each subset
-    groups: np.ndarray | None  # correlate within these, pooled
+    is_included: np.ndarray
+    groups: np.ndarray | None
 
 
 def correlations(target: Target) -> Iterator[dict[str, Any]]:
-    """SimSS over all points, within every ncl pooled, and at each ncl; ncl alone over all points."""
+    """The lines of table `correlation` for one target, without data set and encoder; one for each method and scope.
+
+    SimSS is correlated with accuracy over all subsets, within equal ncl (pooled), and at each single ncl. The baseline
+    is the correlation of ncl alone, over all subsets.
+    """
     points = target.points
     ncl = points["ncl"].to_numpy()
     simss = points["simss"].to_numpy()
@@ -197,14 +212,14 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
         y = top1[scope.is_included]
         estimate = correlation(x, y, method, scope.groups)
 
-        # DCN also varies with the models at hand: leave out each
-        over_models = []
+        # DCN also varies with the models at hand: the coefficient with each model left out widens the interval
+        r_without_each_model = []
         if len(best_without_each_model):
             best_in_scope = best_without_each_model[:, scope.is_included]
-            each_once = np.ones(best_in_scope.shape, dtype=np.int64)
-            over_models.append(resampled_correlation(x, best_in_scope, each_once, method, scope.groups))
+            each_subset_once = np.ones(best_in_scope.shape, dtype=np.int64)
+            r_without_each_model.append(resampled_correlation(x, best_in_scope, each_subset_once, method, scope.groups))
         seed_of_point, seeds = pd.factorize(points["subset_seed"][scope.is_included])
-        low, high = correlation_interval(x, y, seed_of_point, method, scope.groups, over_models)
+        low, high = correlation_interval(x, y, seed_of_point, method, scope.groups, r_without_each_model)
 
         lacks_interval = np.isnan(low) and not np.isnan(estimate.r)
         yield {
@@ -226,14 +241,15 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
 def _best_without_each_model(
     table: Float[np.ndarray, "subsets models"],
 ) -> Float[np.ndarray, "left_out subsets"]:
-    """The best accuracy on every subset with each model left out, NaN where no other was evaluated.
+    """The best accuracy on every subset with each model in turn left out; NaN where no other model was evaluated.
 
-    No rows for fewer than FEWEST_DRAWS models: then the result is about the models at hand only.
+    It has no lines for fewer than FEWEST_DRAWS models: these say nothing about other models, and the correlation is
+    then only about the models at hand.
     """
     n_models = table.shape[1]
     if n_models < FEWEST_DRAWS:
         return np.empty((0, len(table)))
 
-    without_missing = np.nan_to_num(table, nan=-np.inf)
+    without_missing = np.nan_to_num(table, nan=-np.inf)  # a missing accuracy is never the best
     best = np.stack([np.delete(without_missing, model, axis=1).max(axis=1) for model in range(n_models)])
     return np.where(np.isinf(best), np.nan, best)

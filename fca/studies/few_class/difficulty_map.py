@@ -91,28 +91,35 @@ BASE_CLASSES = 5  # classes of the subset to change if the user names none
 
 @dataclass(frozen=True)
 class Mapped:
-    """The tables of one data set and encoder; classes are positions among the usable ones unless they are labels."""
+    """The tables of one data set and encoder.
+
+    Only classes with two images or more are usable. Unless they are called labels, classes are positions among the
+    usable ones: 0 is the usable class with the smallest label.
+    """
 
     embedding: Embedded
     options: DifficultyMap
 
     @cached_property
     def usable(self) -> np.ndarray:
-        """Label indices of the classes with two images or more."""
+        """The label of each usable class, in ascending order."""
         return np.unique(self.embedding.labels)
 
     @cached_property
     def pairs(self) -> np.ndarray:
-        """SimSS of every pair of usable classes."""
+        """SimSS of every pair of usable classes, a symmetric matrix; NaN on the diagonal."""
         return pair_simss(self.embedding.similarity, self.embedding.labels)
 
     def frames(self) -> dict[TableSpec, pd.DataFrame]:
-        """The lines of each table that has any: none if fewer than two classes have two images."""
+        """The lines of every table that has some, without data set, encoder and split.
+
+        There are none if fewer than two classes are usable. Raises FcaError for unknown classes in the options.
+        """
         if not len(self.usable):
             return {}
 
         subsets = pd.DataFrame(self._subsets())
-        what_if = pd.DataFrame(self._what_if())  # refuses unknown classes, so before all pairs
+        what_if = pd.DataFrame(self._what_if())
         frame_by_table = {
             DIFFICULTY_PAIRS: self._pairs(),
             DIFFICULTY_MAP: self._map(),
@@ -123,22 +130,27 @@ class Mapped:
         return {spec: frame for spec, frame in frame_by_table.items() if len(frame)}
 
     def _keys(self, classes: np.ndarray) -> np.ndarray:
-        """Class keys of usable classes."""
+        """The class keys of these usable classes."""
         return np.array(self.embedding.keys, dtype=object)[self.usable[classes]]
 
     def _pair_lines(self, a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
-        """One line for each pair of usable classes a[i] and b[i]."""
+        """One line for each pair of usable classes a[i] and b[i]: their keys and SimSS."""
         return pd.DataFrame({"class_a": self._keys(a), "class_b": self._keys(b), "simss": self.pairs[a, b]})
 
     def _pairs(self) -> pd.DataFrame:
-        """Every pair of usable classes, the hardest first."""
-        lines = self._pair_lines(*np.triu_indices(len(self.usable), 1))
-        return lines.sort_values("simss", kind="stable", ignore_index=True)
+        """Table difficulty_pairs: every pair of usable classes, the hardest first."""
+        a, b = np.triu_indices(len(self.usable), 1)  # all pairs with a < b
+        return self._pair_lines(a, b).sort_values("simss", kind="stable", ignore_index=True)
 
     def _classes(self) -> pd.DataFrame:
-        """One line for each class of the data set; `note` gives the reason where one has no score."""
+        """Table difficulty_classes: one line for each class of the data set, in label order.
+
+        A class that is not usable has no scores, and a `note` gives the reason. `place` is the position on the map;
+        classes that are not on it have none.
+        """
         frame = pd.DataFrame({"class": self.embedding.keys, "images": self.embedding.counts})
 
+        # joined by label: the index of the frame
         scores = {
             "simss_mean": np.nanmean(self.pairs, axis=1),
             "simss_nearest": np.nanmin(self.pairs, axis=1),
@@ -154,21 +166,31 @@ class Mapped:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The classes with the hardest pairs, alike ones side by side: the leaves of a clustering."""
-        hardest = np.sort(np.argsort(np.nanmin(self.pairs, axis=1), kind="stable")[:MAP_CLASSES])
+        """The classes on the map in the order of their places, similar ones side by side.
+
+        These are the MAP_CLASSES usable classes with the hardest pairs, in the order of the leaves of a hierarchical
+        clustering.
+        """
+        simss_with_nearest = np.nanmin(self.pairs, axis=1)
+        hardest = np.sort(np.argsort(simss_with_nearest, kind="stable")[:MAP_CLASSES])
+
+        # SimSS is low for similar classes and may be negative: made a distance from the smallest SimSS on
         distances = self.pairs[np.ix_(hardest, hardest)] - np.nanmin(self.pairs)
         np.fill_diagonal(distances, 0.0)
         tree = linkage(squareform(distances, checks=False), "average", optimal_ordering=True)
         return hardest[leaves_list(tree)]
 
     def _map(self) -> pd.DataFrame:
-        """Every pair of the classes on the map, with their places."""
-        place_a, place_b = np.triu_indices(len(self.order), 1)
+        """Table difficulty_map: every pair of the classes on the map, with their places."""
+        place_a, place_b = np.triu_indices(len(self.order), 1)  # all pairs with place_a < place_b
         lines = self._pair_lines(self.order[place_a], self.order[place_b])
         return lines.assign(place_a=place_a, place_b=place_b)
 
     def _subsets(self) -> Iterator[dict[str, Any]]:
-        """The hardest and the easiest subset of each size, beside the distribution of random subsets."""
+        """Lines of difficulty_subsets: the hardest and the easiest subset of each size, beside random subsets of it.
+
+        Sizes beyond the number of usable classes are skipped.
+        """
         similarity = self.embedding.similarity
         labels = self.embedding.labels
 
@@ -182,20 +204,24 @@ class Mapped:
                 "random_mean": simss.mean(),
                 "random": len(simss),
                 "seed": self.options.seed,
-                **dict(zip(QUANTILES, quantiles, strict=True)),
+                **dict(zip(QUANTILES, quantiles, strict=True)),  # QUANTILES: the columns
             }
             for extreme in EXTREME.choices:
                 subset = extreme_subset(similarity, labels, size, extreme == "hardest", pairs=self.pairs)
                 yield {
                     "ncl": size,
                     "extreme": extreme,
-                    **subset._asdict(),
+                    **subset._asdict(),  # classes and simss
                     "keys": tuple(self.embedding.keys[label] for label in subset.classes),
                     **random_cells,
                 }
 
     def _what_if(self) -> Iterator[dict[str, Any]]:
-        """Every class added, the one that hurts most first; every two merged, those that help most first."""
+        """Lines of difficulty_what_if: the SimSS of one subset after each possible change.
+
+        First every other class is added, the one that lowers SimSS most first. Then every two classes of the subset are
+        merged into one, those that raise SimSS most first.
+        """
         similarity = self.embedding.similarity
         labels = self.embedding.labels
         keys = self.embedding.keys
@@ -203,7 +229,7 @@ class Mapped:
         simss_before = subset_scores(similarity, labels, subset).simss
         shared_cells = {"subset": tuple(keys[label] for label in subset), "simss_before": simss_before}
 
-        changes = what_if_added(similarity, labels, subset)  # NaN, and so last, for classes of the subset
+        changes = what_if_added(similarity, labels, subset)  # NaN, and so sorted last, for classes of the subset
         n_other_classes = len(changes) - len(subset)
         for i in np.argsort(changes, kind="stable")[:n_other_classes]:
             yield {
@@ -232,11 +258,14 @@ class Mapped:
             }
 
     def _subset_to_change(self) -> np.ndarray:
-        """Labels of the subset that classes are added to and merged in."""
+        """The labels of the subset that _what_if changes: the user's classes, or the hardest few.
+
+        Raises FcaError for unknown class keys in the options.
+        """
         if self.options.classes is not None:
             return np.array(named_subset(self.embedding.keys, self.options.classes, "classes").classes)
 
-        size = max(2, min(BASE_CLASSES, len(self.usable) - 1))
+        size = max(2, min(BASE_CLASSES, len(self.usable) - 1))  # one class is left to add, but two are the fewest
         hardest = extreme_subset(self.embedding.similarity, self.embedding.labels, size, pairs=self.pairs)
         return np.array(hardest.classes)
 
@@ -264,7 +293,10 @@ class DifficultyMap:
     ] = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if."""
+        """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if.
+
+        Raises FcaError if no `embed` runs are stored, or none has two classes with two images.
+        """
         rows = embed_rows(store, self.query, self.split)
         embed = rows.embedded
 

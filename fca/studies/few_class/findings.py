@@ -32,7 +32,7 @@ from fca.tables.table import (
 from fca.types import Column, Table, interval_columns
 from fca.validation import Allowed
 
-Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and the number of models behind it
+Draws = tuple[pd.DataFrame, int]  # lines (ncl, subset_seed, classes, value), one a subset, and the number of models
 MEASURES = {  # finding -> what is measured, and in which unit
     "a, best of models": ("the best sub-model minus the best full model, open", "points"),
     "a, mean of models": ("sub-models minus full models, open, mean of models", "points"),
@@ -91,7 +91,8 @@ class Findings(OfSubsets):
         for dataset, subset in per_subset(points).groupby("dataset"):
             models = rows.models[rows.models["dataset"] == dataset]
             num_classes = int(models["num_classes"].max())
-            params = models.groupby("model")["params"].max().dropna().astype("float64")  # with the largest head
+            # sub-models of few classes have a smaller head: the maximum is the model with the most classes
+            params = models.groupby("model")["params"].max().dropna().astype("float64")
             top1_all_classes = models.groupby("model")["top1_open"].mean().dropna()
 
             cells_by_finding = measures(subset, params, top1_all_classes, num_classes, self.few)
@@ -107,15 +108,18 @@ class Findings(OfSubsets):
 def measures(
     subset: pd.DataFrame, params: pd.Series, top1_all_classes: pd.Series, num_classes: int, few_classes: list[int]
 ) -> dict[str, dict[str, Any]]:
-    """The measures that are defined on one data set, each with its interval and verdict.
+    """The cells of every finding of MEASURES that is defined on one data set: value, interval, counts and verdict.
 
-    subset: fca.studies.few_class.accuracy.per_subset.    params: of every model.
+    subset:           accuracies on each class subset (see fca.studies.few_class.accuracy.per_subset).
+    params:           number of parameters of every model.
     top1_all_classes: accuracy of every full model on all classes, where open and masked are the same.
+    num_classes:      of the data set; its subsets of all classes count only as the most classes of sub-models (d.1).
+    few_classes:      the numbers of classes that count as few.
     """
     is_partial = subset["ncl"] < num_classes
     is_few = subset["ncl"].isin(few_classes)
     few = subset[is_partial & is_few]
-    above_few = subset[is_partial & ~is_few]
+    more_than_few = subset[is_partial & ~is_few]
     few_open = few[few["protocol"] == "open"]
     few_masked = few[few["protocol"] == "masked"]
 
@@ -126,7 +130,7 @@ def measures(
         "a, other models": mean_of(*best_of_different_models(few, "open")),
         "a, other models, masked": mean_of(*best_of_different_models(few, "masked")),
         "b, full to sub": spread_ratio(few, "open", few, "sub"),
-        "b, few to many": spread_ratio(few, "open", above_few, "open"),
+        "b, few to many": spread_ratio(few, "open", more_than_few, "open"),
         "c.1": mean_of(*minus_reference(few_open, top1_all_classes)),
         "c.1, masked": mean_of(*minus_reference(few_masked, top1_all_classes)),
         "c.2": mean_of(*size_correlation(few, params, "open"), limit=1.0),
@@ -134,21 +138,25 @@ def measures(
         "d.2": mean_of(*size_correlation(few, params, "sub"), limit=1.0),
     }
 
-    measured = {}
+    defined = {}
     for name, cells in value_cells.items():
         if cells:
             _, unit = MEASURES[name]
             no_effect = 1.0 if unit == "ratio" else 0.0
-            measured[name] = {**cells, NO_EFFECT: no_effect, FINDING_VERDICT: _verdict(cells, no_effect)}
-    return measured
+            defined[name] = {**cells, NO_EFFECT: no_effect, FINDING_VERDICT: _verdict(cells, no_effect)}
+    return defined
 
 
 def _verdict(cells: dict[str, Any], no_effect: float) -> str:
-    """On which side of no effect the interval is, or why there is no interval."""
+    """On which side of no effect the interval is, or the reason why there is no interval.
+
+    cells: the value and its interval.    no_effect: the value without an effect, 1 for a ratio and otherwise 0.
+    """
     low = cells[FINDING_VALUE.low]
     high = cells[FINDING_VALUE.high]
     if pd.isna(low):
-        return UNDEFINED_WITHOUT if no_effect else NO_MEAN_INTERVAL
+        is_ratio = no_effect != 0
+        return UNDEFINED_WITHOUT if is_ratio else NO_MEAN_INTERVAL
     if low > no_effect:
         return "above"
     if high < no_effect:
@@ -157,8 +165,14 @@ def _verdict(cells: dict[str, Any], no_effect: float) -> str:
 
 
 def sub_minus_full(subset: pd.DataFrame, protocol: str, aggregate: str = "mean") -> Draws:
-    """Sub-models minus full models on the same subset: their mean or best (max), over the models that have both."""
-    accuracies = wide(PROTOCOL, subset, [MODEL, NCL, *DRAW])
+    """The accuracy of sub-models minus that of full models on each subset, in points, and the number of models.
+
+    Only models that have both accuracies on a subset count there.
+
+    subset:    see measures.    protocol: of the full models.
+    aggregate: how the accuracies of several models become one before the difference: their mean or the best (max).
+    """
+    accuracies = wide(PROTOCOL, subset, [MODEL, NCL, *DRAW])  # a column for each protocol
     pairs = accuracies.reindex(columns=["sub", protocol]).dropna()
     over_models = pairs.groupby([NCL, *DRAW]).agg(aggregate)
     values = 100 * (over_models["sub"] - over_models[protocol])
@@ -167,7 +181,11 @@ def sub_minus_full(subset: pd.DataFrame, protocol: str, aggregate: str = "mean")
 
 
 def best_of_different_models(subset: pd.DataFrame, protocol: str) -> Draws:
-    """The best sub-model minus the best full model if no model is both; else nothing (see sub_minus_full)."""
+    """The best sub-model minus the best full model on each subset, in points, where these are different models.
+
+    If any model is both, there are no values: sub_minus_full then compares the models with themselves.
+    subset: see measures.    protocol: of the full models.
+    """
     sub = subset[subset["protocol"] == "sub"]
     full = subset[subset["protocol"] == protocol]
     if set(sub["model"]) & set(full["model"]):
@@ -180,7 +198,12 @@ def best_of_different_models(subset: pd.DataFrame, protocol: str) -> Draws:
 
 
 def minus_reference(few: pd.DataFrame, reference: pd.Series) -> Draws:
-    """Accuracy at few classes minus the reference of the same model (and of the same subset seed, if it has one)."""
+    """Accuracy minus the model's own reference accuracy, in points: the mean over models on each subset.
+
+    few:       accuracies at few classes, under one protocol.
+    reference: indexed by model, or by model and subset_seed; then only the same seed is compared. A model without a
+               reference is left out.
+    """
     reference_frame = reference.rename("reference").reset_index()
     pairs = few.merge(reference_frame, on=list(reference.index.names))
     differences = pairs.assign(value=100 * (pairs["top1"] - pairs["reference"]))
@@ -189,27 +212,34 @@ def minus_reference(few: pd.DataFrame, reference: pd.Series) -> Draws:
 
 
 def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
-    """Accuracy of sub-models at few classes minus at the most classes that any was trained on."""
+    """Accuracy of sub-models at few classes minus that at the most classes that any was trained on, in points.
+
+    The difference is within each model and subset seed.    subset: see measures.
+    """
     sub = subset[subset["protocol"] == "sub"]
     has_most_classes = sub["ncl"] == sub["ncl"].max()
     few = sub[sub["ncl"].isin(few_classes) & ~has_most_classes]
 
     with_most_classes = sub[has_most_classes]
     reference_key = ["model", "subset_seed"]
-    if with_most_classes["subset_seed"].isna().all():  # all classes, which no seed drew
+    if with_most_classes["subset_seed"].isna().all():  # no seed drew all classes: one reference for every seed
         reference_key = ["model"]
     reference = with_most_classes.groupby(reference_key)["top1"].mean()
     return minus_reference(few, reference)
 
 
 def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:
-    """Spearman's rho of parameters and accuracy over the models of every subset (three or more)."""
+    """Spearman's rho between the models' number of parameters and accuracy, on each subset with three or more models.
+
+    few: accuracies at few classes.    params: by model; a model without it is left out.
+    Subsets on which rho is undefined, as all accuracies are equal, are left out.
+    """
     has_size = few["model"].isin(params.index)
     sized = few[(few["protocol"] == protocol) & has_size]
 
     lines = []
     for key, of_subset in sized.groupby([NCL, *DRAW], dropna=False):
-        if of_subset["model"].nunique() >= 3:
+        if of_subset["model"].nunique() >= 3:  # rho of two models is always 1 or -1
             sizes = of_subset["model"].map(params).to_numpy()
             rho = correlation(sizes, of_subset["top1"].to_numpy(), "spearman").r
             lines.append((*key, rho))
@@ -218,9 +248,9 @@ def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Dra
 
 
 def mean_of(draws: pd.DataFrame, n_models: int, limit: float = 100.0) -> dict[str, Any]:
-    """The mean over subsets, and its interval over subset seeds; nothing where there is no subset.
+    """The cells of the mean over subsets and its interval over subset seeds; empty if there are no subsets.
 
-    limit: values are within [-limit, limit]: 100 points, or a correlation of 1.
+    draws, n_models: see Draws.    limit: values are within [-limit, limit]: 100 points, or a correlation of 1.
     """
     if draws.empty:
         return {}
@@ -231,6 +261,7 @@ def mean_of(draws: pd.DataFrame, n_models: int, limit: float = 100.0) -> dict[st
 
 
 def _value_cells(value: float, low: float, high: float, n_seeds: int, n_models: int) -> dict[str, Any]:
+    """The cells of a finding's value, of both ends of its interval, and of the seeds and models behind it."""
     return {
         FINDING_VALUE: value,
         FINDING_VALUE.low: low,
@@ -241,9 +272,13 @@ def _value_cells(value: float, low: float, high: float, n_seeds: int, n_models: 
 
 
 def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_protocol: str) -> dict[str, Any]:
-    """Ratio of two standard deviations between subsets of one ncl, pooled over ncl, of the mean over the same models.
+    """The cells of a ratio of two spreads and its interval over subset seeds; empty if the ratio is undefined.
 
-    A subset that one of these models did not predict is left out: otherwise the spread would also be between models.
+    A spread is the standard deviation, between class subsets of equal ncl, of the mean accuracy over models (see
+    _spread). Both spreads are of the same models. A subset that one of these models did not predict is left out:
+    otherwise the spread would also be between models.
+
+    top, bottom: accuracies (see measures), of which those under the given protocol count.
     """
     top_points = top[top["protocol"] == top_protocol]
     bottom_points = bottom[bottom["protocol"] == bottom_protocol]
@@ -254,11 +289,11 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     if n_seeds < 2:
         return {}
 
-    # first all seeds, then each seed left out
+    # the ratio from all seeds, then with each seed left out, for the jackknife
     seeds = sorted({*top_means["subset_seed"], *bottom_means["subset_seed"]})
     every_seed = np.ones((1, len(seeds)), dtype=np.int64)
     weights = np.vstack([every_seed, left_out_weights(np.arange(len(seeds)))])  # resamples x seeds
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # a spread of 0 makes the ratio infinite or NaN
         ratios = _spread(top_means, seeds, weights) / _spread(bottom_means, seeds, weights)
     value = ratios[0]
     if not np.isfinite(value):
@@ -269,18 +304,19 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
 
 
 def _means_over_models(points: pd.DataFrame, models: set[str]) -> pd.DataFrame:
-    """Mean accuracy of these models on each subset that all of them predicted."""
+    """The mean accuracy of these models on each drawn subset that all of them predicted."""
     by_subset = points[points["model"].isin(models)].groupby([NCL, *DRAW], as_index=False)
     means = by_subset.agg(top1=("top1", "mean"), models=("model", "size"))
     return means[means["models"] == len(models)]
 
 
 def _spread(means: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.ndarray:
-    """Standard deviation between subsets of one ncl, pooled over ncl, for each row of weights.
+    """Standard deviation between subsets of equal ncl, pooled over ncl; one value for each resample of the seeds.
 
     sqrt(sum_ncl sum_i w_i (a_i - mean_ncl)^2 / sum_ncl (n_ncl - 1)),   n_ncl = sum_i w_i
 
-    means: accuracy a_i of each subset i.    weights: resamples x seeds; w_i is that of the seed of subset i.
+    means:   accuracy a_i of each subset i.    seeds: the subset seed of each column of weights.
+    weights: resamples x seeds; w_i is how often the seed of subset i counts. NaN where no ncl has two subsets.
     """
     squares = freedom = 0.0
     for _, at_ncl in means.groupby("ncl"):
@@ -288,7 +324,7 @@ def _spread(means: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.nd
         w = weights[:, column_of_subset]  # resamples x subsets
         n = w.sum(axis=1)
         top1 = at_ncl["top1"].to_numpy()
-        mean = w @ top1 / np.maximum(n, 1)
+        mean = w @ top1 / np.maximum(n, 1)  # where n is 0 all w are 0, and the mean does not matter
         squares = squares + (w * (top1 - mean[:, None]) ** 2).sum(axis=1)
         freedom = freedom + np.maximum(n - 1, 0)
     return np.sqrt(squares / freedom)

@@ -56,34 +56,37 @@ from fca.tables.table import (
 from fca.types import Column, Table, check_choice, interval_columns
 from fca.validation import Allowed
 
-IMAGE_PREDICTORS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample, not all images
+# scores of a subset from the features and labels of a sample of its images
+IMAGE_PREDICTORS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "silhouette": cosine_silhouette,
     "knn": knn_top1,
     "probe": probe_top1,
     "logme": logme,
 }
-VALUES = ["simss", "intra", "inter", "separation", *IMAGE_PREDICTORS]
+VALUES = ["simss", "intra", "inter", "separation", *IMAGE_PREDICTORS]  # the columns of all predictors but ncl
 
 
 def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: int) -> pd.DataFrame:
-    """All predictors of every subset by every encoder; a class of fewer than two images leaves its subset out.
+    """Every number that may predict accuracy (columns VALUES), one line for each class subset and encoder.
 
-    IMAGE_PREDICTORS are missing where pairs of images were compared by a function, which leaves no features.
-    images: the most images of a subset that IMAGE_PREDICTORS read (fca.stats.features.sample_rows).
+    A subset in which a class has fewer than two images has no SimSS and is left out. The IMAGE_PREDICTORS are NaN where
+    an `embed` run stored similarities of pairs of images instead of features.
+
+    subsets: the subsets of every data set (see subsets_of).
+    images:  the most images of a subset that IMAGE_PREDICTORS read (see fca.stats.features.sample_rows).
     """
     scored_subsets = similarity_points(store, rows, subsets).dropna(subset="simss")
-    row_by_run = {row["run_id"]: row for row in records(rows.embedded)}
+    embed_row_by_run = {row["run_id"]: row for row in records(rows.embedded)}
 
     lines = []
     for run_id, subsets_of_run in scored_subsets.groupby("run_id"):
-        embedding = embedded(store, row_by_run[run_id])
+        embedding = embedded(store, embed_row_by_run[run_id])
         for subset in records(subsets_of_run):
-            image_scores = _image_scores(embedding, np.array(subset["classes"]), images)
             lines.append(
                 {
                     **subset,
                     "separation": separation(subset["intra"], subset["inter"]),
-                    **image_scores,
+                    **_image_scores(embedding, np.array(subset["classes"]), images),
                 }
             )
 
@@ -92,30 +95,40 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
 
 
 def _image_scores(embedding: Embedded, classes: np.ndarray, images: int) -> dict[str, float]:
-    """The IMAGE_PREDICTORS of one subset, from a sample of its images; none without features."""
+    """The score of each of IMAGE_PREDICTORS on one subset; empty if the embedding has no features.
+
+    classes: the labels of the subset.    images: the most images to read; a larger subset is sampled.
+    """
     if embedding.features is None:
         return {}
 
     rows_of_subset = np.flatnonzero(np.isin(embedding.labels, classes))
-    sampled_rows = rows_of_subset[sample_rows(embedding.labels[rows_of_subset], images)]
+    positions_in_subset = sample_rows(embedding.labels[rows_of_subset], images)
+    sampled_rows = rows_of_subset[positions_in_subset]
     features = embedding.features[sampled_rows]
     labels = embedding.labels[sampled_rows]
     return {name: score(features, labels) for name, score in IMAGE_PREDICTORS.items()}
 
 
 def join_best_accuracies(predictors: pd.DataFrame, accuracies: pd.DataFrame) -> pd.DataFrame:
-    """Predictors with the best accuracy of any model, one line for each encoder, target and different subset.
+    """The predictors of each subset beside the accuracy of the best model on it (`top1`, named in `model`).
 
-    accuracies: accuracy_points with a column `target`; the best model of each target is used.
-    If two seeds drew the same classes, only the first is kept: otherwise a subset would help to predict itself.
+    There is one line for each encoder, target and set of classes. If two seeds drew the same classes, only the first is
+    kept: otherwise a subset would help to predict itself.
+
+    predictors: see predictor_points.
+    accuracies: accuracy_points with a column `target`, which names the models that compete to be the best. If it has no
+                lines, the result is an empty frame.
     """
     best_by_target = []
-    for target, of_target in accuracies.groupby("target"):
-        best_by_target.append(dcn(per_subset(of_target)).assign(target=target))
+    for target, points_of_target in accuracies.groupby("target"):
+        best = dcn(per_subset(points_of_target))
+        best_by_target.append(best.assign(target=target))
     if not best_by_target:
         return pd.DataFrame()
 
-    points = predictors.drop(columns="run_id").merge(pd.concat(best_by_target), on=["dataset", "ncl", *DRAW])
+    best_accuracies = pd.concat(best_by_target)
+    points = predictors.drop(columns="run_id").merge(best_accuracies, on=["dataset", "ncl", *DRAW])
     points = points.sort_values(["encoder", "target", "dataset", "ncl", *DRAW], ignore_index=True)
     return points.drop_duplicates(["encoder", "target", "dataset", "classes"], ignore_index=True)
 
@@ -172,18 +185,21 @@ PREDICTION_POINTS = TableSpec(
 
 
 def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Every predictor on the same points of one encoder and target: its line of `prediction`, and its points.
+    """Judge every predictor of accuracy on the same subsets, all of one encoder and target.
 
-    Held out are the subset seeds of a data set, and then, if there are several, whole data sets. Intervals are over
-    the groups that are held out: points of one data set share what is particular to it.
+    Yields a line of table `prediction` and the predicted subsets (lines of table `prediction_points`) for every
+    predictor, first with the subset seeds of each data set held out, and then, if there are several data sets, with
+    whole data sets held out. Intervals are over what is held out, because the points of one data set have much in
+    common. A predictor with a missing value is left out.
+
     points: one line for each subset: the columns that PREDICTORS name, top1, dataset, subset_seed, ncl, and `stored`,
-            which versions of a data set share: they are never predicted from each other as if they were other data
-            sets. A predictor with a missing value is left out.
-    worth:  the smallest gain that is of use, as a fraction.
+            a data set's name without its version. Versions of one data set are never predicted from each other as if
+            they were different data sets.
+    worth:  the smallest gain over ncl alone that is of use, as a fraction.
     """
     accuracy = points["top1"].to_numpy(dtype=np.float64)
-    draw = points.groupby(["stored", "subset_seed"]).ngroup()
-    draw_codes = draw.fillna(-1).to_numpy(dtype=np.int64)  # all classes were not drawn
+    draw = points.groupby(["stored", "subset_seed"]).ngroup()  # NaN for a subset without a seed
+    draw_codes = draw.fillna(-1).to_numpy(dtype=np.int64)  # -1: not drawn, such as all classes
     n_datasets = points["stored"].nunique()
     shared_cells = {
         "encoder": points["encoder"].iloc[0],
@@ -193,16 +209,15 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
         "seeds": draw.nunique(),
     }
 
-    # predictors without missing values; those of one number beside log ncl also have a correlation within ncl
     regressors_by_predictor: dict[str, tuple[str, ...]] = {}
-    column_by_predictor = {}
+    column_by_predictor = {}  # only predictors that are one number beside log ncl; only these have a correlation
     for name, regressors in PREDICTORS.items():
         if points[list(regressors)].isna().any(axis=None):
             continue
         regressors_by_predictor[name] = regressors
         if len(regressors) == 2:
             column_by_predictor[name] = regressors[1]
-    within = _correlations_within_ncl(points, column_by_predictor, draw_codes)
+    correlations_within_ncl = _correlations_within_ncl(points, column_by_predictor, draw_codes)
 
     units = ["subset seed", "data set"] if n_datasets > 1 else ["subset seed"]
     for unit in units:
@@ -215,33 +230,48 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
 
         for name, prediction in predictions.items():
             is_baseline = name == BASELINE
-            lacks_interval = not np.isnan(within[name][WITHIN_R]) and np.isnan(within[name][WITHIN_R.low])
+            within_ncl = correlations_within_ncl[name]
+            lacks_interval = not np.isnan(within_ncl[WITHIN_R]) and np.isnan(within_ncl[WITHIN_R.low])
             line = {
                 **shared_cells,
                 "held_out": unit,
                 "predictor": name,
-                **within[name],
+                **within_ncl,
                 **_error_and_gain(accuracy, prediction, baseline, clusters, is_baseline),
                 "better_in": None if is_baseline else _n_datasets_improved(points, prediction, baseline),
             }
             line["verdict"] = _verdict(line, name in column_by_predictor, baseline_error, worth)
             line["note"] = UNDEFINED_WITHOUT if lacks_interval else None
+            yield line, _predicted_points(points, unit, name, column_by_predictor.get(name), prediction)
 
-            value = points[column_by_predictor[name]] if name in column_by_predictor else np.nan
-            intervals = dict(zip(interval_columns(TOP1_PREDICTED), prediction, strict=True))
-            predicted_points = points.assign(
-                **{HELD_OUT: unit, PREDICTOR: name, PREDICTOR_VALUE: value},
-                **intervals,
-            )
-            yield line, predicted_points[list(PREDICTION_POINTS.columns)]
+
+def _predicted_points(
+    points: pd.DataFrame, unit: str, predictor: str, column: str | None, prediction: HeldOut
+) -> pd.DataFrame:
+    """The lines of table `prediction_points` of one predictor: its value, prediction and interval for every subset.
+
+    unit: what is held out.    column: of the predictor in `points`; None for a predictor that is not one number.
+    """
+    prediction_columns = dict(zip(interval_columns(TOP1_PREDICTED), prediction, strict=True))
+    predicted_points = points.assign(
+        **{HELD_OUT: unit, PREDICTOR: predictor, PREDICTOR_VALUE: points[column] if column else np.nan},
+        **prediction_columns,
+    )
+    return predicted_points[list(PREDICTION_POINTS.columns)]
 
 
 def _predict_held_out(points: pd.DataFrame, regressors: list[str], unit: str) -> HeldOut:
-    """Each subset seed predicted from the others of its data set, or each data set from the others."""
+    """Predict the accuracy of every subset by a straight line fitted to other subsets, in the order of `points`.
+
+    regressors: columns of points.
+    unit: "subset seed" predicts the subsets of each seed from those of the other seeds of the same data set;
+          "data set" predicts the subsets of each data set from those of all other data sets.
+    """
     x = points[regressors].to_numpy(dtype=np.float64)  # points x regressors
     accuracy = points["top1"].to_numpy(dtype=np.float64)
     if unit == "data set":
-        return held_out(x, accuracy, pd.factorize(points["stored"])[0])
+        stored_name_codes = pd.factorize(points["stored"])[0]
+        return held_out(x, accuracy, stored_name_codes)
 
     dataset = pd.factorize(points["dataset"])[0]
     seed = pd.factorize(points["subset_seed"])[0]
@@ -260,9 +290,11 @@ def _predict_held_out(points: pd.DataFrame, regressors: list[str], unit: str) ->
 def _correlations_within_ncl(
     points: pd.DataFrame, column_by_predictor: Mapping[str, str], draw_codes: np.ndarray
 ) -> dict[str, dict[Any, float]]:
-    """Correlation with accuracy among subsets of equal ncl in one data set; missing for predictors of several numbers.
+    """For each predictor its correlation with accuracy among subsets of equal ncl in one data set: the cells WITHIN.
 
-    column_by_predictor: the column of every predictor of one number.
+    The cells (r, both ends of its interval, p) are NaN for predictors that are not in column_by_predictor.
+    column_by_predictor: the column of each predictor that is a single number.
+    draw_codes:          the draw of each subset, -1 if it was not drawn; intervals are over draws.
     """
     accuracy = points["top1"].to_numpy(dtype=np.float64)
     groups = points.groupby(["dataset", "ncl"]).ngroup().to_numpy()
@@ -271,15 +303,20 @@ def _correlations_within_ncl(
     for name, column in column_by_predictor.items():
         x = points[column].to_numpy(dtype=np.float64)
         estimate = correlation(x, accuracy, groups=groups)
-        interval = correlation_interval(x, accuracy, draw_codes, groups=groups)
-        correlations[name] = dict(zip(WITHIN, (estimate.r, *interval, estimate.p), strict=True))
+        low, high = correlation_interval(x, accuracy, draw_codes, groups=groups)
+        correlations[name] = dict(zip(WITHIN, (estimate.r, low, high, estimate.p), strict=True))
     return correlations
 
 
 def _error_and_gain(
     accuracy: np.ndarray, prediction: HeldOut, baseline: HeldOut, clusters: np.ndarray, is_baseline: bool
 ) -> dict[Any, float]:
-    """Error, gain and width in accuracy points, coverage as a fraction; the baseline has no gain over itself."""
+    """The cells of a predictor's error, gain over the baseline, and prediction intervals (their coverage and width).
+
+    Error, gain and width are in points of accuracy (0 to 100), coverage is a fraction.
+    clusters:    the points that were held out together (see judge); intervals are over clusters.
+    is_baseline: whether this predictor is the baseline, whose gain over itself is left NaN.
+    """
     judgement = judge(accuracy, prediction, baseline, clusters)
     error_points = [100 * value for value in judgement.error]
     gain_points = [np.nan] * 3 if is_baseline else [100 * value for value in judgement.gain]
@@ -292,7 +329,7 @@ def _error_and_gain(
 
 
 def _n_datasets_improved(points: pd.DataFrame, prediction: HeldOut, baseline: HeldOut) -> int | None:
-    """In how many data sets the mean error is below that of ncl alone; None where nothing was predicted."""
+    """In how many data sets the mean absolute error is below the baseline's; None where nothing was predicted."""
     baseline_error = (points["top1"] - baseline.predicted).abs()
     error = (points["top1"] - prediction.predicted).abs()
     mean_gain = (baseline_error - error).groupby(points["stored"]).mean()
@@ -304,15 +341,16 @@ def _n_datasets_improved(points: pd.DataFrame, prediction: HeldOut, baseline: He
 def _verdict(line: Mapping[str, Any], is_one_number: bool, baseline_error: float, worth: float) -> str:
     """Whether a predictor predicts beyond ncl, from the intervals of its gain and of its correlation within ncl.
 
-    is_one_number: whether the predictor is one number, and so has a correlation.
-    The error of ncl alone counts only for new subsets: a correlation within data sets does not show how far off new
-    data sets are.
+    line:           the cells of the predictor in table `prediction`.
+    is_one_number:  whether the predictor is a single number; only such a predictor has a correlation.
+    baseline_error: the mean absolute error of ncl alone, a fraction like `worth`.
     """
     if line["predictor"] in BASELINES:
         return "baseline"
 
     gain = (line["gain_points_low"] / 100, line["gain_points_high"] / 100)
     r = (line[WITHIN_R.low], line[WITHIN_R.high]) if is_one_number else None
+    # r is within data sets: it does not show how much error is left to remove on new data sets
     error = baseline_error if line["held_out"] == "subset seed" else None
     return verdict(gain, worth, r, error)
 
@@ -346,35 +384,34 @@ class Prediction(OfSubsets):
     per_model: PerModel = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables prediction and prediction_points."""
-        check_choice("analysis.target", self.target, TARGETS)
-        rows = embed_rows(store, self.query, self.split)
-        models = self._target_models(rows)
-        train = "fca run -m task=train subset.ncl=2,5"
-        require_rows(models, f"rows of models for target {self.target}", rows.total, train)
-        rows = of_one_draw(drop_conflicting_rows(rows, models, "model", self.per_model))
-        models = self._target_models(rows)
+        """Tables prediction and prediction_points.
 
-        # predictors and accuracies of every subset
+        Raises FcaError for an unknown target, and if no models of the target, no `embed` runs, or no subsets with both
+        an accuracy and a similarity are stored.
+        """
+        check_choice("analysis.target", self.target, TARGETS)
+        rows, models = self._read_rows(store)
+
+        # predictors and the best accuracy of every subset
         subsets = subsets_of(rows, self)
         predictors = predictor_points(store, rows, subsets, self.images)
-        scored_rows = rows
-        if self.target == "sub":
-            scored_rows = replace(rows, full=rows.full[:0])  # logits of full models are slow to read
-        accuracies = _with_targets(accuracy_points(store, scored_rows, subsets), models, self.target)
+        accuracies = self._target_accuracies(store, rows, subsets, models)
         points = join_best_accuracies(predictors, accuracies)
         require_rows(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
-        stored = models.set_index(DATASET)["stored"].to_dict()
-        points = points.assign(log_ncl=np.log(points["ncl"]), stored=points[DATASET].map(stored))
+        stored_name_by_dataset = models.set_index(DATASET)["stored"].to_dict()  # names without the version
+        points = points.assign(
+            log_ncl=np.log(points["ncl"]),
+            stored=points[DATASET].map(stored_name_by_dataset),
+        )
 
         at_chance = {}
-        for target, of_target in accuracies.groupby(TARGET):
-            at_chance[target] = all_at_chance(chance_of_means(of_target))
+        for target, accuracies_of_target in accuracies.groupby(TARGET):
+            at_chance[target] = all_at_chance(chance_of_means(accuracies_of_target))
 
         lines = []
         predicted_points = []
-        for _, of_target in points.groupby(["encoder", "target"]):
-            for line, predicted in judge_predictors(of_target.reset_index(drop=True), self.worth / 100):
+        for _, points_to_judge in points.groupby(["encoder", "target"]):
+            for line, predicted in judge_predictors(points_to_judge.reset_index(drop=True), self.worth / 100):
                 lines.append({**line, AT_CHANCE: at_chance[line[TARGET]]})
                 predicted_points.append(predicted)
 
@@ -386,13 +423,40 @@ class Prediction(OfSubsets):
             PREDICTION_POINTS.table(pd.concat(predicted_points, ignore_index=True), parameters, runs),
         ]
 
+    def _read_rows(self, store: Store) -> tuple[Rows, pd.DataFrame]:
+        """The stored rows to analyse, without data sets whose rows conflict, and those of the models of the target.
+
+        Raises FcaError if there are no `embed` rows or no models of the target.
+        """
+        rows = embed_rows(store, self.query, self.split)
+        models = self._target_models(rows)
+        train = "fca run -m task=train subset.ncl=2,5"
+        require_rows(models, f"rows of models for target {self.target}", rows.total, train)
+
+        # this may leave out data sets, so the models are selected again from what remains
+        rows = of_one_draw(drop_conflicting_rows(rows, models, "model", self.per_model))
+        return rows, self._target_models(rows)
+
+    def _target_accuracies(self, store: Store, rows: Rows, subsets: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
+        """The accuracy of every model of the target on every subset, with its target's name in column `target`."""
+        if self.target == "sub":
+            # without the full models (an empty table with the same columns): reading their logits is slow
+            rows = replace(rows, full=rows.full[:0])
+        return _with_targets(accuracy_points(store, rows, subsets), models, self.target)
+
     def _target_models(self, rows: Rows) -> pd.DataFrame:
-        """The rows whose accuracy is to be predicted."""
+        """The rows of the models whose accuracy is predicted: sub-models, or full models for open and masked."""
         return rows.trained if self.target == "sub" else rows.full
 
 
 def _with_targets(accuracies: pd.DataFrame, models: pd.DataFrame, protocol: str) -> pd.DataFrame:
-    """The accuracies of one protocol with their target, `DCN sub`; one target for each adaptation if several exist."""
+    """The accuracies under one protocol, with the name of the target that each belongs to in column `target`.
+
+    The target is `DCN sub` (for protocol sub) if all models were adapted alike; otherwise there is one for each
+    adaptation, such as `DCN sub, probe`, so that only models of one adaptation compete to be the best.
+
+    models: the rows of these models, which record the adaptation.
+    """
     of_protocol = accuracies[accuracies["protocol"] == protocol]
     adaptation = of_protocol["run_id"].map(models.set_index("run_id")["adaptation"])
     if len(adaptation.unique()) > 1:

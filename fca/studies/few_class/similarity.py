@@ -74,11 +74,13 @@ RELEASED_AGREEMENT = TableSpec(
 
 @dataclass(frozen=True)
 class Embedded:
-    """The similarities of an `embed` row, for classes with two images or more; empty if there are fewer than two such.
+    """What a stored `embed` run knows about the images of a data set.
 
-    keys:   class keys in label order.    counts: embedded or sampled images of each class.
-    labels: of the images in the matrix.    features: of the same images; None where a function compared pairs.
-    pairs:  the similarities that this function returned.
+    keys:     class keys of the data set, in label order.
+    counts:   for each label, the number of images that were embedded (sampled, where a function compared pairs).
+    labels:   label of each usable image: of classes with two images or more. Empty unless two classes have them.
+    features: of the usable images; None where a function compared pairs of images and there are no features.
+    pairs:    the similarities that this function returned, of each usable image to each usable class; otherwise None.
     """
 
     keys: list[str]
@@ -89,7 +91,10 @@ class Embedded:
 
     @cached_property
     def similarity(self) -> Float[np.ndarray, "images classes"]:
-        """Of every image to every class; raises what class_similarity does."""
+        """The mean similarity of every usable image to every usable class (see class_similarity, whose errors it has).
+
+        It has no lines and no columns if no image is usable.
+        """
         if self.pairs is not None:
             return self.pairs
         if self.features is None or not len(self.labels):
@@ -98,15 +103,15 @@ class Embedded:
 
 
 def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
-    """Read an `embed` row: its features, or the similarities that a function of two images returned."""
+    """Read the arrays of an `embed` row: its features, or the similarities that a function of two images returned."""
     run_id = row["run_id"]
     keys, labels = labels_of(store, row)
     has_pairs = store.has_array(run_id, "similarity")
     if has_pairs:
-        labels = labels[store.array(run_id, "sampled")]
+        labels = labels[store.array(run_id, "sampled")]  # pairs are costly: a sample of the images was compared
     values = store.array(run_id, "similarity" if has_pairs else "features", lines=len(labels))
 
-    # images of the classes with two images or more
+    # similarity within a class takes two images; a subset takes two such classes
     counts = np.bincount(labels, minlength=len(keys))
     usable_classes = np.flatnonzero(counts > 1)
     usable_images = np.empty(0, np.int64)
@@ -120,9 +125,10 @@ def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
 
 
 def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataFrame:
-    """Similarity scores of every subset by every encoder, from one matrix for each data set and encoder.
+    """Table `similarity`: SimSS and its parts, for every class subset and every `embed` row of its data set.
 
-    A subset with a class of fewer than two images has no score; its `note` names the class.
+    A subset with a class of fewer than two images has no scores; its `note` names the class.
+    subsets: see subsets_of.
     """
     lines = []
     for row in records(rows.embedded):
@@ -158,11 +164,11 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
 
 
 def released_lines(store: Store, rows: Rows, points: pd.DataFrame, ncl: Sequence[int | float] | None) -> pd.DataFrame:
-    """The lines of table `released`, one for each subset and encoder.
+    """Table `released`: what the script released with the paper logs for each subset, beside our scores.
 
-    points: of similarity_points; subsets without a score, and encoders that have no features, are left out.
-    ncl:    the order of the loop, numbers or shares of the classes; a number that occurs twice is scored twice, for
-            example 4 and a share that comes to 4 classes.
+    points: see similarity_points. Subsets without a score, and encoders that have no features, are left out.
+    ncl:    numbers of classes, or shares of them, in the order of the script's loop; None: ascending. A number that
+            occurs twice is scored twice, for example 4 and a share that comes to 4 classes.
     """
     lines: list[dict[str, Any]] = []
     for row in records(rows.embedded):
@@ -174,8 +180,11 @@ def released_lines(store: Store, rows: Rows, points: pd.DataFrame, ncl: Sequence
 def _released_lines_of_encoder(
     embedding: Embedded, points: pd.DataFrame, ncl: Sequence[int | float] | None
 ) -> Iterator[dict[str, Any]]:
-    """The lines of one data set and encoder, in the order of the script's loop."""
-    if embedding.features is None:
+    """The lines of table `released` of one data set and encoder, in the order of the script's loop.
+
+    The arguments are those of released_lines, with the points of this data set and encoder.
+    """
+    if embedding.features is None:  # the script computes similarities from features
         return
 
     num_classes = len(embedding.keys)
@@ -199,12 +208,19 @@ def _released_lines_of_encoder(
 
 
 def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
-    """The drawn subsets of each sampler in the order of the loop; then each undrawn subset as its own sequence."""
+    """The sequences of subsets over which the script carries its lists of images, each in the order of its loop.
+
+    First one sequence for each sampler: its drawn subsets, size by size and within a size seed by seed. Then each
+    subset that no seed drew, as a sequence of its own.
+
+    scored: points with a score (see similarity_points), of one data set and encoder.
+    """
     is_drawn = scored["subset_seed"].notna()
     for _, of_sampler in scored[is_drawn].groupby("sampler"):
         sequence = []
         for size in sizes:
-            sequence += records(of_sampler[of_sampler["ncl"] == size].sort_values("subset_seed"))
+            of_size = of_sampler[of_sampler["ncl"] == size]
+            sequence += records(of_size.sort_values("subset_seed"))
         yield sequence
 
     for subset in records(scored[~is_drawn]):
@@ -212,16 +228,20 @@ def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict
 
 
 def _class_order(subset: Mapping[str, Any], num_classes: int) -> Sequence[int]:
-    """Classes in the order of the draw, on which S_beta depends; sorted unless the paper's sampler drew them."""
+    """The classes of a subset in the order in which the released script would visit them; its S_beta depends on it.
+
+    This is the order of the draw for the paper's sampler (fca), unless the subset is all classes; otherwise sorted.
+    """
     if subset["sampler"] == "fca" and subset["ncl"] < num_classes:
         return released_draw(num_classes, int(subset["ncl"]), int(subset["subset_seed"]))
     return tuple(int(c) for c in subset["classes"])
 
 
 def _agreement(released: pd.DataFrame) -> dict[str, Any]:
-    """The cells of `released_agreement` for one data set, encoder and split.
+    """The cells of table `released_agreement` for one data set, encoder and split, from its lines of `released`.
 
-    pooled_absolute compares with our SimSS pooled over images, as the script pools: what remains is its other quirks.
+    pooled_absolute is the distance from our SimSS pooled over images, as the script pools too: what remains is due to
+    its other quirks.
     """
     scored = released.dropna(subset="simss_released")
     distance = scored["difference"].abs()
@@ -248,7 +268,7 @@ class Similarity(OfSubsets):
     split: EmbeddedSplit = "test"
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables similarity, released and released_agreement."""
+        """Tables similarity, released and released_agreement. Raises FcaError if no `embed` runs are stored."""
         rows = of_one_draw(embed_rows(store, self.query, self.split))
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)
@@ -256,10 +276,11 @@ class Similarity(OfSubsets):
             {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, KEY)
         )
 
-        parameters = rows.noted({**asdict(self), "order": ORDER})
-        runs = sorted(set(released[RUN_ID]))
+        # ORDER is recorded where the result depends on it: the script carries images from subset to subset
+        released_parameters = rows.noted({**asdict(self), "order": ORDER})
+        released_runs = sorted(set(released[RUN_ID]))
         return [
             SIMILARITY.table(points, rows.noted(asdict(self)), sorted(set(points[RUN_ID]))),
-            RELEASED.table(released, parameters, runs),
-            RELEASED_AGREEMENT.table(agreement, parameters, runs),
+            RELEASED.table(released, released_parameters, released_runs),
+            RELEASED_AGREEMENT.table(agreement, released_parameters, released_runs),
         ]

@@ -52,16 +52,24 @@ DIFFERENCE = Column("difference", float, "+.2%", "difference of accuracies")
 
 
 def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
-    """Accuracy of every model on every subset: `sub` from its training run, other protocols from stored predictions.
+    """The accuracy of every model on every class subset, one line for each protocol (columns ACCURACY).
 
-    With groups also `grouped`, on the images of the subset whose class is in a group; missing where there are none.
+    Protocol `sub` is a sub-model, trained on the subset only; its accuracy is that of its training run. A full model,
+    trained on all classes, is scored from its stored predictions: `open` (it may predict any class) and `masked` (only
+    the classes of the subset compete).
+
+    subsets: see subsets_of.
+    groups:  adds protocol `grouped`, on the images of the subset whose class is in a group; a subset without such a
+             class has no line. None: no such protocol.
     """
-    # sub-models
+    # sub-models, joined by the classes that they were trained on
     columns = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
     trained = rows.trained[["dataset", "model", "classes", *columns]]
     lines = records(subsets.merge(trained, on=["dataset", "classes"]).assign(protocol="sub"))
     for line in lines:
-        line["chance"] = _chance(store, line.pop("fingerprint"), line.pop("split"), line["classes"])
+        fingerprint = line.pop("fingerprint")
+        split = line.pop("split")
+        line["chance"] = _chance(store, fingerprint, split, line["classes"])
 
     # full models
     for row in records(rows.full):
@@ -82,7 +90,10 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Gro
 
 
 def _chance(store: Store, fingerprint: str, split: str, classes: Sequence[int]) -> float:
-    """Accuracy of guessing on the images of a subset."""
+    """The accuracy of guessing the most frequent class, on the images of these classes; NaN if there are none.
+
+    fingerprint: of the data set.    classes: labels.
+    """
     items = store.items(fingerprint)
     is_of_split = (items["split"] == split).to_numpy()
     labels = items["label"].cat.codes[is_of_split].to_numpy()
@@ -93,23 +104,26 @@ def _chance(store: Store, fingerprint: str, split: str, classes: Sequence[int]) 
 def _score_full_model(
     store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None
 ) -> list[dict[str, Any]]:
-    """One full model on each subset, under every protocol.
+    """Lines of accuracy_points for one full model: each subset under the protocols open, masked and maybe grouped.
 
-    Guessing among all classes is right as often as the most frequent class of all images; guessing among the classes
-    of a subset, or among groups, as often as the most frequent of these.
+    `chance` depends on what competes. Guessing among all classes is right as often as the most frequent class of all
+    images; guessing among the classes of a subset, or among groups, as often as the most frequent of these.
+
+    row: the stored `predict` row of the model.    subsets: of its data set.    groups: None for no protocol grouped.
+    Raises FcaError for a subset without images.
     """
     stored = predictions(store, row)
-    group_by_class = None if groups is None else groups.codes(stored.logit_classes)
+    group_by_class = None if groups is None else groups.codes(stored.logit_classes)  # -1: in no group
 
     lines = []
     for subset in records(subsets):
-        columns = stored.columns[list(subset["classes"])]  # of the logits
+        columns = stored.columns[list(subset["classes"])]  # the logits of the subset's classes
         is_of_subset = stored.of_classes(subset["classes"])
         n_images = int(is_of_subset.sum())
         if not n_images:
             raise FcaError("test images of classes", subset["classes"], "at least one", "leave the subset out")
 
-        # protocol -> accuracy, images, accuracy of guessing
+        # protocol -> accuracy, number of images, accuracy of guessing
         open_top1 = float(stored.right[is_of_subset].mean())
         masked = masked_top1(stored.logits, columns, stored.true)
         scores = {
@@ -123,7 +137,8 @@ def _score_full_model(
             scores["grouped"] = (top1, n_grouped, guessing_accuracy(group_of_image[group_of_image >= 0]))
 
         for protocol, (top1, n_scored, chance) in scores.items():
-            low, high = wilson(round(top1 * n_scored), n_scored)
+            n_right = round(top1 * n_scored)
+            low, high = wilson(n_right, n_scored)
             lines.append(
                 {
                     **subset,
@@ -167,14 +182,18 @@ class OfSubsets:
 
 
 def wide(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Accuracies with a column for each model (or protocol) and a line for each value of `by`; NaN if not stored."""
+    """Accuracies side by side: a column for each value of `column` (model or protocol), a line for each value of `by`.
+
+    A combination that is not stored is NaN. Of several points in one cell the last counts.
+    """
     return points.groupby([*by, column], dropna=False)[TOP1].last().unstack()  # noqa: PD010  pivot drops missing seeds
 
 
 def embed_rows(store: Store, query: str | None, split: str) -> Rows:
-    """The stored rows of the data sets whose `embed` rows of this split have one configuration.
+    """The stored rows of the data sets whose `embed` rows of this split agree in their configuration.
 
-    Raises FcaError where there are none.
+    query: narrows the rows (see select).    split: of the embedded images.
+    Raises FcaError if there are no such `embed` rows.
     """
     rows = select(store, query, split)
     require_rows(rows.embedded, f"embed rows of split {split}", rows.total, EMBED)
@@ -182,17 +201,23 @@ def embed_rows(store: Store, query: str | None, split: str) -> Rows:
 
 
 def of_one_draw(rows: Rows) -> Rows:
-    """The rows of data sets whose label indices mean the same in all rows, and whose subsets have one sampler."""
+    """The rows without the data sets in which number of classes or sampler differ between rows.
+
+    With another number of classes a label means another class, and with another sampler a subset seed draws other
+    classes.
+    """
     all_rows = pd.concat([rows.models, rows.scored, rows.embedded])
     return drop_conflicting_rows(rows, all_rows, "model", columns=("num_classes", "sampler"))
 
 
 def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
-    """The subsets of every data set among the rows (see `of_one_draw`), one line for each draw.
+    """The class subsets of every data set among the rows (see `of_one_draw`), one line for each draw.
 
-    With ncl and seeds: that grid of draws. Without: the classes of the stored sub-models and of stored scores, each
-    under every (ncl, seed, sampler) that draws it (two seeds may draw the same classes: trained once, drawn twice),
-    named classes under the sampler `named`; or, if none are stored, all classes.
+    With ncl and seeds in the options, these are a grid of draws. Without, they are the classes of the stored sub-models
+    and scores, each listed once for every (ncl, seed, sampler) that draws it: two seeds may draw the same classes,
+    which are trained only once. Classes that nobody drew have the sampler `named`. If no subsets are stored, the only
+    one is all classes.
+
     Raises FcaError if only one of ncl and seeds is given.
     """
     if (options.ncl is None) != (options.seeds is None):
@@ -200,17 +225,19 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
         raise FcaError("grid of subsets", typed, "both, or neither", "name the other one too")
 
     all_rows = pd.concat([rows.models, rows.scored, rows.embedded])
-    subset_rows = pd.concat([rows.trained, rows.scored])
+    rows_with_subsets = pd.concat([rows.trained, rows.scored])
     lines = []
     for dataset, rows_of_dataset in all_rows.groupby("dataset"):
         num_classes = int(rows_of_dataset["num_classes"].max())
         if options.ncl is None or options.seeds is None:
-            subsets = _stored_subsets(num_classes, subset_rows[subset_rows["dataset"] == dataset])
+            subsets = _stored_subsets(num_classes, rows_with_subsets[rows_with_subsets["dataset"] == dataset])
             if not subsets:
                 subsets = [full_set(num_classes)]
         else:
             sizes = [number_of_classes(size, num_classes) for size in options.ncl]
-            grid = [draw_subset(num_classes, *draw, options.sampler) for draw in product(sizes, options.seeds)]
+            grid = []
+            for size, seed in product(sizes, options.seeds):
+                grid.append(draw_subset(num_classes, size, seed, options.sampler))
             subsets = list(dict.fromkeys(grid))  # all classes are one subset, whatever the seed
 
         for subset in subsets:
@@ -220,23 +247,27 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
 
 
 def _stored_subsets(num_classes: int, rows: pd.DataFrame) -> list[ClassSubset]:
-    """The subsets of these rows: first each draw whose classes are stored, then classes that no draw gives."""
+    """The distinct subsets of these rows of one data set, once for each draw that gives their classes.
+
+    Draws are every combination of the samplers, sizes and seeds in the rows. Subsets that none of them gives come last:
+    classes named by the user (sampler `named`) and all classes (no sampler).
+    """
     stored_classes = set(rows["classes"])
 
-    # every combination of the stored samplers, sizes and seeds
     samplers = sorted(rows["sampler"].dropna().unique())
     sizes = sorted(rows["ncl"].dropna().unique())
     seeds = sorted(rows["subset_seed"].dropna().unique())
     drawn_subsets = []
     for sampler, ncl, seed in product(samplers, sizes, seeds):
-        if ncl >= num_classes:
+        if ncl >= num_classes:  # all classes are not drawn
             continue
         subset = draw_subset(num_classes, int(ncl), int(seed), sampler)
         if subset.classes in stored_classes:
             drawn_subsets.append(subset)
 
+    drawn_classes = {subset.classes for subset in drawn_subsets}
     undrawn_subsets = []
-    for classes in sorted(stored_classes - {subset.classes for subset in drawn_subsets}):
+    for classes in sorted(stored_classes - drawn_classes):
         sampler = NAMED if len(classes) < num_classes else None
         undrawn_subsets.append(ClassSubset(classes, sampler=sampler))
     return [*drawn_subsets, *undrawn_subsets]
@@ -245,9 +276,14 @@ def _stored_subsets(num_classes: int, rows: pd.DataFrame) -> list[ClassSubset]:
 def read_points(
     store: Store, options: OfSubsets, per_model: Sequence[str], groups: Groups | None = None
 ) -> tuple[Rows, pd.DataFrame]:
-    """The stored rows, and `accuracy_points` of all models on the subsets of the options; FcaError if none exist."""
+    """The stored rows, and `accuracy_points` of all models on the subsets that the options select.
+
+    per_model: columns that may differ between models (see drop_conflicting_rows).    groups: see accuracy_points.
+    Raises FcaError if no models are stored, or none was evaluated on these subsets.
+    """
     rows = select(store, options.query)
     require_rows(rows.models, "rows of trained or full models", rows.total, COMMAND)
+    # without the data sets whose rows do not belong in one table
     rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", per_model))
     points = accuracy_points(store, rows, subsets_of(rows, options), groups)
     require_rows(points, "models of these subsets", rows.total, COMMAND)
@@ -263,7 +299,11 @@ class PredictedSubset(NamedTuple):
 
 
 class PointsWithPredictions(NamedTuple):
-    """`accuracy_points` with `fingerprint` and `predictions` (None where none are stored), and the runs behind them."""
+    """`accuracy_points` with the predictions behind them.
+
+    points: with the columns `fingerprint` (of the data set) and `predictions` (a PredictedSubset, or None).
+    runs:   the ids of all runs read.    rows: the stored rows.
+    """
 
     points: pd.DataFrame
     runs: tuple[str, ...]
@@ -271,9 +311,12 @@ class PointsWithPredictions(NamedTuple):
 
 
 def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequence[str]) -> PointsWithPredictions:
-    """Every accuracy of every model on every subset, with the images behind it; the options are those of few_class.
+    """Every accuracy of every model on every subset, with the predictions behind it.
 
-    A sub-model's predictions are in the predict row of its best weights; without that row they are None.
+    A full model's predictions are in its own `predict` row. A sub-model's row is that of its training, and its
+    predictions are in a `predict` row of its best weights; without that row they are None.
+
+    options, per_model: see read_points, which raises FcaError.
     """
     rows, points = read_points(store, options, per_model)
     points = points.dropna(subset="top1").reset_index(drop=True)
@@ -281,7 +324,7 @@ def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequenc
     predict_row_by_training = _predict_rows_of_trainings(store)
 
     runs_read = set(points["run_id"])
-    predictions_by_point: dict[Any, PredictedSubset] = {}
+    predictions_by_point: dict[Any, PredictedSubset] = {}  # keys: the index of points
     for run_id, points_of_run in points.groupby("run_id"):
         predict_row: Mapping[str, Any] | None = model_row_by_run[run_id]
         if model_row_by_run[run_id]["task"] == "train":
@@ -303,20 +346,23 @@ def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequenc
 
 
 def _predict_rows_of_trainings(store: Store) -> dict[str, dict[str, Any]]:
-    """Training run -> the predict row of its best weights on clean test images."""
+    """Id of a training run -> the stored `predict` row of its best weights on clean test images."""
     rows = store.rows("task == 'predict' and split == 'test' and shift == 'clean'")
     is_of_training = rows["parent"].notna()
-    has_best_weights = rows["snapshot"].fillna("best").eq("best")
+    has_best_weights = rows["snapshot"].fillna("best").eq("best")  # others are of earlier epochs
     return {row["parent"]: row for row in records(rows[is_of_training & has_best_weights])}
 
 
 def _predictions_of_points(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> Iterator[PredictedSubset]:
-    """One run's predictions on the subset of each of its points, by the protocol of the point."""
+    """One run's predictions on the subset of each of its points, by the protocol of the point.
+
+    row: the `predict` row of the run.
+    """
     stored = predictions(store, row)
     for point in records(points):
         is_of_subset = stored.of_classes(point["classes"])
         is_right = stored.right[is_of_subset]
-        if point["protocol"] == "masked":
+        if point["protocol"] == "masked":  # only the classes of the subset may be predicted
             columns = stored.columns[list(point["classes"])]
             masked = masked_answers(stored.logits[is_of_subset], columns)
             is_right = masked == stored.true[is_of_subset]

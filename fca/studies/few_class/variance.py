@@ -60,28 +60,36 @@ class Variance(OfSubsets):
 
 
 def variance(points: pd.DataFrame) -> pd.DataFrame:
-    """One line for each dataset, model, protocol and ncl; `note` gives the reason for what is missing."""
+    """Table `variance`: the variance components of accuracy, one line for each dataset, model, protocol and ncl.
+
+    Column `note` gives the reasons for what is missing.    points: see points_with_predictions.
+    """
     frame = VARIANCE.frame({**key, **_variance_cells(group)} for key, group in groups_by_columns(points, BY))
 
+    # columns without any value would otherwise be of type object; neither the key nor the note is a number
     dtypes: dict[str, Any] = {}
-    for column in VARIANCE.columns[len(BY) : -1]:  # neither the key nor the note
+    for column in VARIANCE.columns[len(BY) : -1]:
         dtypes[str(column)] = "Int64" if column.value_type is int else "float64"
     return frame.astype(dtypes)
 
 
 def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
-    """The variance components over the subsets of one model, protocol and ncl."""
+    """The cells of the variance components over the subsets of one model, protocol and ncl.
+
+    Only subsets with stored predictions count; if there are none, a note says so and the components are missing.
+    """
     n_subsets = points.groupby(DRAW, dropna=False).ngroups
     subset_runs = list(_subset_runs(points))
     if not subset_runs:
         return {"subsets": n_subsets, "note": "no predictions are stored"}
 
-    # negative estimates count as 0
     split = split_variance(subset_runs)
     components = split._asdict()
-    variances = {name: float(np.maximum(component.value, 0)) for name, component in components.items()}
+    variances = {}
+    for name, component in components.items():
+        variances[name] = float(np.maximum(component.value, 0))  # unbiased estimates may be negative; NaN stays NaN
     total = float(np.nansum(list(variances.values())))
-    has_shares = np.isfinite(variances["subset"]) and total > 0
+    has_shares = np.isfinite(variances["subset"]) and total > 0  # unknown with one subset
 
     cells: dict[str, Any] = {}
     for name, component in components.items():
@@ -92,27 +100,34 @@ def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
         cells[f"sd_{name}_low"] = component.low**0.5
         cells[f"sd_{name}_high"] = component.high**0.5
 
+    all_images = np.concatenate([subset.images for subset in subset_runs])
     return {
         **cells,
         "subsets": len(subset_runs),
         "inits": max(len(subset.runs) for subset in subset_runs),
-        "images": len(np.unique(np.concatenate([subset.images for subset in subset_runs]))),
+        "images": len(np.unique(all_images)),
         "note": "; ".join(_notes(split, subset_runs, n_subsets)) or None,
     }
 
 
 def _subset_runs(points: pd.DataFrame) -> Iterator[SubsetRuns]:
-    """The runs on each subset whose predictions are stored."""
+    """The correctness of every stored prediction on each subset, one SubsetRuns for each subset that has any.
+
+    points: of one model, protocol and ncl; several runs on a subset are initialisations of the model.
+    """
     stored = points[points["predictions"].notna()]
     for _, runs in stored.groupby(DRAW, dropna=False):
         inits = runs.sort_values("run_id")
-        first = inits["predictions"].iloc[0]
+        first = inits["predictions"].iloc[0]  # all initialisations predicted the same images
         correct = np.stack([predictions.right for predictions in inits["predictions"]])  # initialisations x images
         yield SubsetRuns(correct, first.images, first.labels, tuple(inits["run_id"]))
 
 
 def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) -> Iterator[str]:
-    """Reasons for what is missing or not as expected. n_subsets: with those without stored predictions."""
+    """The reasons why components or their intervals are missing, or differ from the plain estimate.
+
+    n_subsets: the number of all subsets, with those without stored predictions.
+    """
     if len(subset_runs) < n_subsets:
         yield f"predictions for {len(subset_runs)} of {n_subsets} subsets"
     if len(subset_runs) == 1:
@@ -128,6 +143,7 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
     elif min(n_inits) < max(n_inits):
         yield f"{min(n_inits)} to {max(n_inits)} initialisations a subset"
 
+    # number of images of the smallest class of each subset
     fewest_images = [np.unique(subset.strata, return_counts=True)[1].min() for subset in subset_runs]
     if 1 in fewest_images:
         yield "a class with one test image: sampled as one class with the others"

@@ -30,8 +30,8 @@ from fca.validation import Allowed, Seed
 
 PAPER = "Holland & Thayer, 1988; Swaminathan & Rogers, 1990; classes: Dorans & Holland, 1993"
 TRANSFORMERS = ("*vit*", "*deit*", "*beit*", "*swin*", "*dino*", "*transformer*")
-LEVEL = 0.05
-SAMPLED = 2000  # items of a data set in the figure, at most
+LEVEL = 0.05  # an item is counted as having DIF if its corrected p value is below
+SAMPLED = 2000  # the most items of a data set in the figure
 CLASSES = {"A": "A: negligible", "B": "B: moderate", "C": "C: large"}
 
 DELTA = Column("delta", float, "+.2f", "ETS delta; below 0: harder for the focal group")
@@ -125,7 +125,7 @@ class Dif:
     seed: Annotated[Seed, "of the items that are drawn in the figure"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One row per data set, one per item, and the items of the figure.
+        """Table dif_summary (a line for each data set), dif_items (each item), and dif_shown (the items of the figure).
 
         A data set whose compared subjects cannot be fitted together, as without common items, is left out with a line
         in the log. Raises FcaError if no data set remains.
@@ -136,8 +136,9 @@ class Dif:
         for problem in problems:
             log.warning("left out: %s", problem)
 
-        frames = [_frames(comparison, self) for comparison in comparisons]
-        joined_frames = [pd.concat(table_frames, ignore_index=True) for table_frames in zip(*frames, strict=True)]
+        frames_of_datasets = [_frames_of_dataset(comparison, self) for comparison in comparisons]
+        frames_of_tables = zip(*frames_of_datasets, strict=True)
+        joined_frames = [pd.concat(frames, ignore_index=True) for frames in frames_of_tables]
 
         runs = {run for comparison in comparisons for run in comparison.all_subjects.runs}
         parameters = {
@@ -145,12 +146,11 @@ class Dif:
             **METHOD,
             "answers": [fits.digest_of(comparison.all_subjects) for comparison in comparisons],
         }
-        not_estimable = {
-            row["dataset"]: list(row["not_estimable"])
-            for summary, *_ in frames
-            for row in summary.to_dict("records")
-            if row["not_estimable"]
-        }
+        not_estimable = {}  # data set -> the scales that its fit could not estimate
+        for summary, *_ in frames_of_datasets:
+            for row in summary.to_dict("records"):
+                if row["not_estimable"]:
+                    not_estimable[row["dataset"]] = list(row["not_estimable"])
         if not_estimable:
             parameters["not_estimable"] = not_estimable
         if problems:
@@ -158,9 +158,10 @@ class Dif:
         return filled(self.tables, joined_frames, parameters, runs)
 
     def _comparisons(self, store: Store) -> tuple[list[_Comparison], list[FcaError]]:
-        """Data sets with both groups, and the reasons why others with both groups cannot be fitted.
+        """The data sets in which both groups have two models or more, in two lists.
 
-        Raises FcaError if no data set has both groups.
+        The first are those to compare; the second are the reasons why the others cannot be fitted. Raises FcaError if
+        no data set has two models in both groups.
         """
         gathered_sets = clean_with_subjects(store, self.query, self.responses)
         comparisons: list[_Comparison] = []
@@ -170,6 +171,7 @@ class Dif:
             if min(is_focal.sum(), (~is_focal).sum()) < 2:
                 continue
 
+            # all subjects of the data set can be fitted, but perhaps not the compared ones alone
             compared = _with_subjects(gathered, positions)
             problem = unfit(compared)
             if problem is None:
@@ -187,32 +189,43 @@ class Dif:
     def _compared_subjects(
         self, responses: Responses
     ) -> tuple[Int[np.ndarray, " compared"], Bool[np.ndarray, " compared"]]:
-        """Positions of the ablest subject of each model in a group, and which of them are of the focal group."""
-        models = responses.subjects["model"]
-        in_focal = models.map(lambda name: _matches(name, self.focal))
-        in_reference = models.map(lambda name: _matches(name, self.reference or ["*"])) & ~in_focal
+        """The subjects to compare: the most accurate snapshot of each model that belongs to a group.
 
-        order = np.argsort(-responses.accuracy, kind="stable")
-        ablest = models.iloc[order].drop_duplicates().index
-        in_a_group = (in_focal | in_reference)[ablest]
-        positions = np.sort(ablest[in_a_group].to_numpy())
+        Returns their positions among all subjects, in ascending order, and whether the model of each is in the focal
+        group; the others are in the reference group. A model that the patterns of both groups match is focal. One
+        snapshot stands for its model because snapshots of a model are not independent.
+        """
+        models = responses.subjects["model"]  # of each subject, indexed by its position
+        reference_patterns = self.reference or ["*"]  # no reference group named: all models that are not focal
+        in_focal = models.map(lambda name: _matches_any(name, self.focal))
+        in_reference = models.map(lambda name: _matches_any(name, reference_patterns)) & ~in_focal
+
+        # the first subject of each model, when the most accurate subjects come first
+        most_accurate_first = np.argsort(-responses.accuracy, kind="stable")
+        best_of_models = models.iloc[most_accurate_first].drop_duplicates().index
+        is_in_a_group = (in_focal | in_reference)[best_of_models]
+        positions = np.sort(best_of_models[is_in_a_group].to_numpy())
         return positions, in_focal.to_numpy()[positions]
 
 
 class _Comparison(NamedTuple):
-    """Responses of a data set, those of the compared subjects, and which of these are of the focal group."""
+    """The responses of a data set, those of the compared subjects alone, and which of these are in the focal group."""
 
     all_subjects: DatasetResponses
     compared: DatasetResponses
     is_focal: Bool[np.ndarray, " compared"]
 
 
-def _matches(name: str, patterns: list[str]) -> bool:
+def _matches_any(name: str, patterns: list[str]) -> bool:
+    """Whether a model's name matches one of these patterns with * and ?."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _with_subjects(gathered: DatasetResponses, positions: Int[np.ndarray, " compared"]) -> DatasetResponses:
-    """The responses of these subjects, to items that any of them responded to."""
+    """The responses of the subjects at these positions, without the items that none of them responded to.
+
+    Predicted classes are left out, as DIF does not need them.
+    """
     responses = gathered.responses
     correct = responses.correct[positions]
     has_response = ~np.isnan(correct).all(axis=0)
@@ -220,13 +233,13 @@ def _with_subjects(gathered: DatasetResponses, positions: Int[np.ndarray, " comp
     return gathered._replace(responses=Responses(correct[:, has_response], subjects, responses.items[has_response]))
 
 
-def _frames(comparison: _Comparison, settings: Dif) -> tuple[pd.DataFrame, ...]:
-    """Rows of a data set for each table: the data set, its items, the items of the figure."""
+def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataFrame, ...]:
+    """The lines of one data set in the tables dif_summary, dif_items and dif_shown (a sample of the tested items)."""
     compared = comparison.compared
     is_focal = comparison.is_focal
     fit = fits.fitted(compared)
-    tested, ability, stratum = _matched(compared.responses.correct, fit, is_focal, settings.strata)
-    items = _items(comparison, tested, ability).assign(difficulty=fit.difficulty)
+    tested, ability, stratum = _matched_statistics(compared.responses.correct, fit, is_focal, settings.strata)
+    items = _item_rows(comparison, tested, ability).assign(difficulty=fit.difficulty)
 
     models = compared.responses.subjects["model"].to_numpy()
     summary: dict[str, Any] = {
@@ -253,12 +266,16 @@ def _frames(comparison: _Comparison, settings: Dif) -> tuple[pd.DataFrame, ...]:
     return pd.DataFrame([summary]), items, tested_items.iloc[np.sort(sample)]
 
 
-def _matched(
+def _matched_statistics(
     correct: Matrix, fit: IrtFit, is_focal: Bool[np.ndarray, " compared"], n_strata: int
 ) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " compared"]]:
-    """DIF at equal ability, and the abilities and strata by which subjects were matched.
+    """Mantel and Haenszel's statistics of the items, and the abilities and strata by which subjects were matched.
 
-    Matched by all items, then again without the items in class C, if every subject has a response to another item.
+    Subjects are first matched by their ability on all items. As items with large DIF (class C) distort this ability,
+    subjects are then matched again by the other items, unless there are none in class C, or a subject has no response
+    to another item.
+
+    correct: subjects x items; 1, 0, NaN for no response.    fit: of these responses.
     """
     stratum = strata_of(fit.ability, is_focal, n_strata)
     tested = mantel_haenszel(correct, is_focal, stratum)
@@ -268,14 +285,18 @@ def _matched(
     if is_fair.all() or lacks_fair_items:
         return tested, fit.ability, stratum
 
-    fair_bank = ItemBank(fit.model, *(values[is_fair] for values in fit.bank[1:]))
+    fair_bank = ItemBank(fit.model, *(values[is_fair] for values in fit.bank[1:]))  # [0] is the model
     ability = score_ability(correct[:, is_fair], fair_bank).ability
     stratum = strata_of(ability, is_focal, n_strata)
     return mantel_haenszel(correct, is_focal, stratum), ability, stratum
 
 
-def _items(comparison: _Comparison, tested: MantelHaenszel, ability: Subjects) -> pd.DataFrame:
-    """Rows of the items, without their difficulties."""
+def _item_rows(comparison: _Comparison, tested: MantelHaenszel, ability: Subjects) -> pd.DataFrame:
+    """The lines of one data set in table dif_items, without the difficulties.
+
+    tested:  Mantel and Haenszel's statistics of the items.
+    ability: of the compared subjects, for the logistic regression.
+    """
     responses = comparison.compared.responses
     is_focal = comparison.is_focal
     regression = logistic_dif(responses.correct, is_focal, ability)
@@ -298,12 +319,16 @@ def _items(comparison: _Comparison, tested: MantelHaenszel, ability: Subjects) -
 
 
 def _share_right(correct: Matrix) -> Items:
+    """The share of right responses to each item; NaN for an item without a response."""
     n_responses = (~np.isnan(correct)).sum(axis=0)
     return np.where(n_responses > 0, np.nansum(correct, axis=0) / np.maximum(n_responses, 1), np.nan)
 
 
 def _corrected(p: Items, correction: Callable[[Items], Items]) -> Items:
-    """p values corrected for the number of tested items; NaN for the others."""
+    """p values corrected for the number of tested items; NaN for items that were not tested.
+
+    correction: the procedure, which takes p values without missing ones.
+    """
     is_tested = ~np.isnan(p)
     corrected = np.full(len(p), np.nan)
     if is_tested.any():

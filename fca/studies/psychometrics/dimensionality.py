@@ -21,7 +21,7 @@ from fca.tables.table import DATASET, TableSpec, filled
 from fca.types import Column, Table, interval_columns
 from fca.validation import Allowed, Seed
 
-LONG = 50_000  # responses, above which there is a progress bar
+LONG = 50_000  # responses, from which on there is a progress bar
 
 DIMENSIONS = Column("dimensions", int, ".0f", "dimensions of ability")
 GAIN = Column("gain", float, "+.4f", "log loss saved by the last dimension; above 0: it predicts better")
@@ -62,7 +62,7 @@ class Dimensionality:
     seed: Annotated[Seed, "of those items, and of the responses that are hidden"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One row per data set, kind of held-out responses, and number of dimensions."""
+        """Table dimensionality: a line for each data set, kind of held-out responses, and number of dimensions."""
         frames: list[pd.DataFrame] = []
         runs: set[str] = set()
         digests: list[str] = []
@@ -76,7 +76,10 @@ class Dimensionality:
 
 
 def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.DataFrame:
-    """Rows of a data set: held-out loss by number of dimensions, and which number is chosen."""
+    """The lines of one data set: held-out loss of each number of dimensions, and which number is chosen.
+
+    One dimension more is chosen as long as its gain over the number before is significantly above 0.
+    """
     all_correct = gathered.responses.correct
 
     # an item that all subjects solve, or none, has no information on dimensions
@@ -88,8 +91,8 @@ def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.
     network, network_names = pd.factorize(gathered.responses.subjects["model"][has_response])
 
     max_dimensions = min(settings.most, len(correct) - 1)
-    n_hold_outs = 2 if len(network_names) > 2 else 1
-    losses = held_out_dimensions(correct, network, max_dimensions, settings.seed)
+    n_hold_outs = 2 if len(network_names) > 2 else 1  # subjects are held out only if there are three networks
+    losses = held_out_dimensions(correct, network, max_dimensions, settings.seed)  # fewest dimensions first
 
     rows: list[dict[str, Any]] = []
     previous_loss = np.zeros(0)

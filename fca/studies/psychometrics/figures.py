@@ -32,7 +32,10 @@ from fca.types import Table
 
 
 def item_fit_figure(sample: Table) -> alt.FacetChart:
-    """Infit of sampled items against difficulty, in standard deviations from its expectation."""
+    """Infit of sampled items against difficulty, in standard deviations from its expectation.
+
+    sample: table item_fit_shown.
+    """
     frame = sample.frame.dropna(subset=INFIT_Z)
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
@@ -54,7 +57,10 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
 
 
 def person_fit_figure(persons: Table) -> alt.FacetChart:
-    """Infit of each subject beside its expectation under the model."""
+    """The infit of each subject (a dot) beside its expectation under the model (a tick).
+
+    persons: table person_fit.
+    """
     frame = persons.frame.assign(panel=style.panels(persons.frame, DATASET))
 
     rows = kinds.category(alt.Y, SUBJECT, alt.EncodingSortField(INFIT, order="descending"))
@@ -73,7 +79,10 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
 
 
 def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
-    """The most dependent pairs, and the highest pair of simulated responses."""
+    """z of the most dependent pairs of images; the dashed line is the highest z of any pair in simulated responses.
+
+    pairs: table dependent_pairs.    dependence: the table that has the highest simulated z of each data set.
+    """
     frame = pairs.frame.merge(dependence.frame[[DATASET, Z_BY_CHANCE]], on=DATASET)
     pair_names = frame[item_fit.FIRST] + " · " + frame[item_fit.SECOND]
     frame = frame.assign(panel=style.panels(frame, DATASET), pair=pair_names)
@@ -90,7 +99,10 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
 
 
 def information_figure(curves: Table) -> alt.FacetChart:
-    """Information of all images over ability, with the subjects on the curve."""
+    """The Fisher information of all images against ability, as a curve, with each subject as a dot on it.
+
+    curves: table test_information, whose column `kind` separates the points of the curve from the subjects.
+    """
     frame = curves.frame.assign(panel=style.panels(curves.frame, DATASET))
 
     base: Any = alt.Chart().encode(
@@ -110,7 +122,10 @@ def information_figure(curves: Table) -> alt.FacetChart:
 
 
 def dimensionality_figure(table: Table) -> alt.FacetChart:
-    """Log loss of held-out responses that a second and a third dimension save."""
+    """The log loss of held-out responses that each further dimension saves, with its interval.
+
+    table: dimensionality; its lines of one dimension have no gain and are not drawn.
+    """
     frame = table.frame.dropna(subset=GAIN)
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
@@ -136,7 +151,10 @@ def dimensionality_figure(table: Table) -> alt.FacetChart:
 
 
 def dif_figure(sample: Table) -> alt.FacetChart:
-    """Delta of sampled items against difficulty, coloured by ETS class."""
+    """Differential item functioning: the ETS delta of sampled items against difficulty, coloured by ETS class.
+
+    sample: table dif_shown.
+    """
     frame = sample.frame.assign(panel=style.panels(sample.frame, DATASET))
 
     coloured = kinds.hue(ETS_CLASS, frame, title="DIF")
@@ -153,7 +171,10 @@ def dif_figure(sample: Table) -> alt.FacetChart:
 
 
 def severity_facet_figure(effects: Table) -> alt.FacetChart:
-    """Difficulty that each severity adds, with its interval, and the straight line through clean images."""
+    """The difficulty that each severity adds, with its interval, beside a straight line of equal steps.
+
+    There is one panel for each data set and corruption.    effects: table severity_effects.
+    """
     frame = effects.frame.assign(panel=style.panels(effects.frame, DATASET, CORRUPTION))
 
     severity_axis = alt.X(f"{SEVERITY}:O", title="severity", axis=alt.Axis(labelAngle=0))
@@ -171,7 +192,11 @@ def severity_facet_figure(effects: Table) -> alt.FacetChart:
 
 
 def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
-    """The step of each network beside the common step, one row per corruption."""
+    """The severity step of each single network (open marks) beside the common step, one row for each corruption.
+
+    networks: table severity_networks.    steps: table severity_facet.
+    """
+    # both tables in one frame, as a chart has one set of data; column `mark` separates them
     of_networks = networks.frame.dropna(subset=STEP).assign(mark="network")
     frame = pd.concat([of_networks, steps.frame.assign(mark="common")])
     frame["panel"] = style.panels(frame, DATASET)
@@ -194,7 +219,10 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
 
 
 def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
-    """How many items misfit, and whether images of one class or single pairs share more than ability.
+    """How many items misfit, and whether images of one class, or single pairs of images, share more than ability.
+
+    Scales that a fit could not estimate come first. A sentence whose numbers are missing is left out.
+    dependence: lines of the table, one for each data set.
 
     >>> line = {"dataset": "zoo", "misfit_infit": 0.1, "q3_within": 0.02, "q3_within_low": 0.01, "q3_within_high": 0.03}
     >>> line |= {"pairs_beyond": 0, "n_paired": 90, "irt_model": "2pl"}
@@ -202,7 +230,7 @@ def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
     zoo: 10% of the items have an infit beyond 1.96 standard deviations of the 2pl's (at most 5% if it held).
     zoo: mean Q3 of images of one class +0.020 [+0.010, +0.030]; no pair of 90 images above chance.
     """
-    yield from _not_estimable(dependence)
+    yield from _not_estimable_statements(dependence)
 
     for line in dependence.to_dict("records"):
         if pd.notna(line[item_fit.MISFIT_INFIT]):
@@ -211,17 +239,16 @@ def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
             yield Statement(f"{line[DATASET]}: {share} have an infit {beyond}.")
 
         if pd.notna(line[item_fit.PAIRS_BEYOND]):
-            q3 = (
-                f"mean Q3 of images of one class {format_with_interval(line, WITHIN)}; "
-                if pd.notna(line[WITHIN])
-                else ""
-            )
-            pairs = f"{_pairs(int(line[item_fit.PAIRS_BEYOND]))} of {int(line[item_fit.N_PAIRED]):,} images"
+            q3 = ""
+            if pd.notna(line[WITHIN]):  # missing where classes are unknown, or fewer than two have pairs
+                q3 = f"mean Q3 of images of one class {format_with_interval(line, WITHIN)}; "
+            n_pairs = _number_of_pairs(int(line[item_fit.PAIRS_BEYOND]))
+            pairs = f"{n_pairs} of {int(line[item_fit.N_PAIRED]):,} images"
             yield Statement(f"{line[DATASET]}: {q3}{pairs} above chance.")
 
 
-def _pairs(number: int) -> str:
-    """A number of pairs in words; the table lists at most `LISTED`."""
+def _number_of_pairs(number: int) -> str:
+    """A number of pairs in words; `or more` at LISTED, as the table lists no more pairs than that."""
     if number == 0:
         return "no pair"
     if number == 1:
@@ -230,13 +257,16 @@ def _pairs(number: int) -> str:
 
 
 def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
-    """How reliable abilities are, and how many images are enough.
+    """How reliable the abilities are, and how many random images are enough for a reliability of 0.95.
+
+    Scales that a fit could not estimate come first.
+    reliability: lines of table test_reliability, one for each data set.
 
     >>> line = {"dataset": "zoo", "n_items": 1000, "marginal": 0.99, "items_95": 120}
     >>> for statement in reliability_statements(pd.DataFrame([line])): print(statement.sentence)
     zoo: 1,000 images measure ability with a marginal reliability of 0.9900; 120 at random would reach 0.95.
     """
-    yield from _not_estimable(reliability)
+    yield from _not_estimable_statements(reliability)
 
     for line in reliability.to_dict("records"):
         marginal = f"a marginal reliability of {line[information.MARGINAL]:.4f}"
@@ -246,7 +276,9 @@ def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
 
 
 def dimensionality_statements(table: pd.DataFrame) -> Iterator[Statement]:
-    """How many dimensions the held-out responses support, by what was held out.
+    """How many dimensions of ability the held-out responses support, one statement for each kind of holding out.
+
+    table: lines of dimensionality, one of which is chosen for each data set and kind.
 
     >>> line = {"dataset": "zoo", "hold_out": "subjects", "dimensions": 1, "chosen": True, "held_out_nll": 0.5}
     >>> for statement in dimensionality_statements(pd.DataFrame([line])): print(statement.sentence)
@@ -260,7 +292,10 @@ def dimensionality_statements(table: pd.DataFrame) -> Iterator[Statement]:
 
 
 def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
-    """How many of the tested items have DIF.
+    """How many of the tested items have large DIF, and how many have DIF after correction for their number.
+
+    Scales that a fit could not estimate come first.
+    summary: lines of table dif_summary, one for each data set.
 
     >>> line = {"dataset": "zoo", "n_focal": 5, "n_reference": 9, "n_matched": 12, "n_tested": 90, "n_items": 100}
     >>> lines = [line | {"class_c": 3, "beyond_bh": 1}, line | {"n_tested": 0, "class_c": 0, "beyond_bh": 0}]
@@ -268,7 +303,7 @@ def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
     zoo: 5 against 9 models (12 matched): 3 of 90 tested items have large DIF (class C), 1 after correction.
     zoo: 5 against 9 models: their abilities do not overlap enough to compare any of 100 items.
     """
-    yield from _not_estimable(summary)
+    yield from _not_estimable_statements(summary)
 
     for line in summary.to_dict("records"):
         groups = f"{line[DATASET]}: {line[dif.N_FOCAL]} against {line[dif.N_REFERENCE]} models"
@@ -283,14 +318,16 @@ def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
 
 
 def severity_statements(steps: pd.DataFrame) -> Iterator[Statement]:
-    """Which corruption adds most difficulty per step of severity, and which adds least.
+    """Under which corruption a step of severity adds most difficulty, and under which it adds least.
+
+    steps: lines of table severity_facet of one data set, one for each corruption.
 
     >>> line = {"dataset": "zoo", "step_low": 0.4, "step_high": 0.6}
     >>> lines = [{**line, "corruption": "fog", "step": 0.5}, {**line, "corruption": "snow", "step": 0.45}]
     >>> for statement in severity_statements(pd.DataFrame(lines)): print(statement.sentence)
     zoo: a step of severity adds most difficulty under fog, +0.50 logits [+0.40, +0.60]; least under snow, +0.45.
     """
-    largest = small.best_of(steps, STEP)
+    largest = small.best_of(steps, STEP)  # several corruptions if their steps are equal
     smallest = small.best_of(steps, STEP, largest=False)
     logits = _logits(largest.iloc[0].to_dict())
     under_largest = small.listed(largest[CORRUPTION].tolist())
@@ -309,13 +346,16 @@ def severity_statements(steps: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _logits(line: Mapping[Any, Any]) -> str:
-    """A step with its interval, if it has one."""
-    ends = "" if pd.isna(line[STEP.low]) else f" [{line[STEP.low]:+.2f}, {line[STEP.high]:+.2f}]"
-    return f"{line[STEP]:+.2f} logits{ends}"
+    """A step in logits, with its interval if it has one: `+0.50 logits [+0.40, +0.60]`."""
+    interval = "" if pd.isna(line[STEP.low]) else f" [{line[STEP.low]:+.2f}, {line[STEP.high]:+.2f}]"
+    return f"{line[STEP]:+.2f} logits{interval}"
 
 
 def network_statements(networks: pd.DataFrame) -> Iterator[Statement]:
-    """Smallest and largest step of single networks, under the corruption where they differ most.
+    """The smallest and the largest step of single networks, under the corruption where networks differ most.
+
+    There is no statement if no network has a step, or all steps under that corruption are equal.
+    networks: lines of table severity_networks, of one data set.
 
     >>> line = {"dataset": "zoo", "corruption": "fog"}
     >>> lines = [{**line, "model": "vit", "step": 0.1}, {**line, "model": "cnn", "step": 0.9}]
@@ -327,7 +367,8 @@ def network_statements(networks: pd.DataFrame) -> Iterator[Statement]:
         return
 
     steps = fitted.groupby(CORRUPTION)[STEP]
-    widest = (steps.max() - steps.min()).idxmax()
+    range_by_corruption = steps.max() - steps.min()
+    widest = range_by_corruption.idxmax()
     ordered = fitted[fitted[CORRUPTION] == widest].sort_values(STEP, kind="stable")
     lowest = ordered.iloc[0]
     highest = ordered.iloc[-1]
@@ -336,8 +377,9 @@ def network_statements(networks: pd.DataFrame) -> Iterator[Statement]:
         yield Statement(f"{lowest[DATASET]}: of single networks, a step of severity adds {ends} under {widest}.")
 
 
-def _not_estimable(fits: pd.DataFrame) -> Iterator[Statement]:
-    for sentence in not_estimable_lines(fits):
+def _not_estimable_statements(lines: pd.DataFrame) -> Iterator[Statement]:
+    """A statement for each line of a table whose fit could not estimate one of its scales."""
+    for sentence in not_estimable_lines(lines):
         yield Statement(sentence)
 
 

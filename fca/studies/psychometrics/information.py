@@ -74,7 +74,7 @@ class Information:
     seed: Annotated[Seed, "of sampled items"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """The curve of each data set with its subjects on it, and one row per data set."""
+        """Table test_information: the curve of each data set with its subjects on it; and table test_reliability."""
         curves: list[pd.DataFrame] = []
         reliability_rows: list[dict[str, object]] = []
         fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
@@ -93,7 +93,10 @@ class Information:
 
 
 def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
-    """Information over a grid of abilities, then at the ability of each subject."""
+    """The information of all items of a data set at each ability of a grid, then at the ability of each subject.
+
+    The grid extends one unit of ability beyond the subjects. Column `kind` is `curve` or `subject`.
+    """
     grid = np.linspace(fit.ability.min() - 1, fit.ability.max() + 1, GRID)
     ability = np.concatenate([grid, fit.ability])
     information = total_information(fit.bank, ability)
@@ -111,6 +114,7 @@ def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
 
 
 def _reliability_row(gathered: DatasetResponses, fit: IrtFit) -> dict[str, object]:
+    """The line of one data set in table test_reliability."""
     spread = float(np.sqrt(np.mean(fit.ability**2)))  # 1, except in the 1pl, whose unit is a logit
     return {
         "dataset": gathered.dataset,

@@ -33,12 +33,12 @@ from fca.validation import Allowed, Seed
 
 SOURCE = "Wright & Masters (Rating scale analysis, 1982), chapter 5"
 YEN = "Yen (Effects of local item dependence, 1984); Christensen, Makransky & Horton, 2017"
-FEWEST_ITEMS = 60  # of S-X²; with fewer, abilities are uncertain and fitted items bend towards them
-SAMPLED = 2000  # items of a data set in the figure, at most
-PAIRED = 10_000  # items of a data set whose pairs are searched, at most
-LISTED = 20  # pairs of a data set, at most
-LONG = 500_000  # responses, above which there is a progress bar
-LIMIT = 1.96  # |z| of misfit
+FEWEST_ITEMS = 60  # for S-X²; with fewer, abilities are uncertain and fitted items bend towards them
+SAMPLED = 2000  # the most items of a data set in the figure
+PAIRED = 10_000  # the most items of a data set whose pairs are searched
+LISTED = 20  # the most pairs of a data set in the table
+LONG = 500_000  # responses, from which on there is a progress bar
+LIMIT = 1.96  # |z| above it is misfit
 
 OUTFIT = Column("outfit", float, ".2f", "outfit, mean squared standardised residual")
 INFIT = Column("infit", float, ".2f", "infit, the same weighted by information")
@@ -145,17 +145,17 @@ class ItemFit:
     seed: Annotated[Seed, "of those, and of the pairs and items that are drawn"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One row per item, one per subject, one per data set; and the most dependent pairs of items."""
+        """Tables item_fit, item_fit_shown (a sample for the figure), person_fit, dependence and dependent_pairs."""
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
         runs: set[str] = set()
         digests: list[str] = []
         for gathered in clean_with_subjects(store, self.query, self.responses):
-            frames = _frames(gathered, self)
+            frames = _frames_of_dataset(gathered, self)
             for table_frames, frame in zip(frames_of_tables, frames, strict=True):
                 table_frames.append(frame.assign(dataset=gathered.dataset))
 
-            fitted_sets.append((gathered, fits.fitted(gathered, self.model, seed=self.seed)))
+            fitted_sets.append((gathered, fits.fitted(gathered, self.model, seed=self.seed)))  # fitted once, above
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
 
@@ -164,12 +164,13 @@ class ItemFit:
         return filled(self.tables, joined_frames, parameters, runs)
 
 
-def _frames(gathered: DatasetResponses, settings: ItemFit) -> tuple[pd.DataFrame, ...]:
-    """Rows of a data set for each table: items, a sample of them, subjects, the data set, dependent pairs."""
+def _frames_of_dataset(gathered: DatasetResponses, settings: ItemFit) -> tuple[pd.DataFrame, ...]:
+    """The lines of one data set for each table of ItemFit, in their order, without the column `dataset`."""
     responses = gathered.responses
     correct = responses.correct
     fit = fits.fitted(gathered, settings.model, seed=settings.seed)
 
+    # observed statistics, and those of simulated responses to compare with
     rng = np.random.default_rng(settings.seed)
     pairable = rng.permutation(pairable_items(correct, fit))
     paired_items = np.sort(pairable[:PAIRED])
@@ -203,14 +204,19 @@ def _frames(gathered: DatasetResponses, settings: ItemFit) -> tuple[pd.DataFrame
 
 
 def _share_beyond_limit(z: pd.Series) -> float | None:
-    estimated_z = z.dropna()
-    if estimated_z.empty:
+    """The share of the known z with |z| above LIMIT; None if none is known."""
+    known_z = z.dropna()
+    if known_z.empty:
         return None
-    return float((estimated_z.abs() > LIMIT).mean())
+    return float((known_z.abs() > LIMIT).mean())
 
 
 class _SimulatedStatistics(NamedTuple):
-    """Statistics of every replicate: mean squares of items and of subjects, and the highest z of any pair."""
+    """Statistics of simulated responses, one entry for each replicate.
+
+    item_squares, subject_squares: mean squares of the items and of the subjects.
+    highest_z: the highest z of any pair of items; empty if no pairs are searched.
+    """
 
     item_squares: list[MeanSquares]
     subject_squares: list[MeanSquares]
@@ -220,6 +226,11 @@ class _SimulatedStatistics(NamedTuple):
 def _simulated_statistics(
     correct: np.ndarray, fit: IrtFit, paired_items: np.ndarray, rng: np.random.Generator, number: int
 ) -> _SimulatedStatistics:
+    """Draw responses from a fit `number` times, fit them again, and compute the statistics of each such replicate.
+
+    correct: the observed responses; missing ones are missing in the replicates too.
+    paired_items: positions of the items whose pairs are searched; with fewer than two there is no pair.
+    """
     item_squares: list[MeanSquares] = []
     subject_squares: list[MeanSquares] = []
     highest: list[float] = []
@@ -236,7 +247,7 @@ def _simulated_statistics(
 
 
 def _score_fit_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
-    """S-X² of every item; missing for tests that are too short or too long for it."""
+    """The columns of S-X² in table item_fit; NaN if the number of items is outside FEWEST_ITEMS to MOST_ITEMS."""
     if not FEWEST_ITEMS <= correct.shape[1] <= MOST_ITEMS:
         return {"s_x2": np.nan, "s_x2_df": np.nan, "s_x2_p": np.nan}
 
@@ -251,7 +262,13 @@ def _score_fit_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
 def _dependence(
     gathered: DatasetResponses, fit: IrtFit, paired_items: np.ndarray, simulated_highest_z: list[float]
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """The row of a data set, and its most dependent pairs."""
+    """The cells of one data set in table dependence, and its lines in table dependent_pairs.
+
+    With fewer than two items to pair there are no lines, and all cells about pairs are missing.
+
+    paired_items:        positions of the items whose pairs are searched.
+    simulated_highest_z: the highest z of any pair in each replicate; a pair above all of these is beyond chance.
+    """
     responses = gathered.responses
     n_subjects, n_items = responses.correct.shape
     summary: dict[str, Any] = {
@@ -288,11 +305,12 @@ def _dependence(
             "second_label": labels[pairs.second],
         }
     )
+    knows_all_classes = items["label"].notna().all()
     summary = {
         **summary,
         "q3_mean": q3.mean,
         "q3_sd": q3.sd,
-        **(_q3_within_classes(q3) if items["label"].notna().all() else {}),
+        **(_q3_within_classes(q3) if knows_all_classes else {}),
         "z_highest": float(pairs.z[0]),
         "z_by_chance": z_by_chance,
         "pairs_beyond": int(is_beyond_chance.sum()),
@@ -301,7 +319,10 @@ def _dependence(
 
 
 def _q3_within_classes(q3: MeanQ3) -> dict[str, float]:
-    """Mean Q3 of pairs of one class with its interval over classes; empty with fewer than two classes of pairs."""
+    """The cells of the mean Q3 of pairs of one class, with its interval over classes.
+
+    Empty if fewer than two classes have pairs.
+    """
     has_pairs = q3.pairs_within > 0
     if has_pairs.sum() < 2:
         return {}

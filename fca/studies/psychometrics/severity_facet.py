@@ -84,12 +84,16 @@ class SeverityFacet:
     seed: Annotated[Seed, "of those images, and of held-out responses"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One row per corruption, one per severity of it, one per network. Raises FcaError without corrupted images."""
+        """Tables severity_facet (a line for each corruption), severity_effects and severity_networks.
+
+        Raises FcaError without responses to corrupted images.
+        """
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         digests: list[str] = []
         runs: set[str] = set()
         for kind, gathered in track(list(self._corruptions(store)), "corruptions"):
-            for table_frames, frame in zip(frames_of_tables, _frames(kind, gathered, self), strict=True):
+            frames_of_corruption = _frames_of_corruption(kind, gathered, self)
+            for table_frames, frame in zip(frames_of_tables, frames_of_corruption, strict=True):
                 table_frames.append(frame)
             digests.append(fits.digest_of(gathered))
             runs |= set(gathered.runs)
@@ -103,13 +107,16 @@ class SeverityFacet:
         return filled(self.tables, joined_frames, {**asdict(self), **METHOD, "answers": digests}, runs)
 
     def _corruptions(self, store: Store) -> Iterator[tuple[str, DatasetResponses]]:
-        """Each corruption with its responses and those to clean images: stored ones, then those of the files."""
+        """Each corruption by its name, with the responses to its images and to clean ones.
+
+        First those of stored runs, one data set after the other, then those of the files of responses.
+        """
         yield from shifted_responses(store, self.query)
         if not self.responses:
             return
 
         for gathered in clean_responses(store, self.query, self.responses):
-            if gathered.fingerprint is not None:  # stored, not of a file
+            if gathered.fingerprint is not None:  # a stored data set, which came above
                 continue
 
             corruption = gathered.responses.items["corruption"]
@@ -121,7 +128,10 @@ class SeverityFacet:
 
 
 def _linked_by_image(kind: str, gathered: DatasetResponses) -> Iterator[tuple[str, DatasetResponses]]:
-    """The parts of the subjects that images link; a part with one severity is left out with a line in the log."""
+    """The responses under a corruption, split where subjects have no images in common, each part with the name `kind`.
+
+    A part whose images all have one severity shows no effect of it and is left out with a line in the log.
+    """
     image, _ = pd.factorize(gathered.responses.items["image_id"])
     for linked in linked_parts(gathered, image):
         if np.ptp(linked.responses.items["severity"]) > 0:
@@ -131,7 +141,10 @@ def _linked_by_image(kind: str, gathered: DatasetResponses) -> Iterator[tuple[st
 
 
 def _with_items(gathered: DatasetResponses, is_selected: Bool[np.ndarray, " items"]) -> DatasetResponses:
-    """The selected items, and the subjects with a response to any of them; without predictions."""
+    """The responses to the selected items, of the subjects with a response to any of them.
+
+    Predicted classes are left out, as the fits need only right and wrong.
+    """
     responses = gathered.responses
     correct = responses.correct[:, is_selected]
     has_response = ~np.isnan(correct).all(axis=1)
@@ -144,16 +157,14 @@ def _with_items(gathered: DatasetResponses, is_selected: Bool[np.ndarray, " item
     return gathered._replace(responses=selected_responses)
 
 
-def _frames(
+def _frames_of_corruption(
     kind: str, gathered: DatasetResponses, settings: SeverityFacet
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Rows of a corruption for each table: its step, the effect of each severity, the step of each network."""
-    images = gathered.responses.items["image_id"].unique()
-    sampled = np.random.default_rng(settings.seed).permutation(len(images))[: settings.images]
-    is_sampled = gathered.responses.items["image_id"].isin(images[sampled]).to_numpy()
-    sample = _with_items(gathered, is_sampled)
-    sample = _with_items(sample, ~np.isnan(sample.responses.correct).all(axis=0))
+    """The lines of one corruption in the tables severity_facet, severity_effects and severity_networks.
 
+    kind: the name of the corruption.    gathered: responses to its images and to clean ones.
+    """
+    sample = _sample_of_images(gathered, settings)
     items = sample.responses.items
     subjects = sample.responses.subjects
     severity = items["severity"].to_numpy()
@@ -174,19 +185,21 @@ def _frames(
 
     # effects are relative to clean images, or without these to the lowest severity
     has_clean_images = (severity == 0).any()
-    free_severities = severities if has_clean_images else severities[1:]
-    if not len(free_severities):
+    severities_with_effect = severities if has_clean_images else severities[1:]
+    if not len(severities_with_effect):
         return pd.DataFrame([summary]), SEVERITY_EFFECTS.frame([]), networks
 
-    one_effect_per_severity = (severity[:, None] == free_severities).astype(float)  # items x severities
-    free = _fit(sample, one_effect_per_severity)
+    one_effect_per_severity = (severity[:, None] == severities_with_effect).astype(float)  # items x severities
+    free = _fit_effects(sample, one_effect_per_severity)
+
+    # how well a straight line, the same step at each severity, explains these effects
     origin = 0 if has_clean_images else severities[0]
-    straight_line = step.effect[0] * (free_severities - origin)
+    straight_line = step.effect[0] * (severities_with_effect - origin)
     unexplained = ((free.effect - straight_line) ** 2).sum() / (free.effect**2).sum()
     summary["linear"] = 1 - float(unexplained)
     effects = pd.DataFrame(
         {
-            "severity": free_severities,
+            "severity": severities_with_effect,
             "effect": free.effect,
             "effect_low": free.low,
             "effect_high": free.high,
@@ -196,16 +209,32 @@ def _frames(
     return pd.DataFrame([summary]), effects.assign(**keys), networks
 
 
-def _network_rows(sample: DatasetResponses, severity: np.ndarray) -> Iterator[dict[str, Any]]:
-    """The step of each network alone, and its accuracy on the lowest severity.
+def _sample_of_images(gathered: DatasetResponses, settings: SeverityFacet) -> DatasetResponses:
+    """The responses to at most `settings.images` images, drawn by the seed, at all their severities.
 
-    The step is missing if all its responses are equal or are to images of one severity.
+    Items without a response are left out.
+    """
+    images = gathered.responses.items["image_id"].unique()
+    sampled = np.random.default_rng(settings.seed).permutation(len(images))[: settings.images]
+    is_sampled = gathered.responses.items["image_id"].isin(images[sampled]).to_numpy()
+    sample = _with_items(gathered, is_sampled)
+    has_response = ~np.isnan(sample.responses.correct).all(axis=0)
+    return _with_items(sample, has_response)
+
+
+def _network_rows(sample: DatasetResponses, severity: np.ndarray) -> Iterator[dict[str, Any]]:
+    """The lines of severity_networks without their keys: the step of each network alone, and its accuracy.
+
+    The accuracy (top1) is that on the lowest severity at which the network has responses. The step is NaN if all its
+    responses are equal, or are to images of one severity.
+
+    severity: of each item of the sample.
     """
     models = sample.responses.subjects["model"].to_numpy()
     for model in dict.fromkeys(models.tolist()):
         is_of_model = models == model
         correct = np.where(is_of_model[:, None], sample.responses.correct, np.nan)
-        has_response = np.asarray(~np.isnan(correct).all(axis=0))
+        has_response = np.asarray(~np.isnan(correct).all(axis=0))  # of each item
         model_severity = severity[has_response]
         is_lowest = severity == model_severity.min()
 
@@ -224,11 +253,15 @@ def _network_rows(sample: DatasetResponses, severity: np.ndarray) -> Iterator[di
 
 
 def _fit_step(gathered: DatasetResponses, severity: np.ndarray) -> FacetFit:
-    """The fit with one effect, proportional to severity."""
-    return _fit(gathered, severity[:, None].astype(float))
+    """Fit a single effect, proportional to severity: the difficulty that one step of it adds.
+
+    severity: of each item.
+    """
+    return _fit_effects(gathered, severity[:, None].astype(float))
 
 
-def _fit(gathered: DatasetResponses, design: np.ndarray) -> FacetFit:
+def _fit_effects(gathered: DatasetResponses, design: np.ndarray) -> FacetFit:
+    """Fit effects on difficulty; intervals are over networks.    design: items x effects (see fit_facets)."""
     image, _ = pd.factorize(gathered.responses.items["image_id"])
     network, _ = pd.factorize(gathered.responses.subjects["model"])
     return fit_facets(gathered.responses.correct, image, design, network)

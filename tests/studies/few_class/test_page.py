@@ -119,7 +119,8 @@ def test_no_sentence_claims_a_gap_that_the_table_denies():
     table = GAP.table(GAP.frame([line]), {}, ())
     assert sentences(FewClass(), {"gap": table}) == [
         "Not known from one subset: at 2 classes of digits, sub-models differ by +10.0 points from models of all "
-        "classes limited to the same labels (open to all labels: +10.0 points, as there is more to confuse).",
+        "classes limited to the same labels (the gain over models that may also predict the other classes: "
+        "+10.0 points).",
         "digits: sub-models minus open full models at ncl 2 (+10.0 points); no interval: it takes two subset seeds "
         "that differ.",
     ]

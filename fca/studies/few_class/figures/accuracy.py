@@ -36,7 +36,7 @@ NAMES = {
     "masked": "masked full models",
     "grouped": "grouped full models",
 }
-SEVERAL_MODELS = {  # protocol -> models of this kind; an answer is about the first that there are
+SEVERAL_MODELS = {  # protocol -> models of this kind; a statement is about the first protocol that is stored
     "sub": "sub-models",
     "masked": "full models (masked)",
     "open": "full models (open)",
@@ -65,7 +65,11 @@ _VERDICTS = {
 
 
 def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
-    """Accuracy of every model against ncl: single subsets, their mean and its interval, one panel for each model."""
+    """Accuracy of every model against ncl: single subsets, their mean and its interval, one panel for each model.
+
+    points: table accuracy_points.    means: table accuracy.
+    """
+    # both tables in one frame, as a chart has one set of data; column `mark` separates them
     subsets = points.frame.assign(mark="point").astype({TOP1: "float64"})
     means_of_subsets = means.frame.assign(mark="mean").astype({TOP1: "float64"})
     frame = _in_order(pd.concat([subsets, means_of_subsets]), DATASET, MODEL)
@@ -103,12 +107,14 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
 
 
 def gap_figure(gap: Table) -> alt.FacetChart:
-    """Sub-model minus full model, open and masked, against ncl."""
+    """The accuracy of sub-models minus that of full models, open and masked, against ncl; a panel for each data set."""
     hover = (DATASET, PROTOCOL, NCL, *interval_columns(_DIFFERENCE), MODELS, SUBSETS)
+
+    # one line for each protocol: both differences of a line of the table become the same columns
     differences = []
     for protocol, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
-        names = dict(zip(interval_columns(column), interval_columns(_DIFFERENCE), strict=True))
-        difference = gap.frame.rename(columns=names).assign(protocol=protocol)
+        new_names = dict(zip(interval_columns(column), interval_columns(_DIFFERENCE), strict=True))
+        difference = gap.frame.rename(columns=new_names).assign(protocol=protocol)
         differences.append(difference[[*hover, accuracy.N_PAIRS]])
 
     title = style.title(
@@ -127,8 +133,8 @@ def agreement_figure(agreement: Table) -> alt.FacetChart:
         f"1 is the same order, 0 is no relation. Each mark is the mean over class subsets with its {_INTERVAL}.",
     )
     axis = kinds.quantity(alt.Y, accuracy.RANKING_RHO, domainMax=1)
-    of_several = agreement.frame[agreement.frame[MODELS] > 1]
-    return _by_ncl(of_several, accuracy.RANKING_RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
+    of_several_models = agreement.frame[agreement.frame[MODELS] > 1]  # one model has no ranking
+    return _by_ncl(of_several_models, accuracy.RANKING_RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
 
 
 def ranks_figure(ranks: Table) -> alt.FacetChart:
@@ -138,12 +144,15 @@ def ranks_figure(ranks: Table) -> alt.FacetChart:
         "Does the best model change with the number of classes?",
         "Each number is the mean rank of a model over the class subsets; 1 is the most accurate.",
     )
-    worst = float(max(frame[MODEL].nunique(), 2))
-    return models_by_ncl(frame, accuracy.RANK, ranks.columns, title, (1.0, worst), best_low=True)
+    worst_rank = float(max(frame[MODEL].nunique(), 2))  # a scale of colours needs two different ends
+    return models_by_ncl(frame, accuracy.RANK, ranks.columns, title, (1.0, worst_rank), best_low=True)
 
 
 def of_several_models(frame: pd.DataFrame) -> pd.DataFrame:
-    """The data sets and protocols of two models or more: one alone has no order."""
+    """The lines of each data set and protocol that have two models or more, as a single model has no order.
+
+    Raises NothingToDraw if the frame has lines, but none of several models.
+    """
     n_models = frame.groupby([DATASET, PROTOCOL])[MODEL].transform("nunique")
     has_several = n_models > 1
     if len(frame) and not has_several.any():
@@ -159,7 +168,12 @@ def models_by_ncl(
     domain: tuple[float, float],
     best_low: bool = False,
 ) -> alt.FacetChart:
-    """A heat map of every model, the best at the top and bright, at every ncl; one panel for each protocol."""
+    """A heat map of a value of every model (rows, the best at the top and bright) at every ncl (columns).
+
+    frame:  lines with a column `panel`; there is one panel for each of its values.
+    hover:  the columns that a tooltip shows.    domain: the values at both ends of the colours.
+    best_low: whether a low value is good, as for ranks.
+    """
     order: Any = "ascending" if best_low else "descending"
     rows = style.names_axis(MODEL, alt.EncodingSortField(value, op="mean", order=order))
     chart = kinds.heat_map(value, style.ncl_axis(gap=0.04), rows, hover, domain, bright_low=best_low)
@@ -171,7 +185,10 @@ def models_by_ncl(
 def _by_ncl(
     frame: pd.DataFrame, value: Column, hover: tuple[Column, ...], title: alt.Title, axis: Any, **look: Any
 ) -> alt.FacetChart:
-    """Dots with intervals, coloured by protocol; one panel for each data set."""
+    """A value against ncl: dots with intervals, coloured by protocol, with one panel for each data set.
+
+    hover: the columns that a tooltip shows.    axis: of the value.    look: options of kinds.points_with_intervals.
+    """
     frame = _in_order(frame, DATASET)
     coloured = kinds.hue(PROTOCOL, frame)
     x = style.ncl_axis()
@@ -180,13 +197,16 @@ def _by_ncl(
 
 
 def by_protocol(frame: pd.DataFrame, *fields: str, below: bool = False) -> pd.DataFrame:
-    """Lines by data set, protocol in its declared order, and ncl, with a panel for these fields and the protocol.
+    """The frame sorted by data set, protocol (in its declared order) and ncl, with two more columns.
 
-    The column `way` holds the protocol in words.
-    below: whether the protocol, which is long in words, starts a new line in the heading of the panel.
+    `way` is the protocol in words. `panel` is the heading of the line's panel: the data set, these fields and the
+    protocol in words, as far as they differ within the frame.
+
+    below: whether the protocol, which is long in words, starts a new line in the heading.
     """
-    names = list(PROTOCOL.choices.values())
-    frame = frame.assign(way=pd.Categorical(frame[PROTOCOL].map(PROTOCOL.choices), names))
+    protocols_in_words = list(PROTOCOL.choices.values())
+    # a categorical column sorts in the order of its categories; as text it can be joined to a heading
+    frame = frame.assign(way=pd.Categorical(frame[PROTOCOL].map(PROTOCOL.choices), protocols_in_words))
     frame = frame.sort_values([DATASET, "way", NCL], kind="stable", ignore_index=True)
     frame = frame.astype({"way": "str"})
 
@@ -198,7 +218,7 @@ def by_protocol(frame: pd.DataFrame, *fields: str, below: bool = False) -> pd.Da
 
 
 def _in_order(frame: pd.DataFrame, *fields: str) -> pd.DataFrame:
-    """Lines by these fields and ncl, with a panel for each combination of the fields."""
+    """The frame sorted by these fields and ncl, with a column `panel`: the heading that names the line's fields."""
     frame = frame.sort_values([*fields, NCL], kind="stable", ignore_index=True)
     return frame.assign(panel=style.panels(frame, *fields))
 
@@ -212,18 +232,21 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     axis = kinds.quantity(alt.X, FINDING_VALUE, "")
     chart = kinds.points_with_intervals(FINDING_VALUE, rows, findings.columns, scale=axis, line=str(NO_EFFECT))
 
+    reasons_for_no_interval = frame.loc[frame[FINDING_VALUE.low].isna(), FINDING_VERDICT]
     title = style.title(
         PAPER_FINDINGS.question,
         "Each dot is the mean over class subsets with its 95 % interval over subset seeds; the dashed line "
         "is no effect.",
-        *without_bars(frame.loc[frame[FINDING_VALUE.low].isna(), FINDING_VERDICT]),
+        *without_bars(reasons_for_no_interval),
     )
     figure = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
-    return figure.resolve_scale(x="independent", y="independent")
+    return figure.resolve_scale(x="independent", y="independent")  # panels differ in unit and in their measures
 
 
 def without_bars(reasons: pd.Series) -> list[str]:
-    """The line of a subtitle that gives the reasons why some values have no interval, if there are any.
+    """One line of a subtitle with the reasons why some values have no interval; no line if there are no reasons.
+
+    reasons: texts, with missing ones among them.
 
     >>> without_bars(pd.Series(["no interval: 3 subset seeds, 5 needed", None]))
     ['Without a bar: 3 subset seeds, 5 needed.']
@@ -234,14 +257,17 @@ def without_bars(reasons: pd.Series) -> list[str]:
 
 
 def of_first_protocol(means: pd.DataFrame) -> pd.DataFrame:
-    """The mean accuracies of sub-models; where there are none, those of masked full models, and so on."""
+    """The lines of the first protocol, in the order of SEVERAL_MODELS, that has an accuracy: sub-models if possible."""
     measured = means.dropna(subset=TOP1)
-    priority = measured[PROTOCOL].map(list(SEVERAL_MODELS).index)
-    return measured[priority == priority.min()]
+    position_of_protocol = measured[PROTOCOL].map(list(SEVERAL_MODELS).index)
+    return measured[position_of_protocol == position_of_protocol.min()]
 
 
 def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
-    """The best model at the fewest classes, and the best one at the most.
+    """One statement: the best model at the fewest classes with its accuracy, and the best one at the most classes.
+
+    It is about sub-models if there are any, otherwise about another protocol (see of_first_protocol).
+    means: lines of table `accuracy`, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "model": "vit", "subsets": 3}
     >>> few = line | {"ncl": 2, "top1": 0.98, "top1_low": 0.97, "top1_high": 0.99}
@@ -260,8 +286,11 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
 91.0 %.
     """
     lines = of_first_protocol(means)
-    best = pd.concat([small.best_of(at_ncl, ACCURACY) for _, at_ncl in lines.groupby(NCL, sort=True)])
-    has_interval = best[ACCURACY.low].notna()  # where all subsets score alike there is no interval
+    best_at_each_ncl = [small.best_of(at_ncl, ACCURACY) for _, at_ncl in lines.groupby(NCL, sort=True)]
+    best = pd.concat(best_at_each_ncl)  # several lines of one ncl if models are equally accurate
+
+    # prefer an ncl whose best accuracy has an interval: where all subsets score alike there is none
+    has_interval = best[ACCURACY.low].notna()
     lowest_ncl = best.loc[has_interval, NCL].min() if has_interval.any() else best[NCL].min()
     highest_ncl = best[NCL].max()
     is_single_model = len(lines[MODEL].unique()) == 1
@@ -278,10 +307,10 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
-    """The best models at the fewest classes with their accuracy, or that all are at the level of chance.
+    """The best models at the fewest classes with their accuracy, as a clause; or that all are at the level of chance.
 
-    lines: of all models at this ncl.    best: the lines of the best among them.
-    is_single_model: whether the page has only one model.
+    lines: the accuracies of all models at this ncl, one line for each.    best: the lines with the highest accuracy.
+    is_single_model: whether there is only one model at any ncl; it is then described instead of ranked.
     """
     first = best.iloc[0].to_dict()
     accuracy_text = format_with_interval(first, ACCURACY)
@@ -308,9 +337,10 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
 
 
 def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
-    """The best models at the most classes with their accuracy, or that all are at the level of chance, without a name.
+    """The best models at the most classes with their accuracy, as the end of the sentence of `_at_fewest_classes`.
 
-    The arguments are those of `_at_fewest_classes`.
+    If all models are at the level of chance, it says so instead. A single model is not named again. The arguments are
+    those of `_at_fewest_classes`.
     """
     n_models = lines[MODEL].nunique()
     if all_at_chance(lines):
@@ -321,7 +351,7 @@ def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: b
             return f"{lines[MODEL].iloc[0]}, the only one, is {level}"
         return f"{small.all_of(n_models)} are {level}"
 
-    accuracy_text = format_with_interval({TOP1: best[TOP1].iloc[0]}, ACCURACY)
+    accuracy_text = format_with_interval({TOP1: best[TOP1].iloc[0]}, ACCURACY)  # without its interval
     if is_single_model:
         return accuracy_text
     if len(best) == n_models > 1:
@@ -331,14 +361,18 @@ def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: b
 
 
 def _guess(line: Mapping[Any, Any]) -> str:
-    """The accuracy of guessing in words."""
+    """The accuracy of guessing as text, without an interval."""
     return format_with_interval({CHANCE: line[CHANCE]}, GUESS)
 
 
 def gain_statements(gap: pd.DataFrame) -> Iterator[Statement]:
-    """Sub-models against full models limited to the same labels, the fewest classes first; then against open ones.
+    """How much more accurate sub-models are than full models.
 
-    Only the first is fair, as both then know which classes there are. The second is large by construction.
+    The first statement is about the fewest classes and compares with full models limited to the same labels (masked).
+    This comparison is fair, as both then know which classes there are. Further statements give the gain at more
+    classes, and the gain over open full models, which is large by construction.
+
+    gap: lines of table `gap`, of one data set.
 
     >>> line = {"dataset": "digits", "ncl": 2, "models": 3, "subsets": 3}
     >>> line |= {"verdict": "sub-models above open full models"}
@@ -346,7 +380,7 @@ def gain_statements(gap: pd.DataFrame) -> Iterator[Statement]:
     >>> line |= {"sub_minus_masked": 0.022, "sub_minus_masked_low": 0.004, "sub_minus_masked_high": 0.039}
     >>> for statement in gain_statements(pd.DataFrame([line])): print(statement.sentence)
     Yes: at 2 classes of digits, sub-models are +2.2 points [+0.4, +3.9] better than models of all classes limited to \
-the same labels (open to all labels: +22.0 points, as there is more to confuse).
+the same labels (the gain over models that may also predict the other classes: +22.0 points).
     digits: sub-models are more accurate than open full models at ncl 2 (+22.0 points [+15.0, +29.0]); 95 % over 3 \
 subsets.
     >>> lines = [line | {"sub_minus_masked_low": -0.01}, line | {"ncl": 5}]
@@ -360,37 +394,44 @@ subsets.
     lines = gap.sort_values(NCL, kind="stable")
     dataset = lines[DATASET].iloc[0]
     is_at_chance = lines_at_chance(lines)
-    is_limited_known = pd.notna(lines[GAIN_MASKED].iloc[0])
-    gain = GAIN_MASKED if is_limited_known else GAIN_OPEN
+    is_masked_known = pd.notna(lines[GAIN_MASKED].iloc[0])
+    gain = GAIN_MASKED if is_masked_known else GAIN_OPEN
     chart = small.curve(lines, CLASSES, gain, (CLASSES, *interval_columns(gain), MODELS, SUBSETS), line=0.0)
     yield Statement(_gain_at_fewest_classes(lines.iloc[0].to_dict(), bool(is_at_chance.iloc[0])), chart)
 
     # one sentence for all further numbers of classes
     further_lines = lines.iloc[1:]
     is_further_at_chance = is_at_chance.iloc[1:]
-    guessing = further_lines[is_further_at_chance]
-    if len(guessing):
-        at_ncl = small.listed(guessing[NCL].tolist())
+    lines_of_guessing = further_lines[is_further_at_chance]
+    if len(lines_of_guessing):
+        at_ncl = small.listed(lines_of_guessing[NCL].tolist())
         reason = "sub-models and full models are at the level of chance"
         yield Statement(f"{dataset}: no gain is known at ncl {at_ncl}: {reason}.")
 
-    limited = further_lines[~is_further_at_chance].dropna(subset=GAIN_MASKED)
-    if len(limited):
+    masked_lines = further_lines[~is_further_at_chance].dropna(subset=GAIN_MASKED)
+    if len(masked_lines):
         difference = "sub-models minus full models limited to the same labels (masked)"
-        yield Statement(f"{dataset}: {difference} {_gain_by_ncl(limited, GAIN_MASKED)}.")
+        yield Statement(f"{dataset}: {difference} {_gain_by_ncl(masked_lines, GAIN_MASKED)}.")
 
-    for verdict, of_verdict in lines[~is_at_chance].groupby(accuracy.GAP_VERDICT, sort=False):
-        yield Statement(f"{dataset}: {_VERDICTS[str(verdict)]} {_gain_by_ncl(of_verdict, GAIN_OPEN)}.")
+    # open full models, at all numbers of classes
+    for verdict, lines_of_verdict in lines[~is_at_chance].groupby(accuracy.GAP_VERDICT, sort=False):
+        yield Statement(f"{dataset}: {_VERDICTS[str(verdict)]} {_gain_by_ncl(lines_of_verdict, GAIN_OPEN)}.")
 
 
 def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
-    """Whether sub-models gain on models limited to the same labels, with the gain on open ones beside it."""
+    """The sentence on whether sub-models gain on full models limited to the same labels (masked), at one ncl.
+
+    The gain over open full models stands in brackets at its end.
+
+    line:         a line of table `gap`.
+    is_at_chance: whether all these models are at the level of chance, where no gain is known.
+    """
     where = f"at {line[NCL]} classes of {line[DATASET]}"
     if is_at_chance:
         return f"Not known: {where}, sub-models and full models are at the level of chance."
 
-    open_points = format_with_interval({GAIN_OPEN: line[GAIN_OPEN]}, GAIN_OPEN)
-    open_gain = f"(open to all labels: {open_points}, as there is more to confuse)"
+    open_points = format_with_interval({GAIN_OPEN: line[GAIN_OPEN]}, GAIN_OPEN)  # without its interval
+    open_gain = f"(the gain over models that may also predict the other classes: {open_points})"
     if pd.isna(line[GAIN_MASKED]):
         return f"Not known: {where}, no full model limited to the same labels is stored {open_gain}."
 
@@ -413,7 +454,11 @@ def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
 
 
 def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
-    """What a difference without an interval shows; if several subsets give exactly 0, the answer is no."""
+    """What a gain over masked full models shows if it has no interval, as a clause without a full stop.
+
+    A difference of exactly 0 on several subsets answers the question with no; everything else leaves it open.
+    line: a line of table `gap`.    where: the number of classes and the data set, in words.
+    """
     difference = abs(float(line[GAIN_MASKED]))
     is_one_subset = line[SUBSETS] == 1
     if difference <= ALIKE:
@@ -428,7 +473,11 @@ def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
 
 
 def _gain_by_ncl(lines: pd.DataFrame, gain: Column) -> str:
-    """`at ncl 2 (+4.1 points [+0.2, +8.0]), 5 (...)`, and over how many subsets; or why there is no interval."""
+    """The gain at each ncl, and over how many subsets: `at ncl 2 (+4.1 points [+0.2, +8.0]), 5 (...); 95 % over ...`.
+
+    If some intervals are missing, the reason follows, with the numbers of classes if it does not hold for all.
+    lines: of table `gap`.    gain: the column of the gain.
+    """
     gains = [f"{line[NCL]} ({format_with_interval(line, gain)})" for line in lines.to_dict("records")]
     clauses = [f"at ncl {', '.join(gains)}"]
 
@@ -445,7 +494,9 @@ def _gain_by_ncl(lines: pd.DataFrame, gain: Column) -> str:
 
 
 def rank_statements(ranks: pd.DataFrame) -> Iterator[Statement]:
-    """Which model has the best mean rank, protocol by protocol, at which ncl; nothing where there is one model.
+    """One statement for each protocol with two models or more: the model of the best mean rank at each ncl.
+
+    ranks: lines of table `ranks`, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2}
     >>> lines = [line | {"model": "a", "rank": 1.2}, line | {"model": "b", "rank": 1.8}]
@@ -453,16 +504,19 @@ def rank_statements(ranks: pd.DataFrame) -> Iterator[Statement]:
     >>> print(statement.sentence)
     digits: best by mean rank among sub-models: a (ncl 2).
     """
-    for protocol, name in NAMES.items():
+    for protocol, models in NAMES.items():
         of_protocol = ranks[ranks[PROTOCOL] == protocol]
         if style.differs(of_protocol[MODEL]):
             best = _best_ranks(of_protocol)
-            yield Statement(f"{of_protocol[DATASET].iloc[0]}: best by mean rank among {name}: {best}.")
+            yield Statement(f"{of_protocol[DATASET].iloc[0]}: best by mean rank among {models}: {best}.")
 
 
 def _best_ranks(ranks: pd.DataFrame) -> str:
-    """The models of the best rank, each with the ncl at which it is so."""
-    ncl_of_best: dict[str, list[str]] = {}
+    """The models of the best mean rank with the ncl at which they have it: `a (ncl 2, 5); a and b (ncl 10)`.
+
+    "None" stands for a model where all models are at the level of chance, or have the same rank.
+    """
+    ncl_of_names: dict[str, list[str]] = {}
     for ncl, at_ncl in ranks.groupby(NCL):
         best = small.best_of(at_ncl, accuracy.RANK, largest=False)
         if all_at_chance(at_ncl):
@@ -471,5 +525,5 @@ def _best_ranks(ranks: pd.DataFrame) -> str:
             names = "none, all are equal"
         else:
             names = small.listed(best[MODEL].tolist())
-        ncl_of_best.setdefault(names, []).append(str(ncl))
-    return "; ".join(f"{names} (ncl {', '.join(at_ncl)})" for names, at_ncl in ncl_of_best.items())
+        ncl_of_names.setdefault(names, []).append(str(ncl))
+    return "; ".join(f"{names} (ncl {', '.join(at_ncl)})" for names, at_ncl in ncl_of_names.items())

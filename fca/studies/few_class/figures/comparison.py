@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -35,10 +36,11 @@ LEAD = tables.LEAD.with_format("+.1%", "lead")
 
 def paired_figure(paired: Table) -> alt.FacetChart:
     """Every pair's difference in accuracy with its interval, one panel for each ncl (down) and protocol (across)."""
+    is_significant = style.cells(paired.frame[tables.SIGNIFICANT])  # None where missing
     frame = paired.frame.assign(
         sizes="ncl " + paired.frame[NCL].astype(str),
         pair=paired.frame[tables.MODEL_A] + " - " + paired.frame[tables.MODEL_B],
-        verdict=[_VERDICT_BY_SIGNIFICANCE[value] for value in style.cells(paired.frame[tables.SIGNIFICANT])],
+        verdict=[_VERDICT_BY_SIGNIFICANCE[value] for value in is_significant],
     )
     frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes")
     frame = frame.sort_values([DATASET, NCL], kind="stable")
@@ -61,7 +63,11 @@ def paired_figure(paired: Table) -> alt.FacetChart:
 
 
 def stability_figure(stability: Table) -> alt.FacetChart:
-    """The chance of every model to be the best at every ncl as a heat map, one panel for each protocol."""
+    """How often each model is the best over bootstrap resamples, at every ncl; a heat map for each protocol.
+
+    Raises NothingToDraw with the reason if no share is known, as there are too few subset seeds.
+    stability: table rank_stability.
+    """
     with_share = stability.frame.dropna(subset=tables.P_BEST)
     reasons = stability.frame[NOTE].dropna()
     if with_share.empty and len(reasons):
@@ -76,7 +82,10 @@ def stability_figure(stability: Table) -> alt.FacetChart:
 
 
 def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator[Statement]:
-    """The most accurate model at the fewest classes, and its lead over the next; nothing where there is one model.
+    """The most accurate model at the fewest classes, and its lead over the next one; nothing if there is one model.
+
+    It is about sub-models if there are any, otherwise about another protocol (see of_first_protocol).
+    paired: lines of the table, of one data set.    means: of table accuracy.
 
     >>> line = {"dataset": "zoo", "protocol": "sub", "ncl": 2}
     >>> means = [line | {"model": "b", "top1": 0.9}, line | {"model": "a", "top1": 0.8}]
@@ -90,10 +99,10 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     >>> print(statement.sentence)
     None of 2 sub-models is significantly the best at 2 classes of zoo: b is +10.0 points [+5.0, +15.0] ahead of a.
     """
-    # the fewest classes, if they are not all classes
+    # the fewest classes, if other numbers of classes are stored too
     lines = of_first_protocol(means)
-    below_all_classes = lines[lines[NCL] < lines[NCL].max()]
-    at_fewest = below_all_classes[below_all_classes[NCL] == below_all_classes[NCL].min()]
+    below_most_classes = lines[lines[NCL] < lines[NCL].max()]
+    at_fewest = below_most_classes[below_most_classes[NCL] == below_most_classes[NCL].min()]
     ordered = at_fewest.sort_values(TOP1, ascending=False, kind="stable")
     n_models = ordered[MODEL].nunique()
     if n_models < 2:
@@ -115,15 +124,10 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
         return
 
     first, second = ordered[MODEL].iloc[:2]
-    is_same_setting = (paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)
-    is_same_pair = paired[[tables.MODEL_A, tables.MODEL_B]].isin([first, second]).all(axis="columns")
-    pairs = paired[is_same_setting & is_same_pair]
-    if pairs.empty:
+    pair = _lead(paired, first, second, protocol, ncl)
+    if pair is None:
         return
 
-    pair = pairs.iloc[0].to_dict()
-    if pair[tables.MODEL_A] != first:  # the table has second minus first
-        pair |= {LEAD: -pair[LEAD], LEAD.low: -pair[LEAD.high], LEAD.high: -pair[LEAD.low]}
     lead = f"{format_with_interval(pair, LEAD)} ahead of {second}"
     is_significant = pair[tables.SIGNIFICANT]
     if pd.isna(is_significant):
@@ -135,8 +139,25 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     yield Statement(sentence, chart)
 
 
+def _lead(paired: pd.DataFrame, first: str, second: str, protocol: str, ncl: int) -> dict[Hashable, Any] | None:
+    """The line of table `paired` of two models, with its difference as first minus second; None if there is none."""
+    is_same_setting = (paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)
+    is_same_pair = paired[[tables.MODEL_A, tables.MODEL_B]].isin([first, second]).all(axis="columns")
+    pairs = paired[is_same_setting & is_same_pair]
+    if pairs.empty:
+        return None
+
+    pair = pairs.iloc[0].to_dict()
+    if pair[tables.MODEL_A] != first:  # the table has second minus first
+        pair |= {LEAD: -pair[LEAD], LEAD.low: -pair[LEAD.high], LEAD.high: -pair[LEAD.low]}
+    return pair
+
+
 def paired_statements(paired: pd.DataFrame) -> Iterator[Statement]:
-    """How many pairs differ significantly at each ncl, and how many more seeds the nearest of the others would need.
+    """How many pairs of models differ significantly at each ncl; one statement for each protocol.
+
+    It ends with the number of subset seeds that would separate one of the other pairs (see _more_seeds).
+    paired: lines of the table, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "significant": False}
     >>> line |= {"more_seeds": 7, "more_seeds_low": 2, "more_seeds_high": None, "seeds": 3}
@@ -166,7 +187,10 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
 
 
 def _more_seeds(insignificant: pd.DataFrame) -> str:
-    """The pair without a significant difference that needs the fewest more seeds, as the end of a sentence."""
+    """The pair that needs the fewest more subset seeds, as the end of a sentence; empty if no number is known.
+
+    insignificant: lines of table `paired` without a significant difference.
+    """
     is_bounded = insignificant[tables.MORE_SEEDS].notna() & (insignificant[tables.MORE_SEEDS] > 0)
     bounded = insignificant[is_bounded]
     if bounded.empty:
@@ -181,7 +205,10 @@ def _more_seeds(insignificant: pd.DataFrame) -> str:
 
 
 def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
-    """Which model has the best mean accuracy in most resamples of the subset seeds, at each ncl.
+    """Which model has the best mean accuracy in most resamples of the subset seeds at each ncl, for each protocol.
+
+    If that is unknown everywhere, the only statement gives the reason.
+    stability: lines of table rank_stability, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model": "a", "p_best": 0.93, "subsets": 5}
     >>> [statement] = stability_statements(pd.DataFrame([line, line | {"model": "b", "p_best": 0.07}]))
@@ -195,21 +222,30 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
         yield Statement(f"{dataset}: the stability of the order of the models is unknown ({reason}).")
 
     for protocol, of_protocol in with_share.groupby(PROTOCOL, sort=False):
-        ncl_of_best: dict[str, list[str]] = {}
-        for ncl, at_ncl in of_protocol.groupby(NCL):
-            if all_at_chance(at_ncl):
-                ncl_of_best.setdefault("none, all are at the level of chance,", []).append(str(ncl))
-                continue
-
-            best = small.best_of(at_ncl, tables.P_BEST)
-            share = f"{100 * best[tables.P_BEST].iloc[0]:.0f} % of the resamples"
-            if len(best) > 1:
-                share += " each"
-            names = "none, all are equal,"
-            if len(best) < len(at_ncl):
-                names = small.listed(best[MODEL].tolist())
-            ncl_of_best.setdefault(names, []).append(f"{ncl} ({share})")
-
-        best_by_ncl = "; ".join(f"{names} at ncl {', '.join(sizes)}" for names, sizes in ncl_of_best.items())
+        best_by_ncl = _most_often_best(of_protocol)
         models = NAMES[str(protocol)]
         yield Statement(f"{dataset}: the best of {models} in most resamples of the subset seeds: {best_by_ncl}.")
+
+
+def _most_often_best(stability: pd.DataFrame) -> str:
+    """The models that are the best in most resamples, with ncl and share: `a at ncl 2 (93 % of the resamples)`.
+
+    "None" stands for a model where all are at the level of chance, or are equally often the best.
+    stability: lines of table rank_stability of one protocol.
+    """
+    ncl_of_names: dict[str, list[str]] = {}
+    for ncl, at_ncl in stability.groupby(NCL):
+        if all_at_chance(at_ncl):
+            ncl_of_names.setdefault("none, all are at the level of chance,", []).append(str(ncl))
+            continue
+
+        best = small.best_of(at_ncl, tables.P_BEST)
+        share = f"{100 * best[tables.P_BEST].iloc[0]:.0f} % of the resamples"
+        if len(best) > 1:
+            share += " each"
+        names = "none, all are equal,"
+        if len(best) < len(at_ncl):
+            names = small.listed(best[MODEL].tolist())
+        ncl_of_names.setdefault(names, []).append(f"{ncl} ({share})")
+
+    return "; ".join(f"{names} at ncl {', '.join(sizes)}" for names, sizes in ncl_of_names.items())

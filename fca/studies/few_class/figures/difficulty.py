@@ -17,21 +17,24 @@ from fca.studies.few_class.similarity import SIMSS
 from fca.tables.table import DATASET, ENCODER, NCL
 from fca.types import Column, Table, interval_columns
 
-NAMED = 5  # classes in a sentence
-LISTED = 20  # classes, or changes of one kind, in a panel
+NAMED = 5  # the most classes that a sentence names
+LISTED = 20  # the most classes, or changes of one kind, in a panel
 SUBSET_NAME = Column("named", str, "", "classes")
 _TWO_COLOURS = kinds.CONTRAST[:2]
 
 
 def map_figure(pairs: Table) -> alt.FacetChart:
-    """SimSS of every pair of the classes on the map as a square of colours, alike classes side by side."""
+    """SimSS of every pair of the classes on the map as a square of colours, with similar classes side by side.
+
+    pairs: table difficulty_map.
+    """
     # both halves of the square: each pair (a, b), and the same pair as (b, a)
     swapped_names = {"class_a": "class_b", "class_b": "class_a", "place_a": "place_b", "place_b": "place_a"}
     swapped = pairs.frame.rename(columns=swapped_names)
     frame = by_encoder(pd.concat([pairs.frame, swapped], ignore_index=True))
 
     n_classes = 0 if frame.empty else int(frame["place_a"].max()) + 1
-    is_large = n_classes > 25
+    is_large = n_classes > 25  # smaller labels, and one map a row
     axis: Any = {"labelFontSize": 8 if is_large else 12, "labelLimit": 120, "domain": False, "grid": False}
     order_a = alt.EncodingSortField("place_a", op="min")
     order_b = alt.EncodingSortField("place_b", op="min")
@@ -50,12 +53,15 @@ def map_figure(pairs: Table) -> alt.FacetChart:
     height = 560 if is_large else 400
     columns = 1 if is_large else 2
     figure = style.faceted(chart, frame, title, (DATASET,), height, columns)
-    figure.usermeta = kinds.FIXED  # squares
+    figure.usermeta = kinds.FIXED  # the cells of the map stay square
     return figure.resolve_scale(x="independent", y="independent")  # each panel has its own classes
 
 
 def classes_figure(classes: Table) -> alt.FacetChart:
-    """The hardest classes: SimSS with the nearest class, and the mean over all others."""
+    """The hardest classes of each data set and encoder: SimSS with the nearest class, and the mean over all others.
+
+    classes: table difficulty_classes.
+    """
     frame = classes.frame.dropna(subset=tables.SIMSS_NEAREST).sort_values(tables.SIMSS_NEAREST, kind="stable")
     frame = by_encoder(frame.groupby([DATASET, ENCODER], sort=False).head(LISTED))
     hardest_first = alt.EncodingSortField(tables.SIMSS_NEAREST, op="min")
@@ -80,7 +86,10 @@ def classes_figure(classes: Table) -> alt.FacetChart:
 
 
 def subsets_figure(subsets: Table) -> alt.FacetChart:
-    """SimSS of the hardest and the easiest subset of each size, over the spread of random subsets."""
+    """SimSS of the hardest and the easiest subset of each size, over the spread of random subsets.
+
+    subsets: table difficulty_subsets.
+    """
     frame = by_encoder(subsets.frame)
     x = style.ncl_axis(gap=None)
     y = kinds.quantity(alt.Y, SIMSS)
@@ -102,8 +111,12 @@ def subsets_figure(subsets: Table) -> alt.FacetChart:
 
 
 def what_if_figure(what_if: Table) -> alt.FacetChart:
-    """The change of SimSS by each class added to a subset, and by each two of its classes made one."""
+    """The change of SimSS by each class added to a subset, and by each two of its classes made one.
+
+    what_if: table difficulty_what_if, in which the first changes of each kind are the largest.
+    """
     frame = what_if.frame.groupby([DATASET, ENCODER, tables.CHANGE], sort=False).head(LISTED)
+    # "add a", or "merge a = b"
     merged_with = frame[tables.CLASS_B].map(lambda key: "" if pd.isna(key) else f" = {key}")
     frame = by_encoder(frame.assign(named=frame[tables.CHANGE] + " " + frame[tables.CLASS_A] + merged_with))
 
@@ -113,6 +126,7 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     bars = kinds.bars(x, rows, what_if.columns, kinds.hue(tables.CHANGE, frame, _TWO_COLOURS))
     chart = kinds.layers(kinds.reference(kinds.ZERO, upright=False), bars)
 
+    # each encoder may have its own subset: only a common one fits the title
     subset_names = [_listed_keys(keys) for keys in dict.fromkeys(frame["subset"])]
     subset_text = f"{subset_names[0]}." if len(subset_names) == 1 else "in the tooltip of each panel."
     title = style.title(
@@ -124,7 +138,12 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
 
 
 def subsets_statements(subsets: pd.DataFrame) -> Iterator[Statement]:
-    """The hardest and the easiest classes of the smallest size and of the largest up to five; the first encoder first.
+    """Which classes are the hardest and which the easiest to separate, for each encoder and at one or two sizes.
+
+    The sizes are the smallest one and the largest one whose classes a sentence can name (NAMED). Only sizes with random
+    subsets to compare with count.
+
+    subsets: lines of table difficulty_subsets, of one data set.
 
     >>> line = {"dataset": "zoo", "encoder": "hog", "ncl": 2}
     >>> line |= {"random_mean": 0.3, "random_q05": 0.2, "random_q95": 0.4, "random": 9}
@@ -134,8 +153,8 @@ def subsets_statements(subsets: pd.DataFrame) -> Iterator[Statement]:
     The classes of zoo hardest to separate are a and b (SimSS 0.100, against 0.200 to 0.400 for 90 % of random ones).
     The 2 classes of zoo easiest to separate by hog are b and c (SimSS 0.500; mean of random ones 0.300).
     """
-    is_opening = True
-    has_random = subsets["random"] > 1
+    is_opening = True  # the sentence that opens a page is shorter
+    has_random = subsets["random"] > 1  # a single subset of a size, of all classes, has nothing to compare with
     for encoder, of_encoder in subsets[has_random].groupby(ENCODER, sort=False):
         sizes = set(of_encoder[NCL])
         smallest = min(sizes)
@@ -162,7 +181,10 @@ def subsets_statements(subsets: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _extremes_chart(hard: Mapping[Hashable, Any], easy: Mapping[Hashable, Any]) -> Any:
-    """SimSS of the hardest classes, of random ones with the middle 90 % of them, and of the easiest."""
+    """A small chart of SimSS in three rows: the hardest classes, random ones (mean and middle 90 %), and the easiest.
+
+    hard, easy: lines of table difficulty_subsets of one size and encoder.
+    """
     hardest_row = {SUBSET_NAME: _listed_keys(hard[tables.KEYS]), SIMSS_SHORT: hard[SIMSS]}
     random_row = {
         SUBSET_NAME: "random",
@@ -178,13 +200,13 @@ def _extremes_chart(hard: Mapping[Hashable, Any], easy: Mapping[Hashable, Any]) 
 
 
 def _listed_keys(keys: tuple[str, ...]) -> str:
-    """Class keys in a sentence: `a, b and c`."""
+    """Two or more class keys joined for a sentence: `a, b and c`."""
     names = list(map(str, keys))
     return ", ".join(names[:-1]) + " and " + names[-1]
 
 
 def _with_independent_rows(chart: alt.LayerChart, frame: pd.DataFrame, title: alt.Title) -> alt.FacetChart:
-    """A figure in which each panel lists its own classes, one row for each."""
+    """A figure in which each panel lists its own names, one row for each line; as high as the longest list needs."""
     most_rows = int(frame["panel"].value_counts().max())
     height = max(120, 16 * most_rows)
     return style.faceted(chart, frame, title, (DATASET,), height).resolve_scale(y="independent")

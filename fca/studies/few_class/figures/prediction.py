@@ -17,7 +17,7 @@ from fca.studies.few_class.figures.similarity import NO_ACCURACY
 from fca.tables.table import DATASET, ENCODER, NCL, NOTE, TOP1, TOP1_PREDICTED, all_at_chance, lines_at_chance
 from fca.types import Column, Table, interval_columns
 
-BEST = 3  # predictors drawn point by point, beside the baseline
+BEST = 3  # how many predictors are drawn point by point, beside the baseline
 NAMES = {
     "mean": "no predictor (mean)",
     "ncl": "ncl alone",
@@ -40,7 +40,7 @@ _VERDICTS = {"beyond ncl": "predicts", "not beyond ncl": "does not predict", "un
 
 
 def error_figure(prediction: Table) -> alt.FacetChart:
-    """Mean absolute error of every predictor on what it never saw; dashed: ncl alone."""
+    """Mean absolute error of every predictor on unseen subsets or data sets; the dashed line is that of ncl alone."""
     frame = _with_panels(prediction.frame.dropna(subset=tables.ERROR))
     baseline_error_by_panel = frame[frame[PREDICTOR] == tables.BASELINE].set_index("panel")[tables.ERROR]
     frame = frame.assign(line=frame["panel"].map(baseline_error_by_panel))
@@ -54,7 +54,7 @@ def error_figure(prediction: Table) -> alt.FacetChart:
 
 
 def gain_figure(prediction: Table) -> alt.FacetChart:
-    """How far below the error of ncl alone every predictor is, on the same subsets."""
+    """How far the error of every predictor is below that of ncl alone, on the same subsets."""
     frame = _with_panels(prediction.frame.dropna(subset=tables.GAIN)).assign(line=0.0)
     title = style.title(
         "Does anything predict accuracy beyond the number of classes?",
@@ -67,7 +67,11 @@ def gain_figure(prediction: Table) -> alt.FacetChart:
 def _one_row_per_predictor(
     frame: pd.DataFrame, value: Column, hover: tuple[Column, ...], title: alt.Title
 ) -> alt.FacetChart:
-    """One row for each predictor, best first: a value with its interval, over a dashed line at the column `line`."""
+    """A value of every predictor with its interval, one row for each, those with the smallest error at the top.
+
+    frame: lines of table `prediction` with the columns of _with_panels, and `line`: where a dashed line stands.
+    hover: the columns that a tooltip shows.
+    """
     predictors = list(dict.fromkeys(frame.sort_values(tables.ERROR, kind="stable")["named"]))
     rows = kinds.category(alt.Y, "named", predictors, domain=False)
     scale = kinds.quantity(alt.X, value)
@@ -80,13 +84,17 @@ def _one_row_per_predictor(
 
 
 def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
-    """Measured against predicted accuracy of every subset, for ncl alone and the best predictors."""
+    """Measured against predicted accuracy of every subset, for ncl alone and the best predictors.
+
+    points: table prediction_points.
+    """
     frame = _points_of_best_predictors(points.frame, prediction.frame)
     x = kinds.quantity(alt.X, TOP1_PREDICTED)
     y = kinds.quantity(alt.Y, TOP1, "measured accuracy")
     coloured = kinds.hue(NCL, frame, shapes=None, title=NCL.meaning, ordered=True)
 
     base: Any = alt.Chart().encode(y=y)
+    # measured accuracy on both axes: the line on which a prediction is exact
     diagonal = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x=f"{TOP1}:Q")
     faint = base.encode(color=coloured.colour(), opacity=coloured.opacity(0.3))
     intervals = kinds.interval_marks(faint, TOP1_PREDICTED, upright=False)
@@ -102,7 +110,11 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
 
 
 def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
-    """The points of ncl alone and of the predictors with the smallest errors in each panel, in this order."""
+    """The predicted points of ncl alone and of the BEST predictors with the smallest errors, with their panels.
+
+    Each predictor has a panel of its own for each encoder, target and what is held out; ncl alone comes first.
+    points: of table prediction_points.    prediction: the table, from which the errors are.
+    """
     alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
     ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")
     rank_in_panel = ranked.groupby(PANEL).cumcount() + 1
@@ -116,15 +128,26 @@ def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -
 
 
 def _with_panels(frame: pd.DataFrame, *last_sort_columns: str) -> pd.DataFrame:
-    """The frame with its predictors in words (`named`), and a panel for each encoder, target and what is new."""
+    """The frame sorted by encoder, target and what is held out, with three more columns of words.
+
+    `named` is the predictor, `way` what is new ("on new subsets", "on new data sets"), and `panel` the heading of the
+    line's panel: encoder, target and what is new, as far as they differ.
+
+    last_sort_columns: sort the lines within a panel.
+    """
     frame = frame.assign(named=frame[PREDICTOR].map(NAMES), way="on " + frame[tables.HELD_OUT].map(tables.UNSEEN))
-    ascending = [True, True, False] + [True] * len(last_sort_columns)  # new subsets before new data sets
+    ascending = [True, True, False] + [True] * len(last_sort_columns)  # "subset seed" before "data set"
     frame = frame.sort_values([*PANEL, *last_sort_columns], ascending=ascending, kind="stable", ignore_index=True)
     return frame.assign(panel=style.panels(frame, ENCODER, TARGET, "way"))
 
 
 def prediction_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
-    """The predictor with the smallest error, beside the number of classes alone; by encoder, target and what is new.
+    """How well accuracy is predicted, for each encoder, target and what is held out.
+
+    The first statement compares the predictor with the smallest error with the number of classes alone; a second one
+    lists the predictors that are significantly better than ncl, if there are any.
+
+    prediction: lines of the table; those without an error are left out.
 
     >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "error_points_low": 1.0}
     >>> lines = [line | {"predictor": "log_ncl", "error_points": 2.0, "error_points_high": 3.0}]
@@ -146,11 +169,11 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
     """
     with_error = prediction.dropna(subset=tables.ERROR)
     for number, ((encoder, target, held_out), lines) in enumerate(with_error.groupby(PANEL, sort=False)):
-        is_opening = number == 0
+        is_opening = number == 0  # the sentence that opens a page names neither target nor encoder
         unseen = {"subset seed": "a new subset", "data set": "a new data set"}[str(held_out)]
         detailed = f"{unseen} ({target} by {encoder})"
 
-        # the three best predictors above the number of classes alone
+        # the chart: the three best predictors above the number of classes alone
         ordered = lines.sort_values(tables.ERROR, kind="stable")
         alone = ordered[ordered[PREDICTOR] == tables.BASELINE]
         predictors = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]
@@ -174,12 +197,17 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
 
 
 def _errors_in_words(alone: Mapping[Any, Any], predictors: pd.DataFrame, unseen: str) -> str:
-    """The errors of the number of classes alone and of the best predictor.
+    """The errors of the best predictor and of the number of classes alone, as a sentence without its full stop.
 
-    alone: the line of the baseline.    predictors: the lines of all but the baselines, in the order of their errors.
+    The best predictor is sought among those that predict beyond ncl; if there are none, the number of classes alone
+    comes first and the best of all predictors after it.
+
+    alone:      the line of the baseline in table `prediction`.
+    predictors: the lines of all but the baselines, in the order of their errors.
+    unseen:     what is predicted, in words.
     """
     beyond_ncl = predictors[predictors[tables.BEYOND_NCL] == "beyond ncl"]
-    best = small.best_of(predictors if beyond_ncl.empty else beyond_ncl, ERROR, largest=False)
+    best = small.best_of(predictors if beyond_ncl.empty else beyond_ncl, ERROR, largest=False)  # several if equal
     line = best.iloc[0].to_dict()
     names = small.listed([NAMES[predictor] for predictor in best[PREDICTOR]])
     misses = f"misses the accuracy of {unseen} by"
@@ -191,7 +219,7 @@ def _errors_in_words(alone: Mapping[Any, Any], predictors: pd.DataFrame, unseen:
     if len(best) > 1:
         subject = f"each of the best predictors ({names})"
     elif near_ties:
-        subject = names
+        subject = names  # not shown to be the best
     else:
         subject = f"the best predictor ({names})"
     sentence = f"{subject} {misses} {_in_points(line)} on average"
@@ -203,7 +231,10 @@ def _errors_in_words(alone: Mapping[Any, Any], predictors: pd.DataFrame, unseen:
 
 
 def _near_ties(predictors: pd.DataFrame, best: pd.DataFrame) -> list[str]:
-    """The predictors, with their errors, whose error is within the interval of the best, except the best."""
+    """The predictors other than the best whose error is within the best's interval, each with its error: `LogME 1.4`.
+
+    predictors, best: lines of table `prediction`.
+    """
     low = best[ERROR.low].iloc[0]
     high = best[ERROR.high].iloc[0]
     is_within = predictors[ERROR].between(low, high)
@@ -213,13 +244,15 @@ def _near_ties(predictors: pd.DataFrame, best: pd.DataFrame) -> list[str]:
 
 
 def _in_points(line: Mapping[Any, Any]) -> str:
-    """An error with its interval in points: `1.5 points [1.0, 2.0]`."""
-    error, _, ends = format_with_interval(line, ERROR).partition(" ")
-    return f"{error} points {ends}".rstrip()
+    """An error with its interval in points: `1.5 points [1.0, 2.0]`, or `1.5 points` without one."""
+    error, _, interval = format_with_interval(line, ERROR).partition(" ")
+    return f"{error} points {interval}".rstrip()
 
 
 def simss_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
-    """Whether SimSS predicts accuracy beyond ncl; by encoder, target and what is new.
+    """Whether SimSS predicts accuracy beyond ncl: one statement for each encoder, target and what is held out.
+
+    prediction: lines of the table; those of models at the level of chance are left out.
 
     >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "predictor": "simss", "note": None}
     >>> line |= {"verdict": "not beyond ncl", "within_ncl_r": 0.1, "within_ncl_r_low": -0.2, "within_ncl_r_high": 0.4}

@@ -31,7 +31,7 @@ _COMPARED = Column("compared", str, "", "what is correlated with accuracy", {tex
 
 
 def similarity_figure(similarity: Table) -> alt.FacetChart:
-    """SimSS of every subset against ncl, one panel for each encoder."""
+    """SimSS of every class subset against ncl, one panel for each data set and encoder."""
     frame = by_encoder(similarity.frame.dropna(subset=tables.SIMSS))
     coloured = kinds.hue(NCL, frame, shapes=None, legend=False, ordered=True)
     y = kinds.quantity(alt.Y, tables.SIMSS, "SimSS")
@@ -45,12 +45,16 @@ def similarity_figure(similarity: Table) -> alt.FacetChart:
 
 
 def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
-    """The best accuracy of any model against SimSS, one panel for each protocol; each heading gives r, p and n."""
+    """The best accuracy of any model (DCN) against SimSS, one panel for each data set, encoder and target.
+
+    points: table correlation_points.    correlation: gives r, p and n for the headings of the panels.
+    """
     pearson = correlation.frame[correlation.frame[METHOD] == "pearson"]
     coefficients_by_target = {key: _coefficients_in_words(lines) for key, lines in pearson.groupby(_TARGETS)}
     frame = by_encoder(points.frame[points.frame[TARGET].str.startswith("DCN ")])
+    # the heading starts with data set and encoder if there are several
     encoder_prefix = frame["panel"] + " · " if style.differs(frame["panel"]) else ""
-    coefficients = pd.MultiIndex.from_frame(frame[_TARGETS]).map(coefficients_by_target)
+    coefficients = pd.MultiIndex.from_frame(frame[_TARGETS]).map(coefficients_by_target)  # text for each line
     frame["panel"] = encoder_prefix + frame[TARGET] + "\n" + coefficients
 
     x = kinds.quantity(alt.X, tables.SIMSS, "SimSS (higher: easier to separate)")
@@ -70,7 +74,11 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
 
 
 def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
-    """Every correlation with its interval: SimSS over all subsets, within equal ncl, and ncl alone beside it."""
+    """The correlations of every accuracy with SimSS (over all subsets, and within equal ncl) and with ncl alone.
+
+    There is one panel for each coefficient (Pearson's, Spearman's ...), and for each encoder if there are several.
+    points: table correlation_points.
+    """
     frame = _defined_coefficients(correlation.frame, points.frame)
     targets = list(dict.fromkeys(frame[TARGET]))
     rows = kinds.category(alt.Y, TARGET, targets, bands=True)
@@ -93,7 +101,14 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
 
 
 def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """The coefficients of the figure with what each compares, in words, and the model and protocol of its target."""
+    """The lines of correlation_figure, with the columns compared, protocol, model and panel.
+
+    `compared` says in words what is correlated with accuracy; lines that _WORDS does not list (such as those of a
+    single ncl) and undefined coefficients are left out. `model` is missing for DCN, the best of all models.
+
+    frame: of table correlation.    points: of table correlation_points.
+    """
+    # protocol and model are the same for all points of a target, but for the model of DCN
     first_points = points.drop_duplicates(TARGET).set_index(TARGET)
     is_best_model = first_points.index.str.startswith("DCN ")
     model_by_target = first_points[MODEL].where(~is_best_model)
@@ -109,15 +124,18 @@ def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataF
 
 
 def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
-    """Released minus our SimSS of every subset against ncl, one panel for each encoder; headings give the agreement."""
+    """Released minus our SimSS of every subset against ncl, one panel for each data set and encoder.
+
+    agreement: table released_agreement, which gives the mean difference and r for the headings of the panels.
+    """
     scored = released.frame.dropna(subset=tables.SIMSS_RELEASED)
     frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))
 
-    agreement_by_encoder = {}
+    heading_by_encoder = {}
     for line in agreement.frame.to_dict("records"):
         difference = f"mean |difference| {line[tables.DIFFERENCE_ABSOLUTE]:.4f}"
-        agreement_by_encoder[line[DATASET], line[ENCODER]] = f"{difference}, {_r_in_words(line['r'])}"
-    frame["panel"] += "\n" + pd.MultiIndex.from_frame(frame[[DATASET, ENCODER]]).map(agreement_by_encoder)
+        heading_by_encoder[line[DATASET], line[ENCODER]] = f"{difference}, {_r_in_words(line['r'])}"
+    frame["panel"] += "\n" + pd.MultiIndex.from_frame(frame[[DATASET, ENCODER]]).map(heading_by_encoder)
 
     coloured = kinds.hue(NCL, frame, shapes=None, legend=False)
     x = style.ncl_axis(gap=None)
@@ -133,13 +151,16 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
 
 
 def by_encoder(frame: pd.DataFrame) -> pd.DataFrame:
-    """With a `panel` for each data set and encoder, in their order."""
+    """The frame sorted by data set and encoder, with a column `panel`: the heading that names them."""
     frame = frame.sort_values([DATASET, ENCODER], kind="stable", ignore_index=True)
     return frame.assign(panel=style.panels(frame, DATASET, ENCODER))
 
 
 def _coefficients_in_words(lines: pd.DataFrame) -> str:
-    """r, p and n of one target, over all subsets and within equal ncl: the second and third line of its heading."""
+    """r, p and n of SimSS as two lines of a heading: over all subsets, and within equal ncl.
+
+    lines: of table correlation, of one target and method.
+    """
     of_simss = lines[lines["predictor"] == "simss"]
     line_by_scope = {line["scope"]: line for line in of_simss.to_dict("records")}
     return f"{in_words(line_by_scope['all'])}\nwithin ncl: {in_words(line_by_scope['within ncl'])}"
@@ -154,9 +175,13 @@ def in_words(line: Mapping[Hashable, Any]) -> str:
 
 
 def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> Iterator[Statement]:
-    """Correlation of SimSS with the best accuracy (DCN) over all subsets and within equal ncl, then that of ncl alone.
+    """Whether SimSS predicts the best accuracy of any model (DCN): a statement for each protocol and encoder.
 
-    The first is about the best sub-model by the first encoder, unless that is undefined.
+    It gives Pearson's correlation over all subsets and within equal ncl. The first statement of a protocol is followed
+    by the correlation of ncl alone. Statements keep the order of the table, but those without a coefficient come last,
+    so that the first one has an answer if there is any.
+
+    correlation: lines of the table, of one data set.    points: of table correlation_points, for the charts.
 
     >>> line = {"dataset": "digits", "encoder": "hog", "target": "DCN sub", "method": "pearson", "predictor": "simss"}
     >>> lines = [line | {"scope": "all", "r": 0.84, "r_low": 0.7, "r_high": 0.93, "n": 30}]
@@ -170,7 +195,7 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
     """
     is_of_best = (correlation[METHOD] == "pearson") & correlation[TARGET].str.startswith("DCN ")
     lines_by_target = [lines for _, lines in correlation[is_of_best].groupby([TARGET, ENCODER], sort=False)]
-    lines_by_target.sort(key=_has_no_coefficient)
+    lines_by_target.sort(key=_has_no_coefficient)  # stable: False, and so a defined coefficient, first
 
     stated_targets: set[str] = set()
     for lines in lines_by_target:
@@ -188,12 +213,12 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
         coefficients = {(line[PREDICTOR], line["scope"]): line for line in lines.to_dict("records")}
         yield Statement(_similarity_in_words(coefficients, accuracy, models, is_at_chance), chart)
 
-        # the number of classes alone, which is the same for each encoder
-        alone = coefficients["ncl", "all"]
-        is_defined = pd.notna(alone[R]) and alone["n"] >= FEWEST_POINTS and not is_at_chance
+        # the number of classes alone, stated once: it is the same for each encoder
+        ncl_alone = coefficients["ncl", "all"]
+        is_defined = pd.notna(ncl_alone[R]) and ncl_alone["n"] >= FEWEST_POINTS and not is_at_chance
         if is_defined and target not in stated_targets:
-            subject = f"The correlation of the number of classes alone with {accuracy} on {alone[DATASET]}"
-            yield Statement(f"{subject} is {format_with_interval(alone, R)} over {alone['n']} subsets.")
+            subject = f"The correlation of the number of classes alone with {accuracy} on {ncl_alone[DATASET]}"
+            yield Statement(f"{subject} is {format_with_interval(ncl_alone, R)} over {ncl_alone['n']} subsets.")
         stated_targets.add(target)
 
 
@@ -205,7 +230,12 @@ def _has_no_coefficient(lines: pd.DataFrame) -> bool:
 def _similarity_in_words(
     coefficients: Mapping[tuple[Any, Any], Mapping[Hashable, Any]], accuracy: str, models: str, is_at_chance: bool
 ) -> str:
-    """Whether SimSS predicts an accuracy. coefficients: (predictor, scope) -> a line of the correlation table."""
+    """The sentence on whether SimSS predicts an accuracy, or why that is not known.
+
+    coefficients: (predictor, scope) -> a line of the correlation table, of one target and encoder.
+    accuracy:     the target in words.    models: those that it is the accuracy of, in words.
+    is_at_chance: whether all of them are at the level of chance.
+    """
     line = coefficients["simss", "all"]
     dataset, n_subsets = line[DATASET], line["n"]
     if is_at_chance:
@@ -228,7 +258,10 @@ def _similarity_in_words(
 
 
 def _predicts(line: Mapping[Hashable, Any]) -> str:
-    """The verb of the sentence, by the interval of the correlation, or by its p where it has no interval."""
+    """The verb of the sentence "Class similarity ... accuracy", from the interval of the correlation.
+
+    Without an interval the p value decides between weaker verbs: p takes the subsets for independent draws.
+    """
     if pd.isna(line[R.low]):
         is_small_p = line.get("p", 1.0) <= 0.05
         return "goes with" if is_small_p else "may or may not predict"
@@ -238,7 +271,9 @@ def _predicts(line: Mapping[Hashable, Any]) -> str:
 
 
 def released_statements(agreement: pd.DataFrame) -> Iterator[Statement]:
-    """How far the released scores are, for each encoder.
+    """How far the SimSS that the released script logs is from ours: one statement for each encoder.
+
+    agreement: lines of table released_agreement; those without subsets are left out.
 
     >>> line = {"dataset": "digits", "encoder": "hog", "subsets": 9, "difference_absolute": 0.0021, "r": 0.999}
     >>> line |= {"difference_largest": 0.0108, "pooled_absolute": 0.0019, "difference": 0.0}

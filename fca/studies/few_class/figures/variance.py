@@ -27,7 +27,7 @@ def variance_figure(variance: Table) -> alt.FacetChart:
 
     # two subsets allow an interval of 32 times the value: cut it off, so that the dots stay apart
     axis_end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
-    if not axis_end > 0:
+    if not axis_end > 0:  # all values are 0, or no interval is known (NaN)
         axis_end = 1
     scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, axis_end])
     rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
@@ -49,7 +49,10 @@ def variance_figure(variance: Table) -> alt.FacetChart:
 
 
 def _one_line_per_source(variance: Table) -> pd.DataFrame:
-    """The table with four lines in place of each line, one for each source of variance."""
+    """The table with four lines in place of each line, one for each source of variance (column `source`).
+
+    Its columns `sd` (with its interval) and `share` hold what the table has in a column for each source.
+    """
     shared_columns = [DATASET, MODEL, PROTOCOL, NCL, *_sample_columns(variance)]
     column_names = [*shared_columns, _SHARE, *interval_columns(_SD)]
 
@@ -67,9 +70,12 @@ def _sample_columns(variance: Table) -> tuple[Column, ...]:
 
 
 def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
-    """Which source has the largest share of the variance, in how many of the models and ncl; by protocol.
+    """Which source has the largest share of the variance, and for how many models and ncl; by protocol.
 
-    Where init and luck are unknown, the other two sources include their shares: such lines are counted separately.
+    Where the shares of the initialisation and of luck are unknown, the other two sources include them, so such lines
+    are counted in a statement of their own.
+
+    variance: lines of the table, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.2, "share_luck": 0.1}
     >>> [statement] = variance_statements(pd.DataFrame([line | {"share_test": 0.1}]))
@@ -81,10 +87,10 @@ def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
     noun_of_share = {str(share): noun for share, noun in zip(SHARES, nouns.values(), strict=True)}
 
     dataset = variance[DATASET].iloc[0]
-    shared = variance.dropna(subset="share_subset")
-    shared = shared.assign(has_several_inits=shared["share_init"].notna())
+    with_shares = variance.dropna(subset="share_subset")
+    with_shares = with_shares.assign(has_several_inits=with_shares["share_init"].notna())
 
-    for (protocol, has_several_inits), lines in shared.groupby([PROTOCOL, "has_several_inits"], sort=False):
+    for (protocol, has_several_inits), lines in with_shares.groupby([PROTOCOL, "has_several_inits"], sort=False):
         models = NAMES[str(protocol)]
         shares = lines[SHARES].rename(columns=noun_of_share)
 

@@ -28,8 +28,8 @@ from fca.stats.similarity import (
 )
 from fca.types import FcaError
 
-N_IMPROVED = 10  # grown subsets that are improved by swaps
-SMALLEST_GAIN = 1e-12  # less is rounding
+N_IMPROVED = 10  # how many of the grown subsets are improved by swaps
+SMALLEST_GAIN = 1e-12  # a smaller gain of SimSS is rounding
 
 PerClass = Float[np.ndarray, " classes"]
 PairScores = Float[np.ndarray, "classes classes"]
@@ -37,9 +37,9 @@ PairScores = Float[np.ndarray, "classes classes"]
 
 @dataclass(frozen=True)
 class ByClass:
-    """A matrix of class_similarity with its images by class; classes are columns here, not labels.
+    """A matrix of class_similarity (G, images x classes) with its images sorted by class.
 
-    Raises FcaError for fewer than two classes.
+    Classes are columns of the matrix here, not labels. Raises FcaError for fewer than two classes.
 
     >>> labels = np.array([5, 5, 9, 9])
     >>> ByClass(np.array([[1.0, 0.5]] * 2 + [[0.5, 1.0]] * 2), labels).simss([0, 1])
@@ -59,59 +59,64 @@ class ByClass:
 
     @cached_property
     def column_of_image(self) -> Integer[np.ndarray, " images"]:
-        """Column of each image's class."""
+        """The column of each image's own class."""
         return np.searchsorted(self.class_labels, self.labels)
 
     @cached_property
     def counts(self) -> Integer[np.ndarray, " classes"]:
-        """Images of each class."""
+        """The number of images of each class."""
         return np.bincount(self.column_of_image)
 
     @cached_property
     def rows_of_class(self) -> list[Integer[np.ndarray, " members"]]:
-        """Rows of each class' images."""
-        rows_by_class = np.argsort(self.column_of_image, kind="stable")
-        return np.split(rows_by_class, np.cumsum(self.counts)[:-1])
+        """For each class, the rows of its images in the matrix."""
+        rows_by_class = np.argsort(self.column_of_image, kind="stable")  # class 0 first, and so on
+        first_of_later_classes = np.cumsum(self.counts)[:-1]
+        return np.split(rows_by_class, first_of_later_classes)
 
     @cached_property
     def intra(self) -> Float[np.ndarray, " images"]:
-        """Similarity of each image to the others of its class."""
+        """The mean similarity of each image to the other images of its class."""
         rows = np.arange(len(self.column_of_image))
         return self.similarity[rows, self.column_of_image]
 
-    def mean_silhouette(self, c: int, nearest: Float[np.ndarray, "members classes"]) -> PerClass:
-        """Mean silhouette of the images of class c, for each of several similarities to the nearest other class."""
+    def mean_silhouette(self, c: int, nearest: Float[np.ndarray, "members alternatives"]) -> PerClass:
+        """Mean silhouette of the images of class c, for each of several alternatives of what the nearest class is.
+
+        nearest: the similarity of each image of class c to the nearest other class, one column an alternative.
+        """
         intra = np.broadcast_to(self.intra[self.rows_of_class[c], None], nearest.shape)
         return silhouette(intra, nearest).mean(axis=0)
 
     def simss_with_each(self, subset: Sequence[int]) -> PerClass:
-        """SimSS of these classes with each other class added; NaN for those among them.
+        """SimSS of a subset with each other class in turn added to it; NaN for the classes that are already in it.
 
-        SimSS is the mean over classes of their mean silhouettes. The added class needs the similarity of its images to
-        the nearest class of the subset; for each class of the subset the added one may become the nearest.
+        SimSS is the mean over classes of their mean silhouettes. For the added class it takes the similarity of its
+        images to the nearest class of the subset. For a class of the subset, the added class may become the nearest.
         """
-        nearest = self._nearest(subset)
+        nearest_in_subset = self._nearest(subset)
 
-        # the images of the added class
-        sums = np.bincount(self.column_of_image, weights=silhouette(self.intra, nearest)) / self.counts
+        # mean silhouette of each class when it is the added one: sum over its images / number of images
+        silhouette_if_added = silhouette(self.intra, nearest_in_subset)
+        sums = np.bincount(self.column_of_image, weights=silhouette_if_added) / self.counts
 
-        # the images of the subset, beside each added class
+        # plus those of the classes of the subset, beside each added class
         for c in subset:
             rows = self.rows_of_class[c]
-            nearest_with_added = np.maximum(nearest[rows, None], self.similarity[rows])  # members x classes
+            nearest_with_added = np.maximum(nearest_in_subset[rows, None], self.similarity[rows])  # members x classes
             sums += self.mean_silhouette(c, nearest_with_added)
 
         sums[list(subset)] = np.nan
         return sums / (len(subset) + 1)
 
     def simss(self, subset: Sequence[int]) -> float:
-        """SimSS of these classes."""
+        """SimSS of a subset of the classes."""
         rows = np.concatenate([self.rows_of_class[c] for c in subset])
         column_of_row = np.repeat(np.arange(len(subset)), [len(self.rows_of_class[c]) for c in subset])
         return scores_from_similarity(self.similarity[np.ix_(rows, np.asarray(subset))], column_of_row).simss
 
     def _nearest(self, subset: Sequence[int]) -> Float[np.ndarray, " images"]:
-        """Similarity of every image to the nearest of these classes, except the class of the image."""
+        """The similarity of every image to the nearest class of the subset, its own class not counted."""
         similarity = self.similarity[:, list(subset)]  # a copy: images x subset
         for column, c in enumerate(subset):
             similarity[self.rows_of_class[c], column] = -np.inf
@@ -119,7 +124,7 @@ class ByClass:
 
 
 class Extreme(NamedTuple):
-    """The classes (labels, sorted) of a hardest or easiest subset, and their SimSS."""
+    """A hardest or easiest subset: its classes (labels, sorted) and its SimSS."""
 
     classes: tuple[int, ...]
     simss: float
@@ -131,7 +136,7 @@ def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
     With D(i, c) = (G(i, own) - G(i, c)) / max(G(i, own), G(i, c)) and d(a, c) its mean over the images of class a,
     SimSS({a, b}) = (d(a, b) + d(b, a)) / 2.
 
-    similarity, labels: the result of class_similarity, and the labels given to it; row and column k of the result are
+    similarity, labels: the result G of class_similarity, and the labels given to it; row and column k of the result are
     the k-th smallest label.
 
     >>> from fca.stats.similarity import class_similarity
@@ -141,9 +146,11 @@ def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
            [0.5, nan]])
     """
     images = ByClass(similarity, labels)
-    rows_of_class = enumerate(images.rows_of_class)
-    one_sided = np.stack([images.mean_silhouette(c, similarity[rows]) for c, rows in rows_of_class])  # d(a, c)
-    pairs = (one_sided + one_sided.T) / 2
+    lines = []
+    for a, rows in enumerate(images.rows_of_class):
+        lines.append(images.mean_silhouette(a, similarity[rows]))  # d(a, c) of every class c
+    d = np.stack(lines)
+    pairs = (d + d.T) / 2
     np.fill_diagonal(pairs, np.nan)
     return pairs
 
@@ -158,10 +165,11 @@ def extreme_subset(
 ) -> Extreme:
     """The subset of `size` classes with the lowest SimSS (hardest) or the highest.
 
-    Greedy search: the best `starts` pairs grow by the best class at a time. Then the best few subsets swap one class
-    for another until no swap helps. Exact for two classes, and for three where all pairs are tried (200 starts: up to
-    20 classes); otherwise no single swap improves the result.
+    This is a greedy search: each of the best `starts` pairs of classes grows, always by the class that helps most. Then
+    the best few subsets swap one class for another until no swap helps. The result is exact for two classes, and for
+    three where all pairs are tried (200 starts: up to 20 classes); otherwise no single swap improves it.
 
+    similarity, labels: the result of class_similarity, and the labels given to it.
     pairs: pair_simss of the same matrix, if known.    Raises FcaError unless 2 <= size <= number of classes.
 
     >>> from fca.stats.similarity import class_similarity
@@ -175,12 +183,12 @@ def extreme_subset(
     _check_size(size, n_classes)
     if pairs is None:
         pairs = pair_simss(similarity, labels)
-    sign = 1.0 if hardest else -1.0  # scores are minimised
+    sign = 1.0 if hardest else -1.0  # the search minimises sign * SimSS
 
     # the best pairs
-    first, second = np.triu_indices(n_classes, 1)
+    first, second = np.triu_indices(n_classes, 1)  # all pairs with first < second
     pair_scores = sign * pairs[first, second]
-    n_starts = 1 if size == 2 else starts
+    n_starts = 1 if size == 2 else starts  # the best pair is the result
     score_by_subset: dict[tuple[int, ...], float] = {}
     for i in np.argsort(pair_scores, kind="stable")[:n_starts]:
         score_by_subset[int(first[i]), int(second[i])] = float(pair_scores[i])
@@ -189,21 +197,25 @@ def extreme_subset(
     for _ in range(size - 2):
         score_by_subset = dict(_add_best_class(images, subset, sign) for subset in score_by_subset)
 
-    # improve the best few by swaps
+    # improve the best few by swaps; pairs are exact already, and all classes have no other to swap for
     if 2 < size < n_classes:
         best_first = sorted(score_by_subset, key=lambda subset: score_by_subset[subset])
         improved = [_swap_classes(images, s, score_by_subset[s], sign) for s in best_first[:N_IMPROVED]]
         score_by_subset = dict(improved)
 
+    # of equal scores, the first subset in the order of labels
     best = min(score_by_subset, key=lambda subset: (score_by_subset[subset], subset))
     best_labels = tuple(int(label) for label in images.class_labels[list(best)])
     return Extreme(best_labels, sign * score_by_subset[best])
 
 
 def what_if_added(similarity: Similarity, labels: Labels, subset: Subset) -> PerClass:
-    """The change of SimSS of a subset (labels, two or more) by adding each other class; NaN for those already in it.
+    """The change of a subset's SimSS by adding each other class; NaN for the classes that are already in it.
 
-    Entry k is the k-th smallest label. Raises FcaError for a label without images.
+    Entry k of the result is about the k-th smallest label.
+
+    similarity, labels: the result of class_similarity, and the labels given to it.
+    subset: two labels or more. Raises FcaError for a label without images.
 
     >>> from fca.stats.similarity import class_similarity
     >>> labels = np.array([0, 0, 1, 1, 2, 2, 3, 3])
@@ -218,11 +230,14 @@ def what_if_added(similarity: Similarity, labels: Labels, subset: Subset) -> Per
 
 
 def what_if_merged(similarity: Similarity, labels: Labels, subset: Subset, a: int, b: int) -> float:
-    """SimSS of a subset (labels) if its classes a and b were one; the same as from features under merged labels.
+    """SimSS of a subset after its classes a and b are made one; the same as from features under merged labels.
 
     The similarity G of an image to the merged class is the mean of its similarities to a and b, weighted by their
-    images. An image of a does not count itself:    G'(i) = ((n_a - 1) G(i, a) + n_b G(i, b)) / (n_a + n_b - 1).
+    numbers of images. An image of a does not count itself:
 
+        G'(i) = ((n_a - 1) G(i, a) + n_b G(i, b)) / (n_a + n_b - 1)
+
+    similarity, labels: the result G of class_similarity, and the labels given to it.    subset, a, b: labels.
     Raises FcaError if a or b is not in the subset, if they are one class, or if there is no third class to compare
     with.
 
@@ -240,13 +255,14 @@ def what_if_merged(similarity: Similarity, labels: Labels, subset: Subset, a: in
 
     # the images and classes of the subset
     rows = np.flatnonzero(np.isin(labels, subset_labels))
-    matrix = similarity[np.ix_(rows, np.searchsorted(class_labels, subset_labels))]  # a copy: images x subset
+    columns = np.searchsorted(class_labels, subset_labels)
+    matrix = similarity[np.ix_(rows, columns)]  # a copy: images x subset
     column_of_image = np.searchsorted(subset_labels, labels[rows])
 
     # the equation above; the first column of the two becomes the merged class
     merged, removed = np.searchsorted(subset_labels, sorted((a, b)))
     is_of_class = column_of_image[:, None] == np.array([merged, removed])  # images x 2
-    weights = np.bincount(column_of_image)[[merged, removed]] - is_of_class
+    weights = np.bincount(column_of_image)[[merged, removed]] - is_of_class  # n_a and n_b, without the image itself
     matrix[:, merged] = (matrix[:, [merged, removed]] * weights).sum(axis=1) / weights.sum(axis=1)
 
     # the second column is removed, and later columns move to the left
@@ -260,7 +276,9 @@ def random_simss(
 ) -> Float[np.ndarray, " subsets"]:
     """SimSS of random subsets of `size` classes, drawn independently; of every subset if there are at most `draws`.
 
-    seed: of numpy's default generator, together with the size. Raises FcaError as extreme_subset does.
+    similarity, labels: the result of class_similarity, and the labels given to it.
+    draws: the number of subsets.    seed: of numpy's default generator, together with the size.
+    Raises FcaError unless 2 <= size <= number of classes.
 
     >>> from fca.stats.similarity import class_similarity
     >>> labels = np.array([0, 0, 1, 1, 2, 2])
@@ -287,14 +305,20 @@ def _check_size(size: int, n_classes: int) -> None:
 
 
 def _add_best_class(images: ByClass, subset: tuple[int, ...], sign: float) -> tuple[tuple[int, ...], float]:
-    """The subset with the class added that makes sign * SimSS smallest, and this score."""
+    """Add the class that makes sign * SimSS smallest; returns the larger subset (sorted) and this score.
+
+    subset: columns of the matrix, not labels.
+    """
     scores = sign * images.simss_with_each(subset)
     best = int(np.nanargmin(scores))
     return tuple(sorted((*subset, best))), float(scores[best])
 
 
 def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: float) -> tuple[tuple[int, ...], float]:
-    """Swap one class for another, each time the swap that helps most, until none does; the subset and its score."""
+    """Swap one class for another, each time the swap that helps most, until none helps.
+
+    Returns the last subset and its score.    subset: columns of the matrix, not labels.    score: its sign * SimSS.
+    """
     while True:
         candidates = []
         for removed in subset:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Integer, Num
 
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, Estimated, mean_with_interval
 
-LEVEL = 0.9
+LEVEL = 0.9  # of prediction intervals
 UNCLEAR = "undecided"  # the verdict where intervals are too wide
 RANK = 1e-10  # a regressor that varies by less of its mean, or of the others, is constant or collinear up to rounding
 
@@ -27,7 +27,10 @@ UnseenX = Float[np.ndarray, "test regressors"]
 
 
 class HeldOut(NamedTuple):
-    """Prediction of every point from the other folds, as fractions, and its interval; NaN where there is none."""
+    """A prediction of every point that was made without its own fold, and both ends of its interval; as fractions.
+
+    NaN where there is no prediction or no interval.
+    """
 
     predicted: Points
     low: Points
@@ -58,8 +61,10 @@ def held_out(
     0.9); the typical coverage is near level. Both hold only for exchangeable points, and points of different data
     sets are not. So coverage has to be measured (see judge).
 
-    regressors: none gives the mean of the training points.    accuracy: fractions in [0, 1].
-    fold:       points left out together: a data set, or a subset seed. With one fold all is NaN.
+    regressors: with no columns, the prediction is the mean of the training points.
+    accuracy:   fractions in [0, 1].
+    fold:       points with equal numbers are left out together: those of a data set, or of a subset seed. With one fold
+                all is NaN.
     level:      an interval at 0.9 needs 9 training points of 2 folds; it is NaN where there are fewer.
 
     >>> held_out(np.array([[0.1], [0.2], [0.3]]), np.array([0.2, 0.4, 0.6]), np.array([0, 1, 2])).predicted.round(6)
@@ -73,7 +78,7 @@ def held_out(
     for k in np.unique(fold):
         test = fold == k
         train = fold != k
-        if not train.any():
+        if not train.any():  # a single fold
             continue
 
         predicted[test] = _predict(x[train], accuracy[train], x[test])
@@ -82,13 +87,15 @@ def held_out(
 
 
 def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -> Judgement:
-    """Error, gain over the baseline's predictions of the same points, and coverage and width of the intervals.
+    """The error of predictions, their gain over a baseline on the same points, and how good their intervals are.
 
-    cluster: 0..k-1, the points that were drawn together: those of a subset seed, or of a data set where the claim is
-             about others; -1 for a point that was not drawn (all classes).
-    What is unknown (no prediction, no interval, one cluster) is NaN. The fits are not repeated: the intervals (see
-    mean_with_interval) are over the points they are judged on; those of error and gain are wider, for all fits share
-    most of their points (see _for_shared_fits).
+    accuracy: measured, as fractions.    baseline: the predictions to compare with.
+    cluster:  0..k-1, the points that were drawn together: those of a subset seed, or of a data set where the claim is
+              about others; -1 for a point that was not drawn (all classes).
+
+    What is unknown (no prediction, no interval, one cluster) is NaN. The fits are not repeated for the 95 % intervals
+    (see mean_with_interval), which are over the points that are judged. Those of error and gain are made wider, because
+    all fits share most of their points (see _for_shared_fits).
 
     >>> sure = HeldOut(np.array([0.9, 0.8]), np.array([0.8, 0.7]), np.array([1.0, 0.9]))
     >>> off = HeldOut(np.array([0.7, 0.7]), *sure[1:])
@@ -98,12 +105,12 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     error = np.abs(accuracy - model.predicted)
     gain = np.abs(accuracy - baseline.predicted) - error
     is_inside = (accuracy >= model.low) & (accuracy <= model.high)
-    coverage = np.where(np.isnan(model.low), np.nan, is_inside)
+    coverage = np.where(np.isnan(model.low), np.nan, is_inside)  # 1 or 0, NaN without an interval
     width = model.high - model.low
 
     # points in the order of clusters: intervals do not depend on the order of the points, except by rounding
     order = np.argsort(cluster, kind="stable")
-    groups = np.where(cluster < 0, np.nan, cluster)[order]
+    groups = np.where(cluster < 0, np.nan, cluster)[order]  # NaN: not drawn
     mean_error = mean_with_interval(error[order], groups, within=FRACTION)
     mean_gain = mean_with_interval(gain[order], groups, within=SIGNED_FRACTION)
     mean_coverage = mean_with_interval(coverage[order], groups, within=FRACTION)
@@ -119,12 +126,16 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
 
 
 def _for_shared_fits(mean: Estimated, n_clusters: int, within: tuple[float, float]) -> Estimated:
-    """The interval of a cross-validated mean, made wider because the fits of all folds share most of their points.
+    """A cross-validated mean with a wider interval, because the fits of all folds share most of their points.
 
-    Both halves are sqrt(1 + k / (k - 1)) times as wide: the variance s² / k of k independent clusters becomes
-    s² (1 / k + n_test / n_train), with n_test / n_train = 1 / (k - 1)    (Nadeau and Bengio 2003, Machine Learning 52)
+    Both halves of the interval become sqrt(1 + k / (k - 1)) times as wide. The variance s² / k of the mean of k
+    independent clusters becomes
 
-    Where fits are within several data sets, k counts the clusters of all.
+        s² (1 / k + n_test / n_train),   n_test / n_train = 1 / (k - 1)    (Nadeau and Bengio 2003, Machine Learning 52)
+
+    n_clusters: k; where fits are within several data sets, it counts the clusters of all. Fewer than 2 have no
+                interval to widen.
+    within:     the range of the quantity, where the interval is cut off.
     """
     if n_clusters < 2:
         return mean
@@ -138,13 +149,14 @@ def _for_shared_fits(mean: Estimated, n_clusters: int, within: tuple[float, floa
 def verdict(
     gain: tuple[float, float], worth: float, r: tuple[float, float] | None = None, error: float | None = None
 ) -> str:
-    """Whether a predictor predicts accuracy beyond ncl alone, in words, from the intervals of its gain and correlation.
+    """Whether a predictor predicts accuracy beyond ncl alone: "beyond ncl", "not beyond ncl" or "undecided".
 
-    gain:  over ncl alone.    worth: a gain below this is of no use; same unit.
-    r:     correlation with accuracy among subsets of equal ncl. For a yes its interval must exclude 0 as well, because
-           a predictor can also gain by following an effect of ncl that is not a straight line.
-    error: of ncl alone, where the r applies. For a no, the strongest r of the interval must not be worth it either, as
-           few points can hide a gain: errors shrink by sqrt(1 - r²).
+    gain:  the interval of its gain over ncl alone.    worth: a gain below this is of no use; same unit.
+    r:     the interval of its correlation with accuracy among subsets of equal ncl; None if it has none. For a yes this
+           must exclude 0 as well, because a predictor can also gain by following an effect of ncl that is not a
+           straight line.
+    error: of ncl alone; None if r is no measure of what could be gained. For a no, the strongest r of the interval must
+           not be worth it either, as few points can hide a gain: errors shrink by the factor sqrt(1 - r²).
 
     >>> verdict((0.01, 0.02), 0.005, (0.3, 0.8)), verdict((-0.01, 0.001), 0.005, (-0.2, 0.4), error=0.02)
     ('beyond ncl', 'not beyond ncl')
@@ -152,24 +164,26 @@ def verdict(
     True
     """
     gain_low, gain_high = gain
-    is_correlated = r is None or r[0] > 0 or r[1] < 0
-    if gain_low > 0 and is_correlated:
+    r_allows_yes = r is None or r[0] > 0 or r[1] < 0
+    if gain_low > 0 and r_allows_yes:
         return "beyond ncl"
 
     # the largest gain that the interval of r allows: error - error * sqrt(1 - r²)
-    hidden_gain = gain_high
+    largest_gain_by_r = gain_high
     if r and error is not None:
         strongest_r = max(abs(r[0]), abs(r[1]))
-        hidden_gain = error * (1 - (1 - strongest_r**2) ** 0.5)
-    if gain_high < worth and hidden_gain < worth:
+        largest_gain_by_r = error * (1 - (1 - strongest_r**2) ** 0.5)
+    if gain_high < worth and largest_gain_by_r < worth:
         return "not beyond ncl"
     return UNCLEAR
 
 
 def _predict(x: TrainX, y: Train, x_unseen: UnseenX) -> Unseen:
-    """Least squares with intercept, at x_unseen; of equally good weights the smallest, so a constant gets none.
+    """Fit y by least squares with an intercept, and predict it at x_unseen, cut off at 0 and 1.
 
     y = mean y + (x - mean x) w,   w = argmin |y - mean y - (x - mean x) w|²
+
+    Of equally good weights the smallest are taken, so a constant regressor gets none.
     """
     mean_x = x.mean(axis=0)
     mean_y = y.mean()
@@ -182,15 +196,18 @@ def _predict(x: TrainX, y: Train, x_unseen: UnseenX) -> Unseen:
 def _cv_plus(
     x: TrainX, y: Train, fold: Integer[np.ndarray, " train"], x_unseen: UnseenX, level: float
 ) -> tuple[Unseen, Unseen]:
-    """Both ends of the CV+ intervals at x_unseen (see held_out); NaN for too few points or one fold."""
+    """Both ends of the CV+ intervals at x_unseen, from training points only (see held_out for the equations).
+
+    NaN for too few training points, or if they are of one fold.
+    """
     n = len(y)
     folds = np.unique(fold)
-    rank = math.ceil(round(level * (n + 1), 9))
+    rank = math.ceil(round(level * (n + 1), 9))  # rounded first: 0.55 * 100 comes out above 55
     if rank > n or len(folds) < 2:
         return np.full(len(x_unseen), np.nan), np.full(len(x_unseen), np.nan)
 
     residual = np.empty(n)  # R_i
-    fitted = np.empty((n, len(x_unseen)))  # f_i(x)
+    fitted = np.empty((n, len(x_unseen)))  # f_i(x): the same fit for all points i of a fold
     for k in folds:
         test = fold == k
         n_test = test.sum()
@@ -199,6 +216,7 @@ def _cv_plus(
         residual[test] = np.abs(y[test] - predicted[:n_test])
         fitted[test] = predicted[n_test:]
 
+    # the rank-th largest and the rank-th smallest of n values, at each unseen point
     low = np.sort(fitted - residual[:, None], axis=0)[n - rank]
     high = np.sort(fitted + residual[:, None], axis=0)[rank - 1]
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Integer
 from fca.studies.irt.stats.model import IrtFit, Matrix
 
 BLOCK = 1024  # items that are paired with all later ones at a time
-FEWEST = 5.0  # expected right and expected wrong responses of an item that is paired, at least
+FEWEST = 5.0  # an item is paired if it has as many expected right and expected wrong responses
 
 Scaled = Float[np.ndarray, "subjects items"]
 
@@ -43,6 +43,8 @@ class MeanQ3(NamedTuple):
 def pairable_items(responses: Matrix, fit: IrtFit) -> Int[np.ndarray, " pairable"]:
     """Positions of the items with at least five expected right and five expected wrong responses.
 
+    responses: those of the fit, subjects x items; 1, 0, NaN for no response.
+
     >>> from fca.studies.irt.stats import fit_irt
     >>> responses = np.repeat([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0]], 10, axis=0)
     >>> pairable_items(responses, fit_irt(responses, "1pl"))
@@ -55,10 +57,12 @@ def pairable_items(responses: Matrix, fit: IrtFit) -> Int[np.ndarray, " pairable
 
 
 def scaled_residuals(responses: Matrix, probability: Matrix) -> Scaled:
-    """Residuals x - P of every item, centred, with sum of squares 1; 0 where a response is missing.
+    """Residuals x - P of every item, centred, with a sum of squares of 1; 0 where a response is missing.
 
     The product of two items' columns is their Q3. A missing response counts as an unsurprising one, which draws Q3
-    towards 0.
+    towards 0. An item without residuals stays 0.
+
+    responses: x, subjects x items; 1, 0, NaN for no response.    probability: P, predicted.
 
     >>> scaled_residuals(np.array([[1.0], [0.0]]), np.array([[0.5], [0.5]])).round(3).tolist()
     [[0.707], [-0.707]]
@@ -71,12 +75,14 @@ def scaled_residuals(responses: Matrix, probability: Matrix) -> Scaled:
 
 
 def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs:
-    """The `number` pairs of highest z, with their Q3 = corr(x_i - P_i, x_j - P_j) (Yen 1984).
+    """The `number` pairs of items of highest z, with their Q3 = corr(x_i - P_i, x_j - P_j) (Yen 1984).
 
     z = Σ_s (x_i - P_i)(x_j - P_j) / sqrt(Σ_s P_i (1 - P_i) P_j (1 - P_j))   (score test; Glas & Suárez Falcón 2003)
 
     Pairs are ranked by z because Q3 misleads with thousands of items and few subjects: many items share all responses
     and then have Q3 = 1, although only the few weakest subjects missed both. Their z is small.
+
+    responses: x, subjects x items; 1, 0, NaN for no response.    probability: P, predicted.
 
     >>> x = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
     >>> pairs = most_dependent(x, np.full((4, 3), 0.5), 1)
@@ -87,7 +93,8 @@ def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs
     residuals = np.where(present, responses - probability, 0.0)
     variances = probability * (1 - probability) * present
 
-    first, second = _highest_pairs(residuals.astype(np.float32), variances.astype(np.float32), number)
+    # the search over all pairs is in single precision, which is faster
+    first, second = _pairs_of_highest_z(residuals.astype(np.float32), variances.astype(np.float32), number)
 
     # z and Q3 of the listed pairs again, in double precision; s: subject, p: pair
     covariance = np.einsum("sp,sp->p", residuals[:, first], residuals[:, second])
@@ -99,10 +106,14 @@ def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs
     return Pairs(first, second, z, q3)
 
 
-def _highest_pairs(
+def _pairs_of_highest_z(
     residuals: Float[np.ndarray, "subjects items"], variances: Float[np.ndarray, "subjects items"], number: int
 ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-    """First and second item of the pairs of highest z, highest first; a block of items at a time, to bound memory."""
+    """Positions of the first and of the second item of the `number` pairs of highest z, the highest first.
+
+    residuals: x - P.    variances: P (1 - P); both 0 for a missing response. A block of items is paired with all later
+    items at a time, to bound memory.
+    """
     first = np.empty(0, np.int64)
     second = np.empty(0, np.int64)
     z = np.empty(0, np.float32)
@@ -115,9 +126,10 @@ def _highest_pairs(
 
         # only pairs that can still enter the list are sorted
         lowest_listed = z.min() if len(z) >= number else -np.inf
-        threshold = max(lowest_listed, _threshold(block_z, number))
+        threshold = max(lowest_listed, _reached_threshold(block_z, number))
         row, column = np.nonzero((block_z >= threshold) & np.isfinite(block_z))
 
+        # the list with the candidates of the block appended, cut to the highest
         candidate_z = np.append(z, block_z[row, column])
         order = np.argsort(-candidate_z, kind="stable")[:number]
         first = np.append(first, row + start)[order]
@@ -127,8 +139,11 @@ def _highest_pairs(
     return first, second
 
 
-def _threshold(z: np.ndarray, number: int) -> float:
-    """A value that at least `number` entries reach, from the maxima of the rows; -inf if there are too few rows."""
+def _reached_threshold(z: np.ndarray, number: int) -> float:
+    """A value that at least `number` entries of a matrix reach: the `number`-th highest of the maxima of its rows.
+
+    It saves sorting all entries. -inf if there are not more rows than that.
+    """
     row_maxima = z.max(axis=1)
     if len(row_maxima) <= number:
         return -np.inf
@@ -136,16 +151,18 @@ def _threshold(z: np.ndarray, number: int) -> float:
 
 
 def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
-    """Mean and standard deviation of Q3 over all pairs of items, and the mean within every class (codes from 0).
+    """Mean and standard deviation of Q3 over all pairs of items, and the mean over the pairs of each class.
 
     Σ_i<j Q3 = (|Z 1|² - n) / 2 and Σ_i<j Q3² = (|Z Zᵀ|² - n) / 2 for scaled residuals Z: exact for any number of items.
     Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is that of a
     correlation over as many subjects.
 
+    scaled: Z, subjects x items (see scaled_residuals).    label: class of each item, a number from 0.
+
     >>> mean_q3(np.array([[0.8, 0.8, -0.6], [-0.6, -0.6, 0.8]]), np.array([0, 0, 1])).within
     array([ 1., nan])
     """
-    squared_norm = (scaled**2).sum(axis=0)  # 1, or 0 for an item without residuals
+    squared_norm = (scaled**2).sum(axis=0)  # 1, or 0 for an item without residuals; their sum is n
     n_items = len(squared_norm)
     n_pairs = n_items * (n_items - 1) / 2
     squared_total = np.square(scaled.sum(axis=1)).sum()  # |Z 1|²
@@ -154,12 +171,13 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     mean_square = (squared_products - (squared_norm**2).sum()) / 2 / n_pairs
     sd = np.sqrt(max(mean_square - mean**2, 0.0))
 
-    # Z 1 of each class: subjects x classes
+    # Z 1 of each class: sums over runs of equal labels, in items sorted by class; subjects x classes
     order = np.argsort(label, kind="stable")
     classes, class_starts = np.unique(label[order], return_index=True)
     class_sums = np.zeros((len(scaled), int(label.max()) + 1))
     class_sums[:, classes] = np.add.reduceat(scaled[:, order], class_starts, axis=1)
 
+    # the first equation within each class; a class of one item has no pairs and stays NaN
     class_sizes = np.bincount(label).astype(float)
     class_norms = np.bincount(label, weights=squared_norm)
     pairs_within = class_sizes * (class_sizes - 1) / 2
@@ -169,7 +187,7 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
 
 
 def highest_z(responses: Matrix, probability: Matrix) -> float:
-    """The highest z of any pair (see `most_dependent`).
+    """The highest z of any pair of items (see `most_dependent` for the arguments).
 
     No fixed cut such as Q3 = 0.2 holds for 20 to 90 subjects and millions of pairs. Compare with `highest_z` of
     responses that are simulated from the fit and fitted again

@@ -15,8 +15,8 @@ LARGE = 1.5  # |delta| of class C
 MODERATE = 1.0  # |delta| of class B
 ALPHA = 0.05
 STRATA = 5
-FEWEST = 5  # right and wrong responses of an item among the compared subjects, at least
-STEPS = 25  # of Newton's method, at most
+FEWEST = 5  # an item needs as many right and as many wrong responses
+STEPS = 25  # the most steps of Newton's method
 RIDGE = 1e-6  # keeps a step finite where an item is separated; no statistic depends on it
 LONGEST = 5.0  # largest change of a coefficient in one step
 SEPARATED = 12.0  # logits; a larger coefficient has no finite maximum
@@ -26,10 +26,10 @@ Design = Float[np.ndarray, "subjects k"]
 
 
 class MantelHaenszel(NamedTuple):
-    """Mantel and Haenszel's statistics of every item; NaN: not enough responses.
+    """Mantel and Haenszel's statistics of every item; NaN for an item with too few responses.
 
-    log_odds: of the common odds ratio, above 0 where the item favours the reference group.
-    delta: the same on the scale of ETS, below 0 where the item is harder for the focal group.
+    log_odds:    logarithm of the common odds ratio, above 0 where the item favours the reference group.
+    log_odds_se: its standard error.    statistic, p: χ² with one degree of freedom, and its p value.
     """
 
     log_odds: Items
@@ -39,20 +39,21 @@ class MantelHaenszel(NamedTuple):
 
     @property
     def delta(self) -> Items:
-        """-2.35 log odds (Holland & Thayer 1988)."""
+        """The log odds on the scale of ETS: -2.35 log odds, below 0 where the item is harder for the focal group."""
         return ETS * self.log_odds
 
     @property
     def delta_se(self) -> Items:
-        """Standard error of delta."""
+        """The standard error of delta."""
         return -ETS * self.log_odds_se
 
 
 class Regression(NamedTuple):
-    """p values of a logistic regression on ability, group and their product; NaN: not enough responses.
+    """DIF of every item by a logistic regression on ability, group and their product; NaN: too few responses.
 
-    log_odds: of the group at equal ability, above 0 where the item favours the focal group (model without product).
-    uniform: the group moves the curve; non_uniform: it changes its slope.
+    log_odds:    of the group at equal ability, above 0 where the item favours the focal group (model without product).
+    uniform:     p value of the group, which moves the curve of the item.
+    non_uniform: p value of the product, which changes the slope of the curve.
     """
 
     log_odds: Items
@@ -61,7 +62,12 @@ class Regression(NamedTuple):
 
 
 def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.ndarray, " subjects"]:
-    """Strata of similar ability and equal size, within the range that both groups reach; -1 for subjects outside it.
+    """The stratum of each subject: 0, 1 ... from low to high ability; -1 for a subject that cannot be matched.
+
+    Subjects are matched within the range of ability that both groups reach. There are `number` strata of equal size,
+    but fewer if they would have fewer than two subjects.
+
+    focal: whether each subject is in the focal group.
 
     >>> strata_of(np.array([0.1, 0.4, 0.6, 0.5, 0.3, 0.9]), np.array([0, 0, 0, 1, 1, 1], dtype=bool), 2)
     array([-1,  0,  1,  1,  0, -1])
@@ -72,7 +78,7 @@ def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.
     high = min(focal_ability.max(), reference_ability.max())
     inside = np.flatnonzero((ability >= low) & (ability <= high))
 
-    rank = np.argsort(np.argsort(ability[inside], kind="stable"), kind="stable")
+    rank = np.argsort(np.argsort(ability[inside], kind="stable"), kind="stable")  # 0 is the least able
     n_strata = min(number, max(len(inside) // 2, 1))
     stratum = np.full(len(ability), -1)
     stratum[inside] = rank * n_strata // max(len(inside), 1)
@@ -90,6 +96,11 @@ def mantel_haenszel(responses: Matrix, focal: Member, stratum: Int[np.ndarray, "
     se² = Σ P R / (2 (Σ R)²) + Σ (P S + Q R) / (2 Σ R Σ S) + Σ Q S / (2 (Σ S)²)
     P = (A + D) / n,   Q = (B + C) / n,   R = A D / n,   S = B C / n
 
+    responses: subjects x items; 1, 0, NaN for no response.    focal: whether each subject is in the focal group.
+    stratum:   of each subject, from 0; -1 leaves it out (see strata_of).
+    All is NaN for an item with fewer than five right or five wrong responses in the strata that count, or with odds of
+    0 or infinity.
+
     >>> responses = np.array([[1.0] * 8 + [0.0] * 2 + [1.0] * 4 + [0.0] * 6]).T
     >>> tested = mantel_haenszel(responses, np.arange(20) >= 10, np.zeros(20, dtype=np.int64))
     >>> tested.log_odds.round(3), tested.p.round(3)
@@ -105,6 +116,7 @@ def mantel_haenszel(responses: Matrix, focal: Member, stratum: Int[np.ndarray, "
     n_right, n_wrong = np.zeros((2, responses.shape[1]))
 
     for level in range(int(stratum.max(initial=-1)) + 1):
+        # products with these 0/1 vectors count the responses of a group to each item
         in_reference = ((stratum == level) & ~focal).astype(float)
         in_focal = ((stratum == level) & focal).astype(float)
         has_both_groups = (in_reference @ present > 0) & (in_focal @ present > 0)
@@ -113,7 +125,7 @@ def mantel_haenszel(responses: Matrix, focal: Member, stratum: Int[np.ndarray, "
         b = (in_reference @ wrong) * has_both_groups
         c = (in_focal @ right) * has_both_groups
         d = (in_focal @ wrong) * has_both_groups
-        n = np.maximum(a + b + c + d, 1.0)
+        n = np.maximum(a + b + c + d, 1.0)  # 1 where all are 0: avoids 0 / 0
 
         p = (a + d) / n
         q = (b + c) / n
@@ -147,7 +159,7 @@ def mantel_haenszel(responses: Matrix, focal: Member, stratum: Int[np.ndarray, "
 
 
 def ets_class(tested: MantelHaenszel) -> list[str | None]:
-    """ETS class of every item: A negligible, B moderate, C large DIF; None for an item that was not tested.
+    """The ETS class of every item: A negligible, B moderate, C large DIF; None for an item that was not tested.
 
     A: |delta| below 1, or not significantly different from 0 (p ≥ 0.05); C: |delta| at least 1.5 and significantly
     above 1 (5 % level, one-sided); B: all others (Dorans & Holland 1993; Zwick 2012).
@@ -170,13 +182,15 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
 
     logit P = b0 + b1 θ + b2 g + b3 θ g;   uniform: b2 with b3 = 0 against 0;   non-uniform: b3 against 0; each χ²(1)
 
-    Rao's score test, from the fit without the coefficient, because the likelihood ratio does not hold its level with
-    few subjects. Simulated without DIF, p < 0.05 at 34, 65 and 130 subjects: uniform 5.4, 5.6, 4.9 %, non-uniform 5.4,
-    5.3, 4.7 % (likelihood ratio: 6.2, 6.2, 5.3 % and 11.1, 7.7, 5.6 %); experiments/irt_corruption/dif_levels.py.
+    θ is ability, g is 1 for the focal group. The test is Rao's score test, from the fit without the coefficient,
+    because the likelihood ratio does not hold its level with few subjects. Simulated without DIF, p < 0.05 at 34, 65
+    and 130 subjects: uniform 5.4, 5.6, 4.9 %, non-uniform 5.4, 5.3, 4.7 % (likelihood ratio: 6.2, 6.2, 5.3 % and 11.1,
+    7.7, 5.6 %); experiments/irt_corruption/dif_levels.py.
 
-    NaN for an item with fewer than five right or five wrong responses or without a response of one group, and for all
-    items if the groups' ranges of ability do not overlap; log_odds also where ability and group separate right from
-    wrong responses.
+    responses: subjects x items; 1, 0, NaN for no response.    focal: whether each subject is in the focal group.
+    All is NaN for an item with fewer than five right or five wrong responses or without a response of one group, and
+    for all items if the groups' ranges of ability do not overlap. log_odds is also NaN where ability and group
+    separate right from wrong responses.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, focal = rng.normal(size=200), np.arange(200) < 100
@@ -200,7 +214,7 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     without_product = _fit_coefficients(tested, design[:, :3])
 
     log_odds, uniform, non_uniform = np.full((3, len(is_testable)), np.nan)
-    is_separated = np.abs(without_product).max(axis=0, initial=0.0) > SEPARATED
+    is_separated = np.abs(without_product).max(axis=0, initial=0.0) > SEPARATED  # no finite maximum
     log_odds[is_testable] = np.where(is_separated, np.nan, without_product[2])
     uniform[is_testable] = chi2.sf(_score_statistic(tested, design[:, :3], without_group), 1)
     non_uniform[is_testable] = chi2.sf(_score_statistic(tested, design, without_product), 1)
@@ -208,30 +222,33 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
 
 
 def _score_statistic(responses: Matrix, design: Design, coefficients: Float[np.ndarray, "_ items"]) -> Items:
-    """Rao's χ² of a design's last column, at the coefficients fitted without it: U² / (I_ll - I_lr I_rr⁻¹ I_rl).
+    """Rao's score statistic (χ² with one degree of freedom) of the last column of a design, for every item.
 
-    l: the last column, r: the columns before it.
+    U² / (I_ll - I_lr I_rr⁻¹ I_rl)   with the score U and the information I; l: the last column, r: those before it
+
+    coefficients: of the columns before the last one, fitted without it.
     """
     fitted_columns = design[:, :-1]
     last_column = design[:, -1]
     present = ~np.isnan(responses)
-    p = 1 / (1 + np.exp(-np.clip(fitted_columns @ coefficients, -30.0, 30.0)))
-    score = last_column @ ((np.nan_to_num(responses) - p) * present)
+    p = 1 / (1 + np.exp(-np.clip(fitted_columns @ coefficients, -30.0, 30.0)))  # clipped: exp does not overflow
+    score = last_column @ ((np.nan_to_num(responses) - p) * present)  # U
 
     weight = p * (1 - p) * present
     k = fitted_columns.shape[1]
     information_rr = _weighted_products(fitted_columns, weight) + RIDGE * np.eye(k)
     information_lr = ((fitted_columns * last_column[:, None]).T @ weight).T  # items x k
-    solved = np.linalg.solve(information_rr, information_lr[:, :, None])[:, :, 0]
+    solved = np.linalg.solve(information_rr, information_lr[:, :, None])[:, :, 0]  # I_rr⁻¹ I_rl: items x k
     explained = np.einsum("ik,ik->i", information_lr, solved)  # i: item, k: fitted column
     information = last_column**2 @ weight - explained
     return score**2 / np.maximum(information, RIDGE)
 
 
 def _fit_coefficients(responses: Matrix, design: Design) -> Float[np.ndarray, "k items"]:
-    """Coefficients of a logistic regression of every item on the same design, by Newton's method.
+    """The coefficients of a logistic regression of every item on the same design, by Newton's method.
 
-    They grow until the last step where responses are separated.
+    Where the design separates right from wrong responses there is no finite maximum: the coefficients then grow until
+    the last step.
     """
     k = design.shape[1]
     present = ~np.isnan(responses)
@@ -239,11 +256,12 @@ def _fit_coefficients(responses: Matrix, design: Design) -> Float[np.ndarray, "k
     beta = np.zeros((k, responses.shape[1]))
 
     for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-np.clip(design @ beta, -30.0, 30.0)))
+        p = 1 / (1 + np.exp(-np.clip(design @ beta, -30.0, 30.0)))  # clipped: exp does not overflow
         gradient = design.T @ ((right - p) * present)
         curvature = _weighted_products(design, p * (1 - p) * present) + RIDGE * np.eye(k)
-        step = np.linalg.solve(curvature, gradient.T[:, :, None])[:, :, 0].T
+        step = np.linalg.solve(curvature, gradient.T[:, :, None])[:, :, 0].T  # k x items, one system an item
 
+        # a shorter step where a coefficient would change by more than LONGEST
         largest_change = np.abs(step).max(axis=0)
         step *= np.minimum(1.0, LONGEST / np.maximum(largest_change, 1e-12))
         beta += step
@@ -254,7 +272,7 @@ def _fit_coefficients(responses: Matrix, design: Design) -> Float[np.ndarray, "k
 
 
 def _weighted_products(design: Design, weight: Matrix) -> Float[np.ndarray, "items k k"]:
-    """Σ_s w_si x_s x_sᵀ of every item i, for rows x_s of the design."""
+    """Σ_s w_si x_s x_sᵀ of every item i, for rows x_s of the design and weights w: the information of a regression."""
     k = design.shape[1]
-    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)  # subjects x k²
+    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)  # x_s x_sᵀ: subjects x k²
     return (products.T @ weight).T.reshape(-1, k, k)

@@ -14,20 +14,21 @@ from fca.studies.irt.stats.likelihood import smoothed_logit
 from fca.studies.irt.stats.model import Matrix, check_responses
 from fca.types import FcaError
 
-SWEEPS = 60  # at most
+SWEEPS = 60  # the most sweeps of a fit
 TOLERANCE = 1e-3  # root mean square change of the logits in a sweep, below which a fit has converged
 FLOOR = 1e-3  # of a learned variance
 LONGEST = 2.0  # largest change of a parameter in one step
-SHARE = 0.1  # of the responses, which are hidden
+SHARE = 0.1  # the share of the responses that are hidden
 
 Abilities = Float[np.ndarray, "subjects dimensions"]
 Loadings = Float[np.ndarray, "items k"]
 
 
 class MultiFit(NamedTuple):
-    """logit P(right) = Σ_d loading_id θ_sd + intercept_i.
+    """A fit with several abilities: logit P(right) = Σ_d loading_id θ_sd + intercept_i.
 
-    item: loadings, then the intercept.   mean, variance: of the normal prior of each column of `item`.
+    ability: θ, subjects x dimensions.   item: loadings, then the intercept.
+    mean, variance: of the normal prior of each column of `item`.
     spread: posterior covariance of each item's parameters, given the abilities.
     """
 
@@ -48,11 +49,12 @@ class MultiFit(NamedTuple):
         return expit(design @ self.item.T / np.sqrt(1 + np.pi * variance / 8))
 
     def logits(self) -> Matrix:
-        """z of each subject and item, at the mode."""
+        """The logit z of each subject and item, at the mode."""
         return _with_intercept(self.ability) @ self.item.T
 
 
 def _with_intercept(ability: Abilities) -> Float[np.ndarray, "subjects k"]:
+    """The design of the items: abilities, then a column of ones for the intercept."""
     return np.column_stack([ability, np.ones(len(ability))])
 
 
@@ -61,8 +63,11 @@ def fit_dimensions(responses: Matrix, dimensions: int) -> MultiFit:
 
     Each sweep takes a Newton step of all items, then one of all subjects, and rescales ability to unit variance. An EM
     step (Laplace) then learns means and variances of the loadings and the intercept, so that a dimension which the
-    responses do not support shrinks to nothing. Dimension d starts from the residuals of d - 1. Deterministic; the axes
-    are arbitrary.
+    responses do not support shrinks to nothing. The fit starts with one dimension and adds one at a time, from the
+    residuals of the fit before. It is deterministic; the axes are arbitrary.
+
+    responses: subjects x items; 1, 0, NaN for no response. Raises FcaError for responses that cannot be fitted, and
+    unless 1 <= dimensions < number of subjects.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
@@ -72,16 +77,17 @@ def fit_dimensions(responses: Matrix, dimensions: int) -> MultiFit:
     check_responses(responses)
     if not 1 <= dimensions < len(responses):
         raise FcaError("dimensions", dimensions, f"1 to {len(responses) - 1}, fewer than subjects", "lower it")
-    fit = _converged(responses, _one_dimensional_start(responses))
+    fit = _sweep_until_converged(responses, _one_dimensional_start(responses))
     while fit.ability.shape[1] < dimensions:
-        fit = _converged(responses, _with_new_dimension(responses, fit))
+        fit = _sweep_until_converged(responses, _with_new_dimension(responses, fit))
     return fit
 
 
 def _one_dimensional_start(responses: Matrix) -> MultiFit:
-    """Ability and easiness as logits of the shares of right responses, all loadings 1."""
+    """A fit to start from: ability and easiness are logits of the shares of right responses, and all loadings are 1."""
     present = ~np.isnan(responses)
     ability = smoothed_logit(np.nansum(responses, axis=1), present.sum(axis=1).astype(float))
+    # at least 0.1: subjects of equal accuracy would make it 0
     standardised = (ability - ability.mean()) / max(float(ability.std()), 0.1)
 
     easiness = smoothed_logit(np.nansum(responses, axis=0), present.sum(axis=0).astype(float))
@@ -96,9 +102,13 @@ def _one_dimensional_start(responses: Matrix) -> MultiFit:
 
 
 def _with_new_dimension(responses: Matrix, fit: MultiFit) -> MultiFit:
-    """The fit with one more ability, the first principal component of its residuals, on which no item loads yet."""
+    """The fit with one more ability to start from, on which no item loads yet.
+
+    The new ability is the first principal component of the residuals. `spread` keeps its old shape: the next sweep
+    replaces it without reading it.
+    """
     residuals = np.where(~np.isnan(responses), responses - expit(fit.logits()), 0.0)
-    _, eigenvectors = np.linalg.eigh(residuals @ residuals.T)
+    _, eigenvectors = np.linalg.eigh(residuals @ residuals.T)  # eigenvalues ascend: the last one is the largest
     component = eigenvectors[:, -1] * np.sqrt(len(eigenvectors))  # of mean square 1 over subjects
     # the last column of items is the intercept: the loading of the new ability goes before it
     return MultiFit(
@@ -110,11 +120,11 @@ def _with_new_dimension(responses: Matrix, fit: MultiFit) -> MultiFit:
     )
 
 
-def _converged(responses: Matrix, fit: MultiFit) -> MultiFit:
-    """The fit after sweeps until its logits hardly change."""
+def _sweep_until_converged(responses: Matrix, fit: MultiFit) -> MultiFit:
+    """The fit after sweeps until its logits hardly change, or after SWEEPS of them."""
     logits = fit.logits()
     for _ in range(SWEEPS):
-        fit = _swept(responses, fit)
+        fit = _sweep(responses, fit)
         previous_logits = logits
         logits = fit.logits()
         if float(np.sqrt(np.mean((logits - previous_logits) ** 2))) < TOLERANCE:
@@ -122,17 +132,17 @@ def _converged(responses: Matrix, fit: MultiFit) -> MultiFit:
     return fit
 
 
-def _swept(responses: Matrix, fit: MultiFit) -> MultiFit:
-    """The fit after one sweep: items, abilities, unit variance, then the prior of the items."""
+def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
+    """The fit after one sweep: a step of the items, one of the abilities, unit variance, and the prior of the items."""
     item, spread = _newton_step(responses.T, _with_intercept(fit.ability), fit.item, fit.mean, fit.variance)
     ability, ability_covariance = fit_ability(responses, fit._replace(item=item))
 
     # θ = L θ' + c with θ' of unit variance; L is triangular, so the first axis keeps its direction.
     # Loadings and intercept change so that no logit does
     k = len(fit.mean)
-    centre = ability.mean(axis=0)
+    centre = ability.mean(axis=0)  # c
     covariance = np.cov(ability.T, bias=True).reshape(k - 1, k - 1) + ability_covariance.mean(axis=0)
-    scale = np.linalg.cholesky(covariance)
+    scale = np.linalg.cholesky(covariance)  # L
     transform = np.eye(k)
     transform[:-1, :-1] = scale
     transform[:-1, -1] = centre
@@ -149,7 +159,9 @@ def _swept(responses: Matrix, fit: MultiFit) -> MultiFit:
 
 
 def fit_ability(responses: Matrix, fit: MultiFit) -> tuple[Abilities, Float[np.ndarray, "subjects d d"]]:
-    """Abilities after one Newton step from those of the fit, given its items; and their posterior covariances.
+    """Abilities after one Newton step from those of the fit, with its items; and their posterior covariances.
+
+    The prior of an ability is N(0, 1).    responses: subjects x items; 1, 0, NaN for no response.
 
     >>> fit = MultiFit(np.zeros((1, 1)), np.array([[1.0, 0.0]]), np.zeros(2), np.ones(2), np.zeros((1, 2, 2)))
     >>> fit_ability(np.array([[1.0]]), fit)[0]
@@ -169,26 +181,37 @@ def _newton_step(
     variance: Float[np.ndarray, " k"],
     offset: Float[np.ndarray, " columns"] | float = 0.0,
 ) -> tuple[Float[np.ndarray, "rows k"], Float[np.ndarray, "rows k k"]]:
-    """Coefficients of each row's logistic regression with a normal prior after one step, and the inverse Hessian at
-    the point from which the step starts."""
+    """One Newton step of the logistic regression of every row, logit P = beta x + offset, with a normal prior of beta.
+
+    Rows are subjects or items. Returns the coefficients after the step, and the inverse Hessian (with the opposite
+    sign) at the point from which the step starts.
+
+    responses: 1, 0, NaN for no response.    design: x of each column.    beta: where the step starts.
+    mean, variance: of the prior.
+    """
     k = design.shape[1]
     present = ~np.isnan(responses)
     p = expit(beta @ design.T + offset)
     gradient = np.where(present, responses - p, 0.0) @ design - (beta - mean) / variance
 
     # Σ_c P (1 - P) x_c x_cᵀ over columns c, plus the curvature of the prior
-    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
+    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)  # x_c x_cᵀ: columns x k²
     curvature = ((p * (1 - p) * present) @ products).reshape(-1, k, k) + np.diag(1 / variance)
     inverse = np.linalg.inv(curvature)
 
+    # a shorter step where a coefficient would change by more than LONGEST
     step = np.einsum("rkl,rl->rk", inverse, gradient)  # r: row, k and l: coefficients
     largest_change = np.abs(step).max(axis=1, keepdims=True)
-    step_size = np.minimum(1.0, LONGEST / np.maximum(largest_change, CERTAIN))
+    step_size = np.minimum(1.0, LONGEST / np.maximum(largest_change, CERTAIN))  # CERTAIN: no division by 0
     return beta + step * step_size, inverse
 
 
 class Losses(NamedTuple):
-    """Mean negative log likelihood, in nats, of each subject's hidden responses; NaN for a subject without any."""
+    """How well one number of dimensions predicts hidden responses.
+
+    hold_out: what was hidden: "cells" (single responses) or "subjects".
+    loss:     mean negative log likelihood, in nats, of each subject's hidden responses; NaN for a subject without any.
+    """
 
     dimensions: int
     hold_out: str
@@ -198,11 +221,13 @@ class Losses(NamedTuple):
 def held_out_dimensions(
     responses: Matrix, network: Network, max_dimensions: int = 3, seed: int = 0
 ) -> Iterator[Losses]:
-    """Loss of 1 to `max_dimensions` dimensions on held-out responses: cells, then subjects, fewest dimensions first.
+    """The loss of 1 to `max_dimensions` dimensions on held-out responses: all of hidden cells, then all of subjects.
 
     Cells (a tenth of the responses) and subjects are held out as in `fca.studies.irt.stats.held_out_fit`; with two
-    networks only cells. Snapshots of one network are never on both sides of a split. Raises FcaError as `hide` and
-    `fit_irt` do.
+    networks only cells. Snapshots of one network are never on both sides of a split.
+
+    responses: subjects x items; 1, 0, NaN for no response.
+    network:   of each subject, a number from 0. Raises FcaError as `hide` and `fit_dimensions` do.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
@@ -218,7 +243,7 @@ def held_out_dimensions(
         fit = fit_dimensions(np.where(hidden, np.nan, responses), dimensions)
         yield Losses(dimensions, "cells", _loss_by_subject(responses, fit.probability(), hidden))
 
-    if network.max() < 2:
+    if network.max() < 2:  # a split takes three networks or more
         return
 
     split = split_networks(responses, network, rng)
@@ -236,12 +261,19 @@ def _loss_of_new_subjects(
     is_observed: Bool[np.ndarray, "new items"],
     dimensions: int,
 ) -> Float[np.ndarray, " new"]:
-    """Loss of subjects that the items were not fitted to, whose abilities come from their observed responses."""
+    """The loss of new subjects, whose abilities come from a part of their responses, on the other part.
+
+    Items are fitted to the other subjects only; items without a response of theirs are left out.
+
+    is_test:     which subjects are new.
+    is_observed: which responses of the new subjects show their ability; the loss is that of the other ones.
+    """
     has_training_response = (~np.isnan(responses[~is_test])).any(axis=0)
     train = responses[~is_test][:, has_training_response]
     test = responses[is_test][:, has_training_response]
     is_observed = is_observed[:, has_training_response]
 
+    # the items of the training subjects; new subjects start at the mean ability
     fit = fit_dimensions(train, min(dimensions, len(train) - 1))
     fit = fit._replace(ability=np.zeros((len(test), fit.ability.shape[1])))
     observed = np.where(is_observed, test, np.nan)
@@ -258,6 +290,10 @@ def _loss_of_new_subjects(
 def _loss_by_subject(
     responses: Matrix, p: Matrix, hidden: Bool[np.ndarray, "subjects items"]
 ) -> Float[np.ndarray, " subjects"]:
+    """Mean negative log likelihood of each subject's hidden responses; NaN for a subject without any.
+
+    p: predicted chance of a right response.    hidden: which responses count.
+    """
     likelihood = np.clip(np.where(responses == 1, p, 1 - p), CERTAIN, 1.0)
     total = -(np.log(likelihood) * hidden).sum(axis=1)
     n_hidden = hidden.sum(axis=1)

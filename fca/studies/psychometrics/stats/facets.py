@@ -15,18 +15,19 @@ from fca.studies.irt.stats.model import Matrix, Subjects, check_answered
 from fca.studies.irt.stats.solve import learned_spread
 from fca.types import FcaError
 
-CENTRE_SD = 5.0  # of the mean easiness around 0, the mean ability
-STEPS = 200  # of Newton's method, at most
-TOLERANCE = 1e-6  # logits
+CENTRE_SD = 5.0  # of the prior of the mean difficulty, around 0, the mean ability
+STEPS = 200  # the most steps of Newton's method
+TOLERANCE = 1e-6  # logits; smaller changes in a step end the fit
 LEVEL = 0.95  # of the intervals
 Effects = Float[np.ndarray, " effects"]
 Design = Float[np.ndarray, "items effects"]
 
 
 class FacetFit(NamedTuple):
-    """Effects on difficulty in logits, and their 95 % intervals over networks; NaN for a single network.
+    """Effects on difficulty in logits, and both ends of their 95 % intervals over networks; NaN for a single network.
 
-    ability: of subjects, in logits.   difficulty: of images without effects, in logits.   log_likelihood: at the mode.
+    ability:        of subjects, in logits.    difficulty: of images without effects, in logits.
+    log_likelihood: at the mode.
     """
 
     effect: Effects
@@ -40,16 +41,19 @@ class FacetFit(NamedTuple):
 def fit_facets(
     responses: Matrix, image: Integer[np.ndarray, " items"], design: Design, network: Integer[np.ndarray, " subjects"]
 ) -> FacetFit:
-    """Effects on the difficulty of images, such as a step of severity (linear logistic test model).
+    """Effects on the difficulty of images, such as that of a step of severity (linear logistic test model).
 
     logit P(right) = θ_s - b_image - Σ_k design_ik effect_k   (Fischer 1973; De Boeck & Wilson 2004, chapter 6)
 
-    responses: 1, 0, NaN; subjects x items, an item being an image under a condition.    image: of each item, from 0.
-    design:    one column per effect, e.g. the severity of fog, 0 for other items. Clean images, all 0, fix the origin.
-    network:   of each subject; snapshots of one network are not independent, so intervals count networks.
-    Returns the mode with θ ~ N(0, 1), b ~ N(m, s²) with learned m and s, and no prior of the effects. Intervals: the
-    sandwich of the networks' scores with all other parameters eliminated, Student's t of networks - 1 degrees of
-    freedom. Raises FcaError for an effect without any item.
+    The result is the mode with θ ~ N(0, 1), b ~ N(m, s²) with learned m and s, and no prior of the effects. Intervals
+    are the sandwich of the networks' scores with all other parameters eliminated, with Student's t of networks - 1
+    degrees of freedom.
+
+    responses: subjects x items, an item being an image under a condition; 1, 0, NaN for no response.
+    image:     of each item, a number from 0.
+    design:    one column for each effect, e.g. the severity of fog, 0 for other items. Clean images, all 0, fix the
+               origin. Raises FcaError for an effect without any item.
+    network:   of each subject, from 0; snapshots of one network are not independent, so intervals count networks.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, easiness, severity = rng.normal(size=(20, 1, 1)), rng.normal(size=100), np.arange(3.0)[:, None]
@@ -67,14 +71,15 @@ def fit_facets(
 
     n_subjects = len(responses)
     n_images = int(image.max()) + 1
+    # items x images, 1 where an item shows the image
     image_indicator = csr_array((np.ones(len(image)), (np.arange(len(image)), image)), shape=(len(image), n_images))
 
-    shared = np.zeros(n_subjects + design.shape[1])  # abilities, then effects
+    shared = np.zeros(n_subjects + design.shape[1])  # parameters that all images share: abilities, then effects
     b = np.zeros(n_images)
     centre = 0.0  # m
     spread = 1.0  # s
     for _ in range(STEPS):
-        system = _system(responses, image_indicator, design, shared, b, spread)
+        system = _newton_system(responses, image_indicator, design, shared, b, spread)
 
         # gradient of the log posterior
         shared_scores, image_scores = _scores(system.error, image_indicator, design, np.arange(n_subjects))
@@ -84,13 +89,14 @@ def fit_facets(
         image_gradient[:, 0] -= (b - centre) / spread**2
 
         # Newton step of at most 1 logit for abilities and effects, and 3 for images
-        shared_column, b_column = _solved(system, shared_gradient, image_gradient)
+        shared_column, b_column = _solve(system, shared_gradient, image_gradient)
         shared_step = shared_column[:, 0]
         b_step = b_column[:, 0]
         step_size = 1 / max(1.0, np.abs(shared_step).max(), np.abs(b_step).max() / 3)
         shared = shared + step_size * shared_step
         b = b + step_size * b_step
 
+        # EM step of the prior of b: its most probable mean, then its spread
         previous_centre = centre
         previous_spread = spread
         centre = float(b.sum() / (n_images + spread**2 / CENTRE_SD**2))
@@ -112,11 +118,12 @@ def fit_facets(
     )
 
 
-class _System(NamedTuple):
-    """Residuals, blocks of the negative Hessian of the log posterior, and the log likelihood.
+class _NewtonSystem(NamedTuple):
+    """Residuals, blocks of the negative Hessian of the log posterior, and the log likelihood, at one point.
 
-    error: x - P.   shared_curvature: of abilities and effects, which all images share.
-    image_curvature: of images, the diagonal of their block.   cross_curvature: between the two.
+    error: x - P, 0 for a missing response.   shared_curvature: of abilities and effects, which all images share.
+    image_curvature: of images, the diagonal of their block, which has nothing else.
+    cross_curvature: between the two.
     """
 
     error: Matrix
@@ -126,16 +133,22 @@ class _System(NamedTuple):
     log_likelihood: float
 
 
-def _system(
+def _newton_system(
     responses: Matrix, image_indicator: Any, design: Design, shared: np.ndarray, b: np.ndarray, spread: float
-) -> _System:
+) -> _NewtonSystem:
+    """The residuals and the Hessian of fit_facets at these parameters.
+
+    image_indicator: sparse, items x images.    shared: abilities, then effects.    b: difficulties of the images.
+    spread: s, of the prior of b.
+    """
     n_subjects = len(responses)
     present = ~np.isnan(responses)
-    z = shared[:n_subjects, None] - image_indicator @ b - design @ shared[n_subjects:]
+    z = shared[:n_subjects, None] - image_indicator @ b - design @ shared[n_subjects:]  # logits
     p = expit(z)
-    log_chance = np.where(responses == 1, z, 0.0) - np.logaddexp(0, z)
+    log_chance = np.where(responses == 1, z, 0.0) - np.logaddexp(0, z)  # of each response
     log_likelihood = float(np.where(present, log_chance, 0.0).sum())
 
+    # blocks of Σ P (1 - P) x xᵀ over responses, where x has 1 for ability, -design for effects and -1 for the image
     weight = p * (1 - p) * present
     item_weight = weight.sum(axis=0)
     weighted_design = item_weight[:, None] * design
@@ -145,7 +158,7 @@ def _system(
     ability_by_image = -(image_indicator.T @ weight.T).T
     effect_by_image = (image_indicator.T @ weighted_design).T
 
-    return _System(
+    return _NewtonSystem(
         error=np.where(present, responses - p, 0.0),
         shared_curvature=np.block([[ability_block, ability_by_effect], [ability_by_effect.T, effect_block]]),
         image_curvature=image_indicator.T @ item_weight + spread**-2,
@@ -157,8 +170,11 @@ def _system(
 def _scores(
     error: Matrix, image_indicator: Any, design: Design, group: Integer[np.ndarray, " subjects"]
 ) -> tuple[Float[np.ndarray, "shared groups"], Float[np.ndarray, "images groups"]]:
-    """Gradient of the log likelihood of each group of subjects, by abilities and effects, and by images."""
-    membership = np.eye(int(group.max()) + 1)[group]  # subjects x groups
+    """The gradient of the log likelihood of each group's responses: by abilities and effects, and by images.
+
+    error: x - P, 0 for a missing response.    group: of each subject, a number from 0.
+    """
+    membership = np.eye(int(group.max()) + 1)[group]  # subjects x groups, 1 in the subject's group
     group_error = membership.T @ error  # groups x items
     by_ability = membership * error.sum(axis=1, keepdims=True)
     by_effect = -(group_error @ design).T
@@ -166,9 +182,16 @@ def _scores(
     return np.vstack([by_ability, by_effect]), by_image
 
 
-def _solved(system: _System, shared_gradient: np.ndarray, image_gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The inverse Hessian times gradients, by elimination of the images (Schur complement)."""
-    scaled_cross = system.cross_curvature / system.image_curvature
+def _solve(
+    system: _NewtonSystem, shared_gradient: np.ndarray, image_gradient: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The inverse of the negative Hessian times gradients (one a column), for shared parameters and for images.
+
+    With blocks A (shared), D (images, diagonal) and C (cross), images are eliminated (Schur complement):
+
+    shared = (A - C D⁻¹ Cᵀ)⁻¹ (g_shared - C D⁻¹ g_images),   images = D⁻¹ (g_images - Cᵀ shared)
+    """
+    scaled_cross = system.cross_curvature / system.image_curvature  # C D⁻¹
     factor = cho_factor(system.shared_curvature - scaled_cross @ system.cross_curvature.T)
     shared = cho_solve(factor, shared_gradient - scaled_cross @ image_gradient)
     images = (image_gradient - system.cross_curvature.T @ shared) / system.image_curvature[:, None]
@@ -176,11 +199,14 @@ def _solved(system: _System, shared_gradient: np.ndarray, image_gradient: np.nda
 
 
 def _half_widths(
-    system: _System, image_indicator: Any, design: Design, network: Integer[np.ndarray, " subjects"]
+    system: _NewtonSystem, image_indicator: Any, design: Design, network: Integer[np.ndarray, " subjects"]
 ) -> Effects:
-    """Half the width of each effect's interval; NaN for a single network.
+    """Half the width of each effect's 95 % interval over networks; NaN for a single network.
 
     variance of an effect = G / (G - 1) Σ_g influence_g²   over G networks g
+
+    The influence of a network is the effect's part in the inverse Hessian times the network's scores.
+    system: at the mode.
     """
     n_effects = design.shape[1]
     n_networks = int(network.max()) + 1
@@ -188,7 +214,7 @@ def _half_widths(
         return np.full(n_effects, np.nan)
 
     shared_scores, image_scores = _scores(system.error, image_indicator, design, network)
-    shared_influence, _ = _solved(system, shared_scores, image_scores)
+    shared_influence, _ = _solve(system, shared_scores, image_scores)
     influence = shared_influence[-n_effects:]  # effects x networks
     variance = n_networks / (n_networks - 1) * (influence**2).sum(axis=1)
     return np.sqrt(variance) * t.ppf(0.5 + LEVEL / 2, n_networks - 1)

@@ -14,9 +14,9 @@ from fca.studies.irt.stats.likelihood import ASYMPTOTES, LEARNED, LOG_SLOPE_SD
 from fca.studies.irt.stats.model import IrtFit, ItemBank, Matrix
 from fca.types import FcaError
 
-BLOCK = 1 << 17  # responses at a time
+BLOCK = 1 << 17  # responses at a time, to bound memory
 FEWEST = 5.0  # expected right and expected wrong responses, below which a mean square has no z
-TINY = 1e-12
+TINY = 1e-12  # keeps variances above 0 where P rounds to 0 or 1
 SUREST = 1e-3  # least variance of a response in outfit, so that no single response dominates it
 NIL = 0.05  # expected variance of all responses together, below which a mean square means nothing
 Values = Float[np.ndarray, " n"]
@@ -24,9 +24,10 @@ Gradient = Float[np.ndarray, "k subjects items"]
 
 
 class MeanSquares(NamedTuple):
-    """Mean squared residuals of items or of subjects, and the relative standard deviation of each.
+    """Outfit and infit, the mean squared residuals of each item or subject, and their standard deviations.
 
-    *_sd is NaN below five expected right or five expected wrong responses, where a mean square has no distribution.
+    outfit_sd, infit_sd: standard deviation of outfit and infit if the model holds. NaN below five expected right or
+                         five expected wrong responses, where the distribution of a mean square is not known.
     """
 
     outfit: Values
@@ -36,9 +37,10 @@ class MeanSquares(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """Mean squares, their expectation under the model, and z, about standard normal if the model holds.
+    """Outfit and infit, their expectation if the model holds, and z, which is then about standard normal.
 
-    Above the expectation: noisier; below: more regular than expected. NaN: too few responses for a z.
+    Responses with a mean square above its expectation are noisier than expected, those below it more regular. z is NaN
+    for too few responses.
     """
 
     outfit: Values
@@ -62,7 +64,9 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
 
     The second term is the variance that fitting removes: an item's slope follows the same residuals that are tested
     (without this term an infit's z has a standard deviation of 0.2 to 0.7 in the 2pl). β: the parameters of an item, or
-    the ability of a subject. responses: those of the fit; 1, 0, NaN for no response. Raises FcaError for another shape.
+    the ability of a subject.
+
+    responses: those of the fit, subjects x items; 1, 0, NaN for no response. Raises FcaError for another shape.
 
     >>> responses = (np.random.default_rng(0).random((30, 50)) < np.linspace(0.2, 0.9, 30)[:, None]).astype(float)
     >>> items, subjects = mean_squares(responses, fit_irt(responses, "1pl"))
@@ -74,37 +78,39 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
         shape = " x ".join(map(str, responses.shape))
         raise FcaError("subjects x items of responses", shape, allowed, "take the responses that were fitted")
 
+    # a block of items at a time: items are finished, and the sums of subjects grow
     n_subjects, n_items = responses.shape
     block_items = max(BLOCK // n_subjects, 1)
     item_mean_squares = []  # of each block: outfit, its sd, infit, its sd x items
-    subject_sums = np.zeros((2, N_TERMS, n_subjects))
+    subject_sums = np.zeros((2, N_TERMS, n_subjects))  # outfit and infit x terms x subjects
     for start in range(0, n_items, block_items):
         block = slice(start, start + block_items)
-        bank = ItemBank(fit.model, *(values[block] for values in fit.bank[1:]))
+        bank = ItemBank(fit.model, *(values[block] for values in fit.bank[1:]))  # [0] is the model
         gradient, ability_gradient = _gradients(fit, bank)
-        terms = _terms(responses[:, block], bank.probability(fit.ability), gradient, ability_gradient)
+        terms = _terms_of_responses(responses[:, block], bank.probability(fit.ability), gradient, ability_gradient)
 
         removed_variance = _removed_variance(terms.item_direction, terms.item_information, _prior_precision(fit, bank))
-        item_mean_squares.append(_relative_to_expectation(terms.sums.sum(axis=2), removed_variance))
+        item_mean_squares.append(_mean_squares_and_sds(terms.sums.sum(axis=2), removed_variance))
         subject_sums += terms.sums.sum(axis=3)
 
     # of a subject, ability is the one parameter; its prior is N(0, 1)
     direction = subject_sums[:, ABILITY_DIRECTION, None]
     information = subject_sums[0, ABILITY_INFORMATION][:, None, None]
     removed_variance = _removed_variance(direction, information, np.ones((1, 1)))
-    subject_mean_squares = _relative_to_expectation(subject_sums, removed_variance)
+    subject_mean_squares = _mean_squares_and_sds(subject_sums, removed_variance)
     return MeanSquares(*np.concatenate(item_mean_squares, axis=1)), MeanSquares(*subject_mean_squares)
 
 
-# rows of _Terms.sums; w: 1 / max(W, 0.001) for outfit, 1 for infit
+# positions on the second axis of _Terms.sums; w: 1 / max(W, 0.001) for outfit, 1 for infit
 N_TERMS = 7
 SQUARE, EXPECTED, VARIANCE, RIGHT, WRONG, ABILITY_DIRECTION, ABILITY_INFORMATION = range(N_TERMS)
 
 
 class _Terms(NamedTuple):
-    """Terms of outfit and infit (the first axis of `sums` and `item_direction`) that are summed later.
+    """What outfit and infit (the first axis of `sums` and `item_direction`) are summed from; see mean_squares.
 
-    sums: for every response (x - P)² w, W w, W c², P, 1 - P, c ∂P/∂θ and the information on θ.
+    sums: for every response the terms SQUARE (x - P)² w, EXPECTED W w, VARIANCE W c², RIGHT P, WRONG 1 - P,
+          ABILITY_DIRECTION c ∂P/∂θ and ABILITY_INFORMATION (the information on θ); 0 for a missing response.
     item_direction: d of the items.   item_information: J of their parameters.
     """
 
@@ -113,9 +119,13 @@ class _Terms(NamedTuple):
     item_information: Float[np.ndarray, "items k k"]
 
 
-def _terms(responses: Matrix, p: Matrix, gradient: Gradient, ability_gradient: Matrix) -> _Terms:
+def _terms_of_responses(responses: Matrix, p: Matrix, gradient: Gradient, ability_gradient: Matrix) -> _Terms:
+    """The terms of outfit and infit for every response.
+
+    gradient: ∂P/∂β of each parameter of the items.    ability_gradient: ∂P/∂θ.
+    """
     present = ~np.isnan(responses)
-    response_variance = np.maximum(p * (1 - p), TINY)
+    response_variance = np.maximum(p * (1 - p), TINY)  # W
     squared_error = np.where(present, (responses - p) ** 2, 0.0)
     gradient = gradient * present
     # k and l: parameters of the item, s: subject, i: item
@@ -123,10 +133,10 @@ def _terms(responses: Matrix, p: Matrix, gradient: Gradient, ability_gradient: M
 
     sums = []
     item_direction = []
-    for weight in (1 / np.maximum(response_variance, SUREST), np.ones_like(p)):  # outfit, infit
+    for weight in (1 / np.maximum(response_variance, SUREST), np.ones_like(p)):  # w of outfit, then of infit
         c = (1 - 2 * p) * weight * present
         sums.append(
-            [
+            [  # in the order of SQUARE, EXPECTED ...
                 squared_error * weight,
                 response_variance * weight * present,
                 response_variance * c**2,
@@ -143,18 +153,26 @@ def _terms(responses: Matrix, p: Matrix, gradient: Gradient, ability_gradient: M
 def _removed_variance(
     direction: Float[np.ndarray, "2 k n"], information: Float[np.ndarray, "n k k"], prior: np.ndarray
 ) -> Float[np.ndarray, "2 n"]:
-    """d' (2 B⁻¹ - B⁻¹ J B⁻¹) d of every item or subject, for outfit and infit."""
-    inverse = np.linalg.inv(information + prior)
+    """The variance that fitting removes from outfit and infit, of every item or subject (see mean_squares).
+
+    d' (2 B⁻¹ - B⁻¹ J B⁻¹) d,   B = J + prior
+
+    direction: d.    information: J, of k parameters.    prior: its curvature, k x k or one for each item.
+    """
+    inverse = np.linalg.inv(information + prior)  # B⁻¹
     # c: outfit or infit, k and l: parameters, i: item or subject
     return np.einsum("cki,ikl,cli->ci", direction, 2 * inverse - inverse @ information @ inverse, direction)
 
 
-def _relative_to_expectation(
+def _mean_squares_and_sds(
     sums: Float[np.ndarray, "2 7 n"], removed_variance: Float[np.ndarray, "2 n"]
 ) -> Float[np.ndarray, "4 n"]:
-    """Outfit, its standard deviation, infit, its standard deviation; of every item or subject."""
+    """Outfit, its standard deviation, infit, its standard deviation; of every item or subject.
+
+    sums: of the terms of _Terms, over the responses of each item or subject.    removed_variance: by fitting.
+    """
     infit_sums = sums[1]
-    is_certain = infit_sums[EXPECTED] < NIL  # Σ W
+    is_certain = infit_sums[EXPECTED] < NIL  # Σ W: no response could surprise
 
     mean_squares_and_sds = []
     for fit_sums, removed in zip(sums, removed_variance, strict=True):
@@ -167,8 +185,14 @@ def _relative_to_expectation(
 
 
 def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
-    """Derivatives of P by each learned parameter of the items, on the scale of its prior; and by ability."""
-    z = bank.discrimination * (fit.ability[:, None] - bank.difficulty)
+    """∂P by each parameter of the items that the model learns, and ∂P by ability.
+
+    Parameters are on the scale of their prior: the logarithm of the slope, the logits of feasibility and of
+    guess / feasibility.
+
+    bank: some of the items of the fit.
+    """
+    z = bank.discrimination * (fit.ability[:, None] - bank.difficulty)  # subjects x items
     sigmoid = expit(z)
     upper = bank.feasibility
     guess_share = bank.guess / upper
@@ -185,7 +209,13 @@ def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
 
 
 def _prior_precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k k"]:
-    """Curvature of the prior of every item, with about the spread of difficulties that `fit_irt` learns."""
+    """The curvature of the prior of every item's learned parameters, a diagonal matrix for each item.
+
+    The spread of difficulties, which `fit_irt` learns but does not return, is estimated from the fitted difficulties.
+    Asymptotes have Beta priors, whose curvature on the logit q is (u + d) q (1 - q).
+
+    bank: some of the items of the fit.
+    """
     ones = np.ones(len(bank.difficulty))
     guess_share = bank.guess / bank.feasibility
     by_parameter = {
@@ -201,9 +231,10 @@ def _prior_precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k 
 def replicates(
     responses: Matrix, fit: IrtFit, rng: np.random.Generator, number: int
 ) -> Iterator[tuple[Matrix, IrtFit]]:
-    """Simulated responses of a fit with the fit to each: how statistics vary if the model holds.
+    """Responses simulated from a fit, each with the fit to them: they show how statistics vary if the model holds.
 
-    Missing responses stay missing.
+    responses: the observed ones; those that are missing are missing in every replicate.
+    number:    of replicates.
 
     >>> responses = (np.random.default_rng(0).random((9, 200)) < np.linspace(0.2, 0.9, 9)[:, None]).astype(float)
     >>> [(simulated, refit)] = replicates(responses, fit_irt(responses, "1pl"), np.random.default_rng(0), 1)
@@ -218,13 +249,15 @@ def replicates(
 
 
 def misfit(observed: MeanSquares, simulated: Sequence[MeanSquares]) -> Misfit:
-    """Observed mean squares against those of simulated responses (a parametric bootstrap of their mean).
+    """Compare observed mean squares with those of simulated responses (a parametric bootstrap of their mean).
 
     z = (³√m - mean ³√m*) / (sd / 3 · sqrt(1 + 1 / R)),   R replicates m*, cube roots after Wilson and Hilferty
 
     Expected mean squares are below 1: items bend towards the few subjects they were fitted to, by about the ratio of an
     item's parameters to subjects. Over thousands of items this shifts a subject by many of its standard deviations, so
     a subject's z means nothing without simulation.
+
+    simulated: of the same items or subjects, one entry for each replicate.
 
     >>> observed = MeanSquares(*(np.array([value]) for value in (1.331, 0.3, 1.0, 0.3)))
     >>> replicate = MeanSquares(*(np.array([value]) for value in (1.0, 0.3, 1.0, 0.3)))
@@ -244,6 +277,7 @@ def misfit(observed: MeanSquares, simulated: Sequence[MeanSquares]) -> Misfit:
 
 
 def _bootstrap_z(mean_square: Values, sd: Values, simulated: list[Values]) -> Values:
+    """z of a mean square against its replicates, on cube roots, which are nearly normal (equation in misfit)."""
     simulated_roots = np.cbrt(simulated)  # replicates x items or subjects
     spread = sd / 3 * np.sqrt(1 + 1 / len(simulated_roots))
     return (np.cbrt(mean_square) - simulated_roots.mean(axis=0)) / spread

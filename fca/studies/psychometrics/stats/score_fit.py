@@ -16,9 +16,9 @@ from scipy.stats import chi2
 from fca.studies.irt.stats.likelihood import LEARNED
 from fca.studies.irt.stats.model import ItemBank, Items, Matrix
 
-NODES = 41  # abilities of the quadrature
+NODES = 41  # abilities at which integrals are evaluated
 MOST_ITEMS = 300  # above, groups of scores would be nearly empty, and time grows with the square
-FEWEST = 1.0  # expected right and wrong responses of a group of scores, at least
+FEWEST = 1.0  # a group of scores needs as many expected right and expected wrong responses
 Scores = Float[np.ndarray, "nodes scores"]
 PerNode = Float[np.ndarray, "nodes items"]
 PerScore = Float[np.ndarray, " scores"]
@@ -33,13 +33,15 @@ class ScoreFit(NamedTuple):
 
 
 def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
-    """S-X² of every item, from subjects with a response to every item.
+    """S-X² of every item, from the subjects with a response to every item.
 
     S-X²_i = Σ_k N_k (O_ik - E_ik)² / (E_ik (1 - E_ik)),   E_ik = ∫ P_i S_k-1^(-i) φ / ∫ S_k φ   over scores k = 1..n-1
 
+    N_k: subjects with k right responses; O_ik: the share of them that is right on item i, E_ik: the expected share.
     S_k: chance of k right responses at an ability; S^(-i): without item i (Lord & Wingersky 1984); φ: density of
     ability, N(0, 1). Neighbouring scores are joined until each group expects one right and one wrong response; df:
     groups less the item's parameters.
+
     bank: fitted to these responses. For fewer than 3 or more than 300 items no statistic is known: NaN, with df 0.
 
     >>> ones = np.ones(4)
@@ -53,12 +55,12 @@ def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
         missing = np.full(n_items, np.nan)
         return ScoreFit(missing, np.zeros(n_items), missing)
 
-    ability, weight = hermegauss(NODES)
-    expected_shares = expected_share(bank.probability(ability), weight / weight.sum())
+    ability, weight = hermegauss(NODES)  # Gauss-Hermite quadrature over N(0, 1), up to a factor
+    expected_shares = expected_share(bank.probability(ability), weight / weight.sum())  # E: scores x items
 
-    # all and none right have no information on an item
+    # counts by score without 0 and n ([1:-1]): all and none right have no information on an item
     score = complete.sum(axis=1).astype(np.int64)
-    subjects_by_score = np.bincount(score, minlength=n_items + 1)[1:-1].astype(float)
+    subjects_by_score = np.bincount(score, minlength=n_items + 1)[1:-1].astype(float)  # N_k
 
     statistic, n_groups = np.zeros((2, n_items))
     for item in range(n_items):
@@ -69,20 +71,27 @@ def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
     df = n_groups - n_parameters
     has_df = df >= 1
     statistic = np.where(has_df, statistic, np.nan)
-    p = chi2.sf(statistic, np.where(has_df, df, 1.0))
+    p = chi2.sf(statistic, np.where(has_df, df, 1.0))  # NaN with the statistic
     return ScoreFit(statistic, np.where(has_df, df, 0.0), p)
 
 
 def expected_share(p: PerNode, weight: Float[np.ndarray, " nodes"]) -> Float[np.ndarray, "scores items"]:
-    """Expected share right on each item among those with 1 to n - 1 right responses, over weighted abilities."""
-    n_nodes, n_items = p.shape
-    all_items = score_chances(p)
+    """The expected share that is right on each item, among subjects with k = 1 .. n - 1 right responses to n items.
 
-    # T_k, chances of scores without an item, from S_k = (1 - p) T_k + p T_k-1. Solved from low scores up where p is
-    # low and from high scores down where it is high: rounding errors shrink in these directions
+    E_ik = Σ_q w_q p_qi T_q,k-1,-i / Σ_q w_q S_qk   over nodes q of ability
+
+    S_k: chance of k right responses; T_k,-i: the same without item i.
+
+    p: chance that each item is right at each ability (node).    weight: w, of the nodes.
+    """
+    n_nodes, n_items = p.shape
+    all_items = score_chances(p)  # S: nodes x scores 0..n
+
+    # T follows from S_k = (1 - p) T_k + p T_k-1. It is solved from low scores up where p is low and from high scores
+    # down where p is high: rounding errors shrink in these directions
     upwards, downwards = np.zeros((2, n_nodes, n_items, n_items))  # nodes x scores 0..n-1 x item left out
     is_high = p > 0.5
-    low_p = np.where(is_high, 0.0, p)
+    low_p = np.where(is_high, 0.0, p)  # the other direction, not used there, must not overflow
     high_p = np.where(is_high, p, 1.0)
     lower_score = np.zeros_like(p)
     higher_score = np.zeros_like(p)
@@ -99,21 +108,29 @@ def expected_share(p: PerNode, weight: Float[np.ndarray, " nodes"]) -> Float[np.
 
 
 def score_chances(p: PerNode) -> Scores:
-    """Chance of 0 to n right responses at each ability (Lord & Wingersky 1984).
+    """The chance of 0 to n right responses at each ability, item by item (Lord & Wingersky 1984).
+
+    p: chance that each item is right at each ability (node).
 
     >>> score_chances(np.array([[0.5, 0.5]]))
     array([[0.25, 0.5 , 0.25]])
     """
     chances = np.zeros((len(p), p.shape[1] + 1))
-    chances[:, 0] = 1.0
-    for item_p in p.T[..., None]:
+    chances[:, 0] = 1.0  # without items the score is 0
+    for item_p in p.T[..., None]:  # nodes x 1
         chances[:, 1:] = chances[:, 1:] * (1 - item_p) + chances[:, :-1] * item_p
         chances[:, :1] *= 1 - item_p
     return chances
 
 
 def _grouped_chi2(subjects: PerScore, right: PerScore, expected_shares: PerScore) -> tuple[float, int]:
-    """S-X² over groups of neighbouring scores, and the number of groups; remaining scores join the last group."""
+    """S-X² of one item over groups of neighbouring scores, and the number of groups; NaN and 0 if there is no group.
+
+    Scores are joined, from low to high, until a group expects FEWEST right and FEWEST wrong responses. Scores that
+    remain at the end join the last group.
+
+    subjects: at each score.    right: those of them that are right on the item.    expected_shares: of them, right.
+    """
     counts_by_score = np.stack([subjects, right, subjects * expected_shares], axis=1)
     groups: list[np.ndarray] = []
     open_group = np.zeros(3)  # subjects, right, expected right
