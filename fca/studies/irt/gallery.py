@@ -84,7 +84,10 @@ class Gallery:
     ] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table gallery; its pictures are missing where the images are no longer available."""
+        """Table gallery: a line for each image shown. Pictures are missing where the images are no longer available.
+
+        Raises FcaError for fewer than one image of each kind.
+        """
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
 

@@ -251,10 +251,11 @@ class Irt:
     compat: Annotated[Compat, "seed001: fitted as the paper did, by variational inference"] = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Fit every scale of `calibrated`; the tables of `tables`, irt_choice only for model=auto.
+        """Fit the responses to every data set and corruption (see `calibrated`), and tabulate all fits.
 
-        A saved irt_items is an item bank: with it, new models are tested on fewer images. irt_curves and irt_choice
-        describe the fits of the data sets themselves, the other tables also those of corruptions.
+        Returns the tables irt_abilities, irt_fits, irt_items, irt_plane, irt_severity and irt_curves; irt_choice only
+        for model=auto. A saved irt_items is an item bank: with it, new models are tested on fewer images. irt_curves
+        and irt_choice describe the fits of the data sets themselves, the other tables also those of corruptions.
         """
         runs: set[str] = set()
         left_out: list[str] = []

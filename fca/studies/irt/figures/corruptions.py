@@ -54,7 +54,9 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
 
 
 def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
-    """Which corruption hurts the most accurate subject most, and how much accuracy it loses under which.
+    """Sentences on the subject that is most accurate on clean images: which corruption costs it most, and how much.
+
+    losses: the frame of table corruption_loss.
 
     >>> line = {"dataset": "zoo", "subject": "vit", "top1_clean": 0.9, "top1_mean_low": 0.4, "top1_mean_high": 0.6}
     >>> fog = line | {"corruption": "fog", "top1_mean": 0.5, "loss": 0.4, "loss_low": 0.3, "loss_high": 0.5}

@@ -30,18 +30,21 @@ def fit_irt(
     model:     1pl (difficulty alone), 2pl (and discrimination), 3pl (and guess), 3pl-upper (2pl and feasibility; Sharma
                et al. 2023, eq. 3, who call it 4PL: alias 4pl-feasibility), 4pl (all).
     start:     begin at random instead, to check that the result does not depend on the start.
-    compat:    "seed001" fits as Sharma et al. (2023) write it, by variational inference, with what keeps items apart
-               (docs/adr/0024); only it uses `seed`.
+    compat:    "seed001" fits by variational inference, as Sharma et al. (2023) do, with two additions without which all
+               items get nearly one discrimination (docs/adr/0024); only it uses `seed`.
 
-    The mode of the joint posterior, with θ ~ N(0, 1), b ~ N(m, s²), m ~ N(0, 5²), log a ~ N(n, 0.5²), feasibility ~
-    Beta(5, 1) and guess / feasibility ~ Beta(1, 9), both as densities of logits, which keeps modes off the bounds. The
-    scales s and n are not taken at the mode, where the joint posterior is infinite (all b equal; a unit of ability that
-    goes to 0): s² is the mean of E[(b - m)²] under Laplace's approximation (an EM step, with a half-normal prior of
-    scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is 1. In the 1pl a is 1 and ability
-    is in logits. A scale that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken
-    instead, and standard errors are those under this prior (docs/adr/0043). With an upper asymptote single items have
-    two modes: each item is started twice more, and the higher mode kept. Deterministic. Raises FcaError for
-    responses that cannot be fitted (`check_responses`).
+    The fit is the mode of the joint posterior, with θ ~ N(0, 1), b ~ N(m, s²), m ~ N(0, 5²), log a ~ N(n, 0.5²),
+    feasibility ~ Beta(5, 1) and guess / feasibility ~ Beta(1, 9). Both Betas are densities of logits, which keeps modes
+    off the bounds. In the 1pl a is 1 and ability is in logits.
+
+    The scales s and n are not taken at the mode, because the joint posterior is infinite where all b are equal or the
+    unit of ability goes to 0. Instead s² is the mean of E[(b - m)²] under Laplace's approximation (an EM step, with a
+    half-normal prior of scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is 1. A scale
+    that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken instead, and standard
+    errors are those under this prior (docs/adr/0043).
+
+    With an upper asymptote an item can have two modes: each is started several times, and its highest mode is kept.
+    The result is deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`).
 
     >>> fit = fit_irt(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float), "1pl")
     >>> bool((np.diff(fit.ability) < 0).all()), fit.converged

@@ -142,6 +142,7 @@ def choose_model(
     >>> choose_model(responses, ["1pl", "2pl"]).model
     '1pl'
     """
+    # all models are checked first, before any long fit; the networks are the same for all
     names = [_check_arguments(responses, model, hold_out, network)[0] for model in models]
     _, network = _check_arguments(responses, names[0], hold_out, network)
     if hold_out == "subjects":

@@ -40,17 +40,20 @@ class Link(NamedTuple):
 
     @property
     def is_weak(self) -> bool:
-        """Whether the difference of the groups rests on too little, and this for want of common items.
+        """Whether the groups' abilities cannot be compared, because too few common items link the groups.
 
-        Too little: it could as well be a whole standard deviation of ability smaller or larger, the prior decides more
-        of it than the responses, or the prior draws it closer by more than 0.5.
+        They cannot be compared if the difference of their means could as well be a whole standard deviation of ability
+        smaller or larger (a standard error above 0.5), if the prior decides more of it than the responses do, or if the
+        prior draws it towards 0 by more than 0.5. Few responses, not few common items, are the cause where a balanced
+        design would have nearly the same standard error; then the link is not weak.
         """
-        widened = WIDENED + UNEVEN * self.balanced_se
-        if self.shift_se <= widened * self.balanced_se:
+        most_widened = WIDENED + UNEVEN * self.balanced_se
+        if self.shift_se <= most_widened * self.balanced_se:
             return False
         if self.shift_se > WEAK or self.kept < PRIOR_DECIDES:
             return True
-        return abs(self.gap) * (1 / self.kept - 1) > WEAK
+        taken_by_prior = abs(self.gap) * (1 / self.kept - 1)  # by the responses alone the gap is gap / kept
+        return taken_by_prior > WEAK
 
 
 def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:

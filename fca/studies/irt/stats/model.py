@@ -114,8 +114,11 @@ class IrtFit:
 
     @property
     def expected_success(self) -> Items:
-        """Mean chance over the fitted subjects: an item's easiness that all its parameters agree on."""
-        # subject by subject: no matrix of subjects x items
+        """Each item's predicted chance of a right response, averaged over the fitted subjects.
+
+        This easiness is well determined even where several values of the item's parameters explain its responses.
+        """
+        # subject by subject, to save the memory of a matrix of subjects x items
         total = sum(self.bank.probability(ability)[0] for ability in self.ability[:, None])
         return total / len(self.ability)
 

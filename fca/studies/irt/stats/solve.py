@@ -42,9 +42,9 @@ Scales = Float[np.ndarray, "2"]
 
 # One step of Newton's method in all parameters at once, the items eliminated (Schur complement).
 def log_posterior(state: State, cells: Cells, count: Groups) -> float:
-    """Log likelihood plus log prior at `state`, which `cells` was filled at; without constants.
+    """Log likelihood plus log prior at `state`, without constants.
 
-    count: number of items in each group.
+    cells: the log likelihoods and their derivatives at `state`, computed by `fill`.    count: items in each group.
     """
     # minus the log prior of what all items share: θ ~ N(0, 1), and the mean difficulty
     shared = state.ability @ state.ability / 2 + state.prior.centre**2 / (2 * CENTRE_SD**2)
@@ -67,12 +67,12 @@ class System:
 
 
 def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> System:
-    """Gradient and negative Hessian of the log posterior at `state`, which `cells` was filled at.
+    """Gradient and negative Hessian of the log posterior at `state`, in abilities, items and the prior's centre.
 
     z = a (θ - b),   dz/dθ = a,   dz/db = -a,   dz/d(log a) = z
 
-    `cells.error` and `cells.weight` are the first and minus the second derivative of each cell's log likelihood by z.
-    count: number of items in each group.
+    cells: computed at `state` by `fill`; `error` and `weight` are the first and minus the second derivative by z of the
+    log likelihood of each subject's response to each item.    count: items in each group of items with equal responses.
     observed: True for the Hessian itself, with the block of each item made positive definite, so that a step ascends;
     False for its expectation, which is positive everywhere and exists here for models without asymptotes only.
     """
@@ -215,6 +215,7 @@ def find_mode(
     fixed_ability: abilities stay as they are in `state`.    learning: the scales that are learned.
     `converged` if the last step and the last EM step were both below `tolerance`, within 1,000 steps.
     """
+    # the first steps are by the expected Hessian, which is positive everywhere; with asymptotes there is none
     has_asymptotes = len(state.item) > 2  # parameters beyond slope and difficulty
     n_careful = 0 if has_asymptotes else CAREFUL
     free = slice(len(state.ability) if fixed_ability else 0, None)  # abilities are the first shared parameters
@@ -275,7 +276,10 @@ def _last_change(history: Sequence[ScaleChange]) -> float:
 
 
 def _with_change(history: list[ScaleChange], change: ScaleChange) -> list[ScaleChange]:
-    """The last three changes, or the new one alone where changes grow: items changed modes, so earlier ones mislead."""
+    """The history with a new EM step: the last three, or the new one alone if it changed the scales more than the last.
+
+    Where changes grow, items have changed modes, so that earlier steps mislead.
+    """
     is_smaller = np.abs(change.change).max() < _last_change(history)
     return [*history[-2:], change] if is_smaller else [change]
 
@@ -291,7 +295,7 @@ def _secant_step(history: Sequence[ScaleChange]) -> Scales:
 
     scale_differences = np.diff([entry.scales for entry in history], axis=0).T  # scales x steps
     change_differences = np.diff([entry.change for entry in history], axis=0).T
-    # the combination of differences that equals the last change is gone back by, so that no change is left
+    # find the differences of changes that add up to the last change; going back by as many leaves none
     weights = np.linalg.lstsq(change_differences, history[-1].change, rcond=1e-6)[0]
     return -(scale_differences + change_differences) @ weights
 
