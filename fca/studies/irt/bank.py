@@ -71,9 +71,9 @@ def read_bank(store: Store, bank: str) -> pd.DataFrame:
     banks), for a file that is damaged or no bank, and for a table whose severities are on separate scales.
     """
     if _is_file(bank):
-        return _items_of(bank, _content(bank)["items"])
+        return _items_of_file(bank, _content_of_file(bank)["items"])
 
-    _description(store, bank)  # checks the id
+    _description_of_table(store, bank)  # checks the id
     with refused_if_damaged("bank", bank, "a whole table", "save it again: fca analyse"):
         return store.saved_lines(bank, IRT_ITEMS.columns)
 
@@ -84,12 +84,12 @@ def origin_of(store: Store, bank: str) -> Origin:
     bank: as in `read_bank`; raises FcaError as that does. Runs that are no longer stored have no version listed.
     """
     if _is_file(bank):
-        content = _content(bank)
+        content = _content_of_file(bank)
         return Origin(tuple(content["runs"]), content["fingerprints"], content["not_estimable"])
 
-    description = _description(store, bank)
+    description = _description_of_table(store, bank)
     runs = tuple(description["runs"])
-    # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
+    # rows one by one: `store.rows` may write the index of all rows, which a run that asks for its bank must not do
     rows = [store.row(run_id) for run_id in runs if store.state(run_id) is State.DONE]
     fingerprints_by_dataset = defaultdict[str, set[str]](set)
     for row in rows:
@@ -110,9 +110,9 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
     Raises FcaError for an id that is no bank, and where those other tables are missing.
     """
     items = read_bank(store, table_id)
-    description = _description(store, table_id)
-    abilities = _table_beside(store, description, IRT_ABILITIES.name)
-    fits_of_bank = _table_beside(store, description, IRT_FITS.name)
+    description = _description_of_table(store, table_id)
+    abilities = _table_of_same_analysis(store, description, IRT_ABILITIES.name)
+    fits_of_bank = _table_of_same_analysis(store, description, IRT_FITS.name)
     subjects = abilities[["dataset", "corruption", "subject", "model", "snapshot", "top1"]]
     origin = origin_of(store, table_id)
 
@@ -152,7 +152,7 @@ def _is_file(bank: str) -> bool:
     return Path(bank).expanduser().is_file()
 
 
-def _description(store: Store, table_id: str) -> dict[str, Any]:
+def _description_of_table(store: Store, table_id: str) -> dict[str, Any]:
     """The content of a saved bank's table.json: its name, parameters and runs.
 
     Raises FcaError for an id that is no bank, and for a bank whose severities are on separate scales, because subjects
@@ -175,7 +175,7 @@ def _description(store: Store, table_id: str) -> dict[str, Any]:
     return tables[table_id]
 
 
-def _table_beside(store: Store, description: Mapping[str, Any], name: str) -> pd.DataFrame:
+def _table_of_same_analysis(store: Store, description: Mapping[str, Any], name: str) -> pd.DataFrame:
     """The lines of the table of this name that the same analysis saved: the one with the same parameters and runs.
 
     Raises FcaError where there is none, or none that is whole.
@@ -189,8 +189,8 @@ def _table_beside(store: Store, description: Mapping[str, Any], name: str) -> pd
     raise FcaError(f"table {name} of this bank", "missing", "the one saved with it", "fca analyse analysis=irt again")
 
 
-def _content(bank: str) -> dict[str, Any]:
-    """The content of a bank's file, with the types of its entries checked, but not yet the items (see `_items_of`).
+def _content_of_file(bank: str) -> dict[str, Any]:
+    """The content of a bank's file, with the types of its entries checked, but not its items (see `_items_of_file`).
 
     Raises FcaError for a file that is damaged, of another format, or something else.
     """
@@ -208,7 +208,7 @@ def _content(bank: str) -> dict[str, Any]:
     return content
 
 
-def _items_of(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
+def _items_of_file(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
     """The items of a bank's file as lines of table irt_items; columns that the file lacks have missing values.
 
     columns: the values of all items, by name of the column. Each required value is checked, as files come from
