@@ -62,8 +62,12 @@ class Ability:
     ] = "map"
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table bank_ability: one line per subject, data set and corruption, ablest first."""
+        """Table bank_ability: one line per subject, data set and corruption, ablest first.
+
+        Raises FcaError where no response is to an item of the bank.
+        """
         if self.bank is None:
+            # fit the clean images alone; `calibrated` yields fits of corruptions after them
             analysis = Irt(self.query, self.responses)
             scales = list(takewhile(lambda scale: scale.is_of_data_set, calibrated(store, analysis)))
             bank = pd.concat([items(scale) for scale in scales], ignore_index=True)
@@ -72,6 +76,7 @@ class Ability:
             bank = read_bank(store, self.bank)
             clean_sources = clean_responses(store, self.query, self.responses)
 
+        # items on one scale: those of one data set and kind of corruption
         item_groups = [
             (str(dataset), str(kind), bank_items)
             for (dataset, kind), bank_items in bank.groupby(["dataset", "corruption"])
@@ -80,6 +85,7 @@ class Ability:
         if (bank["corruption"] != "clean").any():
             sources = chain(sources, shifted_responses(store, self.query, fewest=1))
 
+        # score the responses of each source on each scale
         frames: list[pd.DataFrame] = []
         scored_sources: list[DatasetResponses] = []
         used_items: list[pd.DataFrame] = []
@@ -93,6 +99,7 @@ class Ability:
             names = ", ".join(f"{dataset} {kind}" for dataset, kind, _ in item_groups)
             raise FcaError("items of these responses in the bank", "none", names, "take a bank of their data set")
 
+        # parameters: what was scored with which items, and the scales that their fits could not estimate
         parameters = {**asdict(self), **METHOD, "answers": [digest_of(gathered) for gathered in scored_sources]}
         parameters["bank"] = None if self.bank is None else bank_id(self.bank)
         if self.bank is None:
@@ -110,7 +117,11 @@ class Ability:
     def _lines_by_scale(
         self, gathered: DatasetResponses, corruption: str, item_groups: Sequence[tuple[str, str, pd.DataFrame]]
     ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-        """The items of each scale that has a response, and the lines of the subjects on it."""
+        """Score the subjects of one source on every scale of the bank that has items with their responses.
+
+        Yields, for each scale, its items and the lines of table bank_ability.
+        item_groups: data set, corruption and items of each scale.
+        """
         scored = []
         for dataset, kind, bank_items in item_groups:
             if not _may_have_items_of(gathered, corruption, dataset, kind):
@@ -127,17 +138,25 @@ class Ability:
 
 
 def _may_have_items_of(gathered: DatasetResponses, corruption: str, dataset: str, kind: str) -> bool:
-    """Whether these responses may be to items of this data set and kind: by name where stored, else by their items."""
+    """Whether these responses may be to items that a bank has under this data set and kind of corruption.
+
+    Stored responses are matched by their data set and corruption. Those of a file (without fingerprint) are matched by
+    the corruptions of their items, because a file may have another name than the data set.
+    """
     if gathered.fingerprint is not None:
         return (gathered.dataset, corruption) == (dataset, kind)
     return kind == SEVERAL or bool((gathered.responses.items["corruption"] == kind).any())
 
 
 def _score_subjects(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, score: str) -> pd.DataFrame:
-    """One line for each subject with a response to any of these items."""
+    """Lines of table bank_ability: the ability of each subject with a response to any of these items, ablest first.
+
+    kind: corruption of the items.    bank: items on one scale, as lines of table irt_items; items without a response
+    count as missing.    score: a key of SCORES, how abilities are estimated.
+    """
     responses = gathered.responses
     names = pd.Index(responses.items["item"])
-    positions = names.get_indexer(pd.Index(bank["item"]))  # -1 for an item without responses
+    positions = names.get_indexer(pd.Index(bank["item"]))  # -1 for an item that is not among the responses
     is_present = positions >= 0
     correct = np.where(is_present, responses.correct[:, positions], np.nan)  # subjects x bank items
 
@@ -146,8 +165,8 @@ def _score_subjects(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, s
     if not len(responding):
         return BANK_ABILITY.frame([])
 
-    irt_model = str(bank["irt_model"].iloc[0])
-    parameter_names = list(ItemBank._fields[1:])
+    irt_model = str(bank["irt_model"].iloc[0])  # the same for all items of a scale
+    parameter_names = list(ItemBank._fields[1:])  # all but the model
     parameters = bank[parameter_names].to_numpy(dtype=np.float64).T
     item_bank = ItemBank(irt_model, *parameters)
     estimates = SCORES[score](correct[responding], item_bank)

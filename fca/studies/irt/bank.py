@@ -47,7 +47,10 @@ class Origin(NamedTuple):
     not_estimable: Mapping[str, Sequence[str]]
 
     def not_estimable_of(self, items: pd.DataFrame) -> dict[str, Sequence[str]]:
-        """Those of the fits that these items of the bank come from."""
+        """`not_estimable` for the fits that these items come from alone.
+
+        items: some items of the bank, with the columns dataset and corruption.
+        """
         pairs = items[["dataset", "corruption"]].drop_duplicates()
         names = {fit_name(str(dataset), str(corruption)) for dataset, corruption in pairs.itertuples(index=False)}
         return {name: scales for name, scales in self.not_estimable.items() if name in names}
@@ -64,26 +67,29 @@ def bank_id(bank: str) -> str:
 def read_bank(store: Store, bank: str) -> pd.DataFrame:
     """The items of a bank: one line per item, in the columns of table `irt_items`.
 
-    bank: the id of a saved table, or a file. Raises FcaError, listing the saved banks, for what is neither; for a file
-    that is damaged or no bank; and for a table whose severities are on separate scales.
+    bank: the id of a saved table, or the path of a file. Raises FcaError for what is neither (with a list of the saved
+    banks), for a file that is damaged or no bank, and for a table whose severities are on separate scales.
     """
     if _is_file(bank):
-        return _items_of(bank, _content(bank)["items"])
+        return _items_of_file(bank, _content_of_file(bank)["items"])
 
-    _description(store, bank)  # checks the id
+    _description_of_table(store, bank)  # checks the id
     with refused_if_damaged("bank", bank, "a whole table", "save it again: fca analyse"):
         return store.saved_lines(bank, IRT_ITEMS.columns)
 
 
 def origin_of(store: Store, bank: str) -> Origin:
-    """Origin of a bank. Raises FcaError as `read_bank`."""
+    """The runs and versions of data sets that a bank was fitted on, and the scales that its fits could not estimate.
+
+    bank: as in `read_bank`; raises FcaError as that does. Runs that are no longer stored have no version listed.
+    """
     if _is_file(bank):
-        content = _content(bank)
+        content = _content_of_file(bank)
         return Origin(tuple(content["runs"]), content["fingerprints"], content["not_estimable"])
 
-    description = _description(store, bank)
+    description = _description_of_table(store, bank)
     runs = tuple(description["runs"])
-    # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
+    # rows one by one: `store.rows` may write the index of all rows, which a run that asks for its bank must not do
     rows = [store.row(run_id) for run_id in runs if store.state(run_id) is State.DONE]
     fingerprints_by_dataset = defaultdict[str, set[str]](set)
     for row in rows:
@@ -97,14 +103,16 @@ def origin_of(store: Store, bank: str) -> Origin:
 
 
 def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None, licence: str | None = None) -> Path:
-    """Write a saved table `irt_items` as a file, with what `fca analyse analysis=irt` saved beside it; its path.
+    """Write a saved table `irt_items` as a bank's file (JSON), which others can use without the store; return `path`.
 
-    Raises FcaError for an id that is no bank, and where the tables beside it (subjects, held-out score) are missing.
+    The file also has what the same analysis saved in other tables: the subjects with their accuracy, and how well the
+    fits predict held-out responses. cite, licence: how to cite the bank, and under which licence it may be used.
+    Raises FcaError for an id that is no bank, and where those other tables are missing.
     """
     items = read_bank(store, table_id)
-    description = _description(store, table_id)
-    abilities = _table_beside(store, description, IRT_ABILITIES.name)
-    fits_of_bank = _table_beside(store, description, IRT_FITS.name)
+    description = _description_of_table(store, table_id)
+    abilities = _table_of_same_analysis(store, description, IRT_ABILITIES.name)
+    fits_of_bank = _table_of_same_analysis(store, description, IRT_FITS.name)
     subjects = abilities[["dataset", "corruption", "subject", "model", "snapshot", "top1"]]
     origin = origin_of(store, table_id)
 
@@ -122,9 +130,9 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
             "seed": parameters.get("seed"),
             "trait": parameters.get("trait"),
             "answers": parameters.get("answers"),
-            "fits": _lines(fits_of_bank),
+            "fits": _json_records(fits_of_bank),
         },
-        "subjects": _lines(subjects),
+        "subjects": _json_records(subjects),
         "runs": list(origin.runs),
         "fingerprints": dict(origin.fingerprints),
         "items": {name: _json_values(items[name]) for name in items},
@@ -136,7 +144,7 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
 
 
 def saved_banks(store: Store) -> dict[str, dict[str, Any]]:
-    """The saved tables `irt_items`: id -> content of table.json."""
+    """The saved tables `irt_items`, by id; the values are the contents of table.json."""
     return {table_id: table for table_id, table in store.saved_tables().items() if table["name"] == IRT_ITEMS.name}
 
 
@@ -144,11 +152,16 @@ def _is_file(bank: str) -> bool:
     return Path(bank).expanduser().is_file()
 
 
-def _description(store: Store, table_id: str) -> dict[str, Any]:
-    """The description of a saved bank; raises FcaError as `read_bank`."""
+def _description_of_table(store: Store, table_id: str) -> dict[str, Any]:
+    """The content of a saved bank's table.json: its name, parameters and runs.
+
+    Raises FcaError for an id that is no bank, and for a bank whose severities are on separate scales, because subjects
+    need one scale.
+    """
     tables = store.saved_tables()
     banks = saved_banks(store)
-    if (store.outputs / "tables" / table_id / "table.json").exists() and table_id not in tables:
+    has_file = (store.outputs / "tables" / table_id / "table.json").exists()
+    if has_file and table_id not in tables:  # the store lists no damaged tables
         raise FcaError("bank", table_id, "a table whose table.json is whole", "save it again: fca analyse")
 
     if table_id not in banks:
@@ -162,19 +175,25 @@ def _description(store: Store, table_id: str) -> dict[str, Any]:
     return tables[table_id]
 
 
-def _table_beside(store: Store, description: Mapping[str, Any], name: str) -> pd.DataFrame:
-    """The table of this name that the same analysis saved."""
+def _table_of_same_analysis(store: Store, description: Mapping[str, Any], name: str) -> pd.DataFrame:
+    """The lines of the table of this name that the same analysis saved: the one with the same parameters and runs.
+
+    Raises FcaError where there is none, or none that is whole.
+    """
     for table_id, candidate in store.saved_tables().items():
         if candidate["name"] != name:
             continue
         if candidate["parameters"] == description["parameters"] and candidate["runs"] == description["runs"]:
-            with if_whole():
+            with if_whole():  # goes on to the next table where this one is damaged
                 return store.saved_lines(table_id)
     raise FcaError(f"table {name} of this bank", "missing", "the one saved with it", "fca analyse analysis=irt again")
 
 
-def _content(bank: str) -> dict[str, Any]:
-    """Content of a bank's file. Raises FcaError for one that is damaged or something else."""
+def _content_of_file(bank: str) -> dict[str, Any]:
+    """The content of a bank's file, with the types of its entries checked, but not its items (see `_items_of_file`).
+
+    Raises FcaError for a file that is damaged, of another format, or something else.
+    """
     with refused_if_damaged("bank", bank, "a file of fca bank", STEP):
         content = read_object(Path(bank).expanduser(), **KINDS)
     if content["fca_bank"] != FORMAT:
@@ -189,10 +208,14 @@ def _content(bank: str) -> dict[str, Any]:
     return content
 
 
-def _items_of(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
-    """The items of a file, checked; columns that the file lacks are missing values."""
+def _items_of_file(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """The items of a bank's file as lines of table irt_items; columns that the file lacks have missing values.
+
+    columns: the values of all items, by name of the column. Each required value is checked, as files come from
+    strangers. Raises FcaError for a missing column, columns of different lengths, no item, and a value out of range.
+    """
     required_columns = (*NAMES, *PARAMETERS)
-    lengths = {len(values) if isinstance(values, list) else -1 for values in columns.values()}
+    lengths = {len(values) if isinstance(values, list) else -1 for values in columns.values()}  # -1: not a list
     has_all_columns = all(name in columns for name in required_columns)
     has_equal_lengths = len(lengths) == 1 and not lengths <= {0, -1}
     if not has_all_columns or not has_equal_lengths:
@@ -210,15 +233,17 @@ def _items_of(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _is_allowed(name: str, value: object) -> bool:
+    """Whether an item may have this value in a column: a text for names, a number in its range for parameters."""
     if name in NAMES:
         return isinstance(value, str) and (name != "irt_model" or value in MODELS)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):  # True is an int in Python
         return False
     low, high = PARAMETERS[name]
-    return low <= value <= high and (name != "discrimination" or value > 0)
+    return low <= value <= high and (name != "discrimination" or value > 0)  # at 0 an item measures nothing
 
 
 def _allowed_values(name: str) -> str:
+    """The values that `_is_allowed` allows in a column, in words for the message of an error."""
     if name == "irt_model":
         return ", ".join(MODELS)
     if name in NAMES:
@@ -229,13 +254,14 @@ def _allowed_values(name: str) -> str:
     return f"a number from {low} to {high}"
 
 
-def _lines(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _json_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The lines of a frame as dictionaries for JSON."""
     columns = {str(name): _json_values(frame[name]) for name in frame}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def _json_values(column: pd.Series) -> list[Any]:
-    """The values for JSON; null for what is missing, a list for a tuple."""
+    """The values of a column for JSON: None (null) for what is missing, a list for a tuple."""
     values: list[Any] = []
     for value in column.astype(object):
         if isinstance(value, np.ndarray | tuple | list):

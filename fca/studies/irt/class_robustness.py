@@ -158,7 +158,8 @@ class ClassRobustness:
     def __call__(self, store: Store) -> list[Table]:
         """Tables class_robustness, robust_classes and class_severity, and the lines of them that figures draw.
 
-        Raises FcaError for an unknown mode, and where no corruption has two severities.
+        Corruptions with a single severity are left out, because nothing grows there. Raises FcaError for an unknown
+        mode, and where no corruption has two severities.
         """
         if self.mode not in MODES:
             raise FcaError("analysis.mode", self.mode, " or ".join(MODES), "change it")
@@ -223,7 +224,9 @@ class Grid(NamedTuple):
 
 
 def grid(gathered: DatasetResponses) -> Grid:
-    """Items as images x severities.
+    """Arrange the items by image and severity: an item is an image under a corruption at one severity.
+
+    Images without a label, and those that lack a severity, are left out.
 
     >>> from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
     >>> items = frame_of_items(["a@corruption/fog/1", "b", "a", "b@corruption/fog/1"], ["x", "y", "x", "y"])
@@ -235,7 +238,7 @@ def grid(gathered: DatasetResponses) -> Grid:
     items = gathered.responses.items.reset_index(drop=True)
     with_label = items[items["label"].notna()]
     positions = with_label.assign(position=with_label.index)
-    # images x severities; images that lack a severity are dropped
+    # images x severities, with the position of the item; images that lack a severity are dropped
     item_by_severity = positions.pivot_table(index="image_id", columns="severity", values="position").dropna()
 
     label_of_image = with_label.drop_duplicates("image_id").set_index("image_id")["label"]
@@ -249,8 +252,13 @@ def grid(gathered: DatasetResponses) -> Grid:
 
 
 def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRobustness) -> pd.DataFrame:
-    """Every class with its instability, rank, verdict and trend over the severities above 0, and its change from 0."""
-    corrupted = images.item[:, images.severity > 0]
+    """Lines of table class_robustness for one corruption, without the data set, corruption and at_chance.
+
+    Each class has its instability, rank, verdict and trend over the severities above 0, and its change from the clean
+    images (severity 0) to the mean of these. `analysis.mode` says what moves: the shares of a class's images in the
+    quarters of difficulty ("count"), or its mean difficulty.
+    """
+    corrupted = images.item[:, images.severity > 0]  # images x severities
     severity = images.severity[images.severity > 0].astype(float)
     is_by_counts = analysis.mode == "count"
     if is_by_counts:
@@ -258,8 +266,8 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
         scored_values = segments.quarter_parts(quartered_items.quarter["difficulty"][corrupted])
     else:
         value = quartered_items.difficulty
-        scored_values = value[corrupted][..., None]
-    clean = value[images.item[:, 0]] if images.severity[0] == 0 else None
+        scored_values = value[corrupted][..., None]  # a single part: images x severities x 1
+    clean = value[images.item[:, 0]] if images.severity[0] == 0 else None  # severities ascend
     measures = segments.class_robustness(scored_values, value[corrupted], images.label, severity, clean, analysis.seed)
 
     # as that paper writes it, a class that moves most is robust
@@ -281,23 +289,28 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
         "verdict_kept": np.where(n_images < FEWEST_DRAWS, np.nan, share_with_same_verdict),
         RANK_WRITTEN: segments.ranks(measures.instability),
         VERDICT_WRITTEN: segments.verdicts(measures.instability),
+        # expected success rises where a class becomes easier, difficulty falls
         "direction": _directions(measures.change_low, measures.change_high, easier=1.0 if is_by_counts else -1.0),
     }
     return pd.DataFrame(columns)
 
 
 def _directions(low: Float[np.ndarray, " classes"], high: Float[np.ndarray, " classes"], easier: float) -> np.ndarray:
-    """Direction of a change by its interval: harder, easier, "unclear" if it contains 0, None without an interval.
+    """Direction of each class's change by its interval: "harder", "easier", or "unclear" if the interval contains 0.
 
-    easier: the sign of a change to easier images.
+    None where there is no interval.    low, high: ends of the interval, NaN where there is none.
+    easier: the sign that a change to easier images has, 1 or -1.
     """
-    low, high = np.sort(easier * np.stack([low, high]), axis=0)
+    low, high = np.sort(easier * np.stack([low, high]), axis=0)  # a sign of -1 swaps the ends
     words: Any = [None, "harder", "easier"]
     return np.select([np.isnan(low), high < 0, low > 0], words, "unclear")
 
 
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
-    """Table 1: the susceptible classes (least robust first) and the robust ones (most robust first)."""
+    """Lines of table robust_classes: susceptible classes (least robust first) and robust ones (most robust first).
+
+    One line per data set, corruption and mode, as in Table 1 of the paper. classes: the frame of class_robustness.
+    """
     lines = []
     for (dataset, corruption, mode), lines_of_classes in classes.groupby(["dataset", "corruption", "mode"], sort=False):
         labels_by_verdict = lines_of_classes.sort_values("rank").groupby("verdict")["label"].agg(tuple)
@@ -315,13 +328,16 @@ def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
 
 
 def severity_lines(images: Grid, quartered_items: Quartered) -> pd.DataFrame:
-    """Number of each class's images in every quarter at every severity, the clean one too."""
+    """How many images of each class are in each quarter at each severity (0 is clean): lines of table class_severity.
+
+    One set of lines for the quarters of difficulty, one for those of discrimination; without data set and corruption.
+    """
     frames = []
     for parameter, quarter in quartered_items.quarter.items():
         counts_by_severity = [
             segments.class_counts(quarter[items], images.label, len(images.keys)) for items in images.item.T
         ]
-        levels = (images.severity, images.keys, NAMES[parameter])
+        levels = (images.severity, images.keys, NAMES[parameter])  # in the order of the nested counts
         cells = pd.MultiIndex.from_product(levels, names=("severity", "label", "segment"))
         counts = pd.Series(np.ravel(counts_by_severity), cells, name="items")
         frames.append(counts.reset_index().assign(parameter=parameter))
@@ -333,14 +349,22 @@ def severity_lines(images: Grid, quartered_items: Quartered) -> pd.DataFrame:
 
 
 def shown_classes(classes: pd.DataFrame, at_most: int = MANY) -> pd.DataFrame:
-    """All classes where there are few; else the five most and the five least robust of each corruption."""
+    """The classes that a figure has space for: all where there are few, else the five most and five least robust.
+
+    classes: the frame of class_robustness; each data set and corruption is treated by itself, and its number of classes
+    is added as the column `classes`.    at_most: as many classes are all shown.
+    """
     n_classes = classes.groupby(["dataset", "corruption"])["label"].transform("count")
     is_outermost = (classes["rank"] <= ENDS) | (classes["rank"] > n_classes - ENDS)
     return classes.assign(classes=n_classes)[is_outermost | (n_classes <= at_most)].reset_index(drop=True)
 
 
 def shown_severities(severities: pd.DataFrame, classes: pd.DataFrame, parameter: str) -> pd.DataFrame:
-    """The outer segments by one parameter with each class's verdict, for a dozen classes or the ends of more."""
+    """The lines of the lowest and the highest quarter by one parameter, with each class's rank and verdict.
+
+    Up to a dozen classes of a corruption are all shown; of more, only the five most and the five least robust.
+    severities, classes: the frames of class_severity and class_robustness.    parameter: difficulty or discrimination.
+    """
     keys = ["dataset", "corruption", "label"]
     verdicts = shown_classes(classes, at_most=2 * ENDS + 2)[[*keys, "rank", "verdict", "classes"]]
     outer_segments = (NAMES[parameter][0], NAMES[parameter][-1])

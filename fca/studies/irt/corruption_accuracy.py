@@ -79,8 +79,8 @@ def levels_in_words(levels: Iterable[int]) -> str:
 def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """The lines whose corruptions have the same severities, and a clause that names the others (empty without any).
 
-    A mean over severities 1 to 5 is not compared with one over 1 to 4. The severities that most corruptions have count;
-    of equally many, the longer list. All lines of tables that do not list severities are returned.
+    A mean over severities 1 to 5 is not comparable with one over 1 to 4. The severities that most corruptions have are
+    kept; among equally frequent ones, the longer list. A table without the column of severities is returned whole.
 
     >>> lines = pd.DataFrame({"corruption": ["fog", "snow", "jpeg"], "severity_levels": ["1, 2", "1, 2", "1"]})
     >>> compared, left_out = of_equal_severities(lines)
@@ -107,7 +107,10 @@ class CorruptionAccuracy:
     query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line per severity, and one per corruption. Raises FcaError without corrupted images."""
+        """Tables corruption_accuracy (per subject, corruption and severity) and corruption_loss (over severities).
+
+        Raises FcaError without corrupted images.
+        """
         accuracies: list[dict[str, Any]] = []
         losses: list[dict[str, Any]] = []
         runs: set[str] = set()
@@ -128,7 +131,10 @@ class CorruptionAccuracy:
 
 
 def severity_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
-    """Accuracy of each subject at each severity, with Wilson's interval."""
+    """Accuracy of each subject at each severity, with Wilson's 95 % interval, over the images with a response.
+
+    Lines of table corruption_accuracy without data set and corruption.
+    """
     for severity in sorted(gathered.responses.items["severity"].unique()):
         responses = at_severity(gathered, int(severity)).responses
         for subject, correct in zip(responses.subjects.to_dict("records"), responses.correct, strict=True):
@@ -146,13 +152,17 @@ def severity_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
 
 
 def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
-    """Accuracy that the corruption costs each subject: images are matched, and their means over severities averaged.
+    """How much accuracy the corruption costs each subject, with 95 % intervals over images.
 
     loss = 1/n Σ_i (clean_i - 1/S Σ_s right_is)   for n images and S severities
+
+    clean_i and right_is are 1 if the subject is right on image i, clean or at severity s. Each image is compared with
+    itself. A subject without responses to the clean images has no loss, only its mean accuracy over severities.
+    Lines of table corruption_loss without data set and corruption.
     """
     items = gathered.responses.items
     severity = items["severity"].to_numpy()
-    image = items["image_id"].astype("category").cat.codes.to_numpy()
+    image = items["image_id"].astype("category").cat.codes.to_numpy()  # of each item, numbered from 0
     is_corrupted = severity > 0
     levels = np.unique(severity[is_corrupted]).tolist()
     severities_of_image = np.bincount(image[is_corrupted])
@@ -177,7 +187,7 @@ def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
             MEAN.high: mean_high,
             AT_CHANCE: bool(at_chance),
         }
-        if not np.isnan(clean_by_image).any():
+        if not np.isnan(clean_by_image).any():  # the subject responded to all clean images
             loss_by_image = clean_by_image - mean_by_image
             line["top1_clean"] = clean_by_image.mean()
             line["loss"] = loss_by_image.mean()

@@ -118,7 +118,10 @@ class DifficultySegments:
     seed: Annotated[Seed, "of the order of equal images, and of the fit under compat"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables segment_models and segment_classes, and the lines of each that figures draw."""
+        """Tables segment_models and segment_classes, and the lines of each that figures draw.
+
+        Every data set is fitted on its clean images, and once more for each kind of corruption with all severities.
+        """
         model_frames: list[pd.DataFrame] = []
         lines_of_classes: list[dict[str, Any]] = []
         runs: set[str] = set()
@@ -132,7 +135,7 @@ class DifficultySegments:
                 not_estimable[f"{gathered.dataset} {fitted_kind}"] = list(quartered_items.not_estimable)
 
             for corruption, severity in places(gathered):
-                if severity or fitted_kind == "clean":
+                if severity or fitted_kind == "clean":  # clean images have lines from their own fit alone
                     model_frames.append(subject_lines(gathered, quartered_items, corruption, severity))
             if fitted_kind == "clean":
                 lines_of_classes += class_lines(gathered, quartered_items)
@@ -168,8 +171,11 @@ class Quartered(NamedTuple):
 
 
 def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: int) -> Quartered:
-    """Fit the responses and sort the items into quarters.
+    """Fit the responses, and sort the items into quarters of difficulty and of discrimination.
 
+    Hardness is 1 - expected success (the mean fitted chance of a right response), and quarters are cut on clean images.
+    With compat "seed001" hardness is difficulty b, and each severity is cut by itself, as in the paper.
+    model: of item responses.    seed: of the order of equal images, and of the fit under compat.
     Raises FcaError for an unknown compat, and where there are no clean items to cut on.
     """
     if compat not in COMPAT:
@@ -185,30 +191,34 @@ def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: 
 
     success = fit.expected_success
     values_by_parameter = {"difficulty": fit.difficulty if compat == SEED else 1 - success}
-    if np.ptp(fit.discrimination) > 0:
+    if np.ptp(fit.discrimination) > 0:  # in the 1pl all items have the same
         values_by_parameter["discrimination"] = fit.discrimination
     quarter_by_parameter = {
-        parameter: _cut(values, order, severity, cut_each_severity=compat == SEED)
+        parameter: _sort_into_quarters(values, order, severity, cut_each_severity=compat == SEED)
         for parameter, values in values_by_parameter.items()
     }
     return Quartered(success, fit.difficulty, quarter_by_parameter, fit.not_estimable)
 
 
 def tie_order(image_id: pd.Series, seed: int) -> Codes:
-    """Rank of every item among equal items: a shuffle of the images' names.
+    """Rank of every item among items of equal difficulty: the place of its image in a shuffle of all images.
 
-    It depends neither on the order of the items, which often is that of the classes and would put the first classes
-    into the easier quarter, nor on the severity.
+    An image has the same rank at every severity. The rank does not depend on the order of the items, which often is
+    that of the classes and would put the first classes into the easier quarter.
 
     >>> tie_order(pd.Series(["b", "a", "b"]), seed=0).tolist(), tie_order(pd.Series(["a", "b"]), seed=0).tolist()
     ([1, 0, 1], [0, 1])
     """
-    names, name_of_item = np.unique(image_id.to_numpy(dtype=str), return_inverse=True)
-    return np.random.default_rng(seed).permutation(len(names))[name_of_item]
+    names, image_of_item = np.unique(image_id.to_numpy(dtype=str), return_inverse=True)  # position among sorted names
+    return np.random.default_rng(seed).permutation(len(names))[image_of_item]
 
 
-def _cut(value: PerItem, order: Codes, severity: Codes, cut_each_severity: bool) -> Codes:
-    """The quarter of every item, cut at its own severity or on the clean items."""
+def _sort_into_quarters(value: PerItem, order: Codes, severity: Codes, cut_each_severity: bool) -> Codes:
+    """The quarter of every item by `value`, 0 (lowest) to 3.
+
+    order: rank among items of equal value.    cut_each_severity: whether the items of each severity are cut into equal
+    quarters by themselves; else all items are placed between the cuts of the clean ones.
+    """
     if not cut_each_severity:
         is_clean = severity == 0
         cuts = segments.quarter_cuts(value[is_clean], order[is_clean])
@@ -223,7 +233,10 @@ def _cut(value: PerItem, order: Codes, severity: Codes, cut_each_severity: bool)
 
 
 def places(gathered: DatasetResponses) -> list[tuple[str, int]]:
-    """Every corruption and severity of the items, clean first; a file may have several corruptions."""
+    """Every pair of corruption and severity among the items, clean first.
+
+    Items of a file may have several corruptions.
+    """
     pairs = gathered.responses.items[["corruption", "severity"]].drop_duplicates()
     return sorted(pairs.itertuples(index=False, name=None), key=lambda pair: (pair[1] > 0, *pair))
 
@@ -231,7 +244,10 @@ def places(gathered: DatasetResponses) -> list[tuple[str, int]]:
 def subject_lines(
     gathered: DatasetResponses, quartered_items: Quartered, corruption: str, severity: int
 ) -> pd.DataFrame:
-    """Every subject's share of right responses in each segment at one severity; no line without a response."""
+    """Lines of table segment_models: each subject's share of right responses in each quarter of difficulty.
+
+    The lines are for one corruption and severity. A subject without a response in a quarter has no line there.
+    """
     responses = gathered.responses
     has_corruption = responses.items["corruption"] == corruption
     has_severity = responses.items["severity"] == severity
@@ -257,7 +273,10 @@ def subject_lines(
 
 
 def class_lines(gathered: DatasetResponses, quartered_items: Quartered) -> Iterator[dict[str, Any]]:
-    """Number of each class's clean images in the top and the bottom quarter; items without a label are left out."""
+    """Lines of table segment_classes: the share of each class's clean images in the top and in the bottom quarter.
+
+    The quarters are those of difficulty and of discrimination. Items without a label are left out.
+    """
     items = gathered.responses.items
     is_clean_with_label = (items["label"].notna() & (items["severity"] == 0)).to_numpy()
     class_of_item, class_names = pd.factorize(items["label"][is_clean_with_label], sort=True)
@@ -265,6 +284,7 @@ def class_lines(gathered: DatasetResponses, quartered_items: Quartered) -> Itera
     all_at_chance = bool(subjects_at_chance(gathered.responses).all())
 
     for parameter, quarter in quartered_items.quarter.items():
+        # classes x quarters; of these the outer ones
         counts = segments.class_counts(quarter[is_clean_with_label], class_of_item, len(class_names))
         for quarter_name, column in OUTER.items():
             counts_in_quarter = counts[:, column].tolist()
@@ -285,10 +305,14 @@ def class_lines(gathered: DatasetResponses, quartered_items: Quartered) -> Itera
 
 
 def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
-    """Clean images and the highest severity of each corruption, for subjects spread evenly from best to worst."""
+    """The lines of segment_models that a figure has space for, with each subject's rank by accuracy on clean images.
+
+    They are those on clean images and at the highest severity of each corruption, for 6 to 24 subjects of each data set
+    that are spread evenly from best to worst. models: the frame of segment_models.
+    """
     highest_severity = models.groupby(["dataset", "corruption"])["severity"].transform("max")
     at_highest = models[models["severity"] == highest_severity]
-    n_panels = at_highest.groupby(["dataset", "corruption"]).ngroups
+    n_panels = at_highest.groupby(["dataset", "corruption"]).ngroups  # of the figure
     most_subjects = int(np.clip(DRAWN // (QUARTERS * n_panels), *SUBJECTS))
     clean = models[models["severity"] == 0]
 
@@ -297,8 +321,9 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
         clean_counts = clean[clean["dataset"] == dataset].groupby("subject")[["right", "n"]].sum()
         clean_accuracy = clean_counts["right"] / clean_counts["n"]
         best_first = clean_accuracy.sort_values(ascending=False, kind="stable").index
-        subjects = list(dict.fromkeys([*best_first, *lines["subject"]]))  # last those with shifted images only
+        subjects = list(dict.fromkeys([*best_first, *lines["subject"]]))  # last those with corrupted images only
 
+        # places evenly from 0 (the best) to the last
         n_shown = min(most_subjects, len(subjects))
         shown_places = np.unique(np.linspace(0, len(subjects) - 1, n_shown).round().astype(int))
         place_of_subject = {subjects[place]: int(place) for place in shown_places}
@@ -309,11 +334,17 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
 
 
 def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:
-    """The classes whose share in the top quarter is furthest above and below that in the bottom quarter."""
+    """The lines of segment_classes that a figure has space for, with the difference between top and bottom quarter.
+
+    Up to 20 classes of a data set are all shown. Of more, those are shown whose share in the top quarter is furthest
+    above that in the bottom quarter, and those where it is furthest below, ten each.
+    classes: the frame of segment_classes.
+    """
     if classes.empty:
         return SEGMENT_CLASSES_SHOWN.frame([])
 
     keys = ["dataset", "parameter", "label"]
+    # one line per class and parameter, with the columns top and bottom
     shares = classes.pivot_table(index=keys, columns="quarter", values="share", sort=False)
     shares = shares.reindex(columns=list(OUTER))
     lines = (shares["top"] - shares["bottom"]).rename("difference").reset_index()

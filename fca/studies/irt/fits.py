@@ -83,9 +83,11 @@ _results: dict[Hashable, Any] = {}  # by the settings and a digest of the respon
 def fitted(
     gathered: DatasetResponses, model: str = "2pl", compat: str | None = None, seed: int = 0, hold_out: str = "cells"
 ) -> IrtFit:
-    """`fca.studies.irt.stats.fit_irt` of these responses; model "auto": the one that predicts held-out responses best.
+    """Fit these responses with `fca.studies.irt.stats.fit_irt`, once per process for the same responses and settings.
 
-    The log names scales that cannot be estimated, and two groups of subjects that are hardly linked.
+    Model "auto" is the one that predicts held-out responses best; `hold_out` says how they are held out.
+    The log names scales that the responses do not determine, and two groups of subjects that are hardly linked.
+    Raises FcaError for responses that cannot be fitted.
     """
     name = chosen(gathered, seed, hold_out).model if model == "auto" else model
 
@@ -97,7 +99,7 @@ def fitted(
             log.warning("%s: %s", gathered.dataset, weak_link_note(gathered.responses, link))
         return fit
 
-    return _once(gathered, ("fit", name, compat, seed), make_fit)
+    return _compute_once(gathered, ("fit", name, compat, seed), make_fit)
 
 
 def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
@@ -108,7 +110,7 @@ def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
     """
     for line in fits.to_dict("records"):
         scales = line.get(NOT_ESTIMABLE)
-        if not isinstance(scales, tuple) or not scales:
+        if not isinstance(scales, tuple) or not scales:  # a missing value is None or NaN
             continue
         corruption = line.get("corruption", "clean")
         ending = "" if corruption == "clean" else f" ({corruption})"
@@ -116,7 +118,10 @@ def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
 
 
 def priors_taken(fitted_sets: Iterable[tuple[DatasetResponses, IrtFit]]) -> dict[str, Any]:
-    """Part of a table's identity: scales that its fits could not estimate, by data set; empty where all could."""
+    """The parameter `not_estimable` of a table: scales that its fits could not estimate, by data set.
+
+    Empty where all were estimated: parameters are part of a table's id, which then is as without this check.
+    """
     scales_by_dataset = {
         gathered.dataset: list(fit.not_estimable) for gathered, fit in fitted_sets if fit.not_estimable
     }
@@ -124,7 +129,10 @@ def priors_taken(fitted_sets: Iterable[tuple[DatasetResponses, IrtFit]]) -> dict
 
 
 def weak_link_note(responses: Responses, link: Link) -> str:
-    """Which group of subjects hardly shares a scale with the others."""
+    """A clause that names the subjects of the group in `link`, and why their abilities are not to be compared.
+
+    link: the weakest link of these responses (`weakest_link`), a weak one.
+    """
     names = responses.subjects["subject"][link.group].tolist()
     shown_names = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
     group = f"{len(names)} subject{'s' if len(names) > 1 else ''} ({shown_names})"
@@ -138,7 +146,11 @@ def weak_link_note(responses: Responses, link: Link) -> str:
 
 
 def chosen(gathered: DatasetResponses, seed: int = 0, hold_out: str = "cells") -> Choice:
-    """`fca.studies.irt.stats.choose_model`, snapshots of one model on the same side; with a progress bar."""
+    """Choose the model that predicts held-out responses best (`fca.studies.irt.stats.choose_model`).
+
+    All snapshots of a network are held out together. Computed once per process for the same responses and settings,
+    with a progress bar. The log names networks that no common item links to the others.
+    """
     network = networks(gathered)
     show_progress = partial(track, what="fits")
 
@@ -147,11 +159,15 @@ def chosen(gathered: DatasetResponses, seed: int = 0, hold_out: str = "cells") -
         _log_unlinked(gathered, choice.outer)
         return choice
 
-    return _once(gathered, ("choice", seed, hold_out, *network), make_choice)
+    return _compute_once(gathered, ("choice", seed, hold_out, *network), make_choice)
 
 
 def held_out(gathered: DatasetResponses, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
-    """`fca.studies.irt.stats.held_out_fit` of one model, snapshots of one model of the subjects on the same side."""
+    """Score one model of item responses on held-out responses (`fca.studies.irt.stats.held_out_fit`).
+
+    All snapshots of a network are held out together. Computed once per process for the same responses and settings. The
+    log names networks that no common item links to the others.
+    """
     network = networks(gathered)
 
     def make_score(correct: np.ndarray) -> HeldOut:
@@ -159,11 +175,14 @@ def held_out(gathered: DatasetResponses, model: str, seed: int = 0, hold_out: st
         _log_unlinked(gathered, score)
         return score
 
-    return _once(gathered, ("held out", model, seed, hold_out, *network), make_score)
+    return _compute_once(gathered, ("held out", model, seed, hold_out, *network), make_score)
 
 
 def _log_unlinked(gathered: DatasetResponses, score: HeldOut) -> None:
-    """Log the networks with responses that could not be predicted, and how many could not be predicted at all."""
+    """Log a warning where items could not be fitted to all other subjects when some networks were held out.
+
+    The networks are named (`HeldOut.unlinked`), and it is said how many of them could not be predicted at all.
+    """
     if not score.unlinked:
         return
 
@@ -181,18 +200,21 @@ def _log_unlinked(gathered: DatasetResponses, score: HeldOut) -> None:
 
 
 def networks(gathered: DatasetResponses) -> Integer[np.ndarray, " subjects"]:
-    """Which model each subject is or is a snapshot of: 0..k-1."""
+    """The network that each subject is, or is a snapshot of, as a number 0..k-1."""
     return pd.factorize(gathered.responses.subjects["model"])[0]
 
 
 def digest_of(gathered: DatasetResponses) -> str:
-    """Digest of the responses, whatever their names: 32 hex digits."""
+    """Digest of which responses are right, wrong and missing, without names of subjects and items: 32 hex digits."""
     correct = np.ascontiguousarray(gathered.responses.correct)
     return hashlib.blake2b(correct.tobytes(), digest_size=16).hexdigest()
 
 
-def _once(gathered: DatasetResponses, settings: tuple[Hashable, ...], make: Callable[[np.ndarray], Any]) -> Any:
-    """The result of `make`, computed once per process for the same responses and settings."""
+def _compute_once(gathered: DatasetResponses, settings: tuple[Hashable, ...], make: Callable[[np.ndarray], Any]) -> Any:
+    """The result of `make(correct)`, computed once per process for the same responses and settings.
+
+    settings: all that the result depends on beside the responses. Raises FcaError for responses that cannot be fitted.
+    """
     correct = gathered.responses.correct
     key = (digest_of(gathered), correct.shape, *settings)
     if key in _results:

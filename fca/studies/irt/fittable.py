@@ -25,14 +25,18 @@ NAMED, SHOWN_PARTS = 3, 5  # subjects of a part, and parts, that a line names
 
 
 def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = ()) -> list[DatasetResponses]:
-    """`clean_responses` that can be fitted: other stored data sets are left out, with a line in the log.
+    """Responses to clean images that can be fitted, one entry for each data set.
 
-    Subjects that no common item links are data sets of their own (`linked_parts`). Raises FcaError when none is left.
+    Responses come from stored runs, as selected by `query`, and from files. Subjects that no common item links to the
+    others become data sets of their own (see `linked_parts`). Stored data sets that cannot be fitted are left out, with
+    a line in the log. Raises FcaError when none is left.
     """
-    sources = [part for gathered in clean_responses(store, query, files) for part in linked_parts(gathered)]
+    all_responses = clean_responses(store, query, files)
+    sources = [part for gathered in all_responses for part in linked_parts(gathered)]
     fittable: list[DatasetResponses] = []
     problems: list[FcaError] = []
     for source in sources:
+        # a file (without fingerprint) is not left out silently: its fit raises the error
         problem = None if source.fingerprint is None else unfit(source)
         if problem is None:
             fittable.append(source)
@@ -47,22 +51,23 @@ def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = 
 
 
 def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | None = None) -> list[DatasetResponses]:
-    """The responses split by subjects that common items link; as they are if all subjects are linked.
+    """Split the responses into parts whose subjects common items link; a list of one if all subjects are linked.
 
     Each part is a data set of its own (`zoo, part 1 of 2`, the one with most subjects first), since nothing compares
     the abilities of two parts.
 
-    image: of each item, where subjects are linked by images, whatever was done to them.
-    The log names the parts, and those that are left out because they have too few subjects to be fitted. Raises
+    image: number of the image of each item. Where given, a common image links subjects, even if it was corrupted
+    differently for each.
+    The log names the parts, and those that are left out because they cannot be fitted (too few subjects). Raises
     FcaError if no part can be fitted.
     """
     responses = gathered.responses
     present = ~np.isnan(responses.correct)
-    if image is not None:
+    if image is not None:  # from subjects x items to subjects x images
         is_item_of_image = np.zeros((len(image), int(image.max()) + 1))  # items x images
         is_item_of_image[np.arange(len(image)), image] = 1.0
         present = present @ is_item_of_image > 0
-    part_of_subject = parts_of(np.where(present, 1.0, np.nan))
+    part_of_subject = parts_of(np.where(present, 1.0, np.nan))  # only which responses are missing matters
     n_parts = int(part_of_subject.max()) + 1
     if n_parts == 1:
         return [gathered]
@@ -74,7 +79,7 @@ def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | 
     for number in range(n_parts):
         name = f"{gathered.dataset}, part {number + 1} of {n_parts}"
         is_in_part = part_of_subject == number
-        has_response = (~np.isnan(responses.correct[is_in_part])).any(axis=0)
+        has_response = (~np.isnan(responses.correct[is_in_part])).any(axis=0)  # by item
         linked_part = select_responses(gathered, is_in_part, has_response)
         descriptions.append(f"part {number + 1}: {_size_and_names(linked_part)}")
 
@@ -106,6 +111,7 @@ def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | 
 
 
 def _size_and_names(gathered: DatasetResponses) -> str:
+    """How many subjects and items a part has, with the names of its first subjects, for a line in the log."""
     names = gathered.responses.subjects["subject"].tolist()
     shown_names = ", ".join(names[:NAMED])
     if len(names) > NAMED:
@@ -114,22 +120,25 @@ def _size_and_names(gathered: DatasetResponses) -> str:
 
 
 def unfit(gathered: DatasetResponses) -> FcaError | None:
-    """Why no ability and item can be learned from these responses, naming the data set; None if they can."""
+    """Why these responses cannot be fitted, as an error that names the data set; None if they can be fitted."""
     try:
         check_responses(gathered.responses.correct)
     except FcaError as error:
-        subject, *details = error.args
+        subject, *details = error.args  # what the error is about, value, allowed, next step
         return FcaError(f"{gathered.dataset}: {subject}", *details)
     return None
 
 
 def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Iterator[tuple[str, DatasetResponses]]:
-    """Responses under every kind of corruption, for each kind and data set: items are images at each severity.
+    """Yield the kind of corruption and the responses under it, for every data set and kind with stored runs.
 
-    Subjects have responses at every severity of the kind; the others are named in `left_out`. Severity 0 (clean) is
-    included where it is stored, NaN for a subject without. A kind with fewer than `fewest` subjects is left out, and
-    with two or more one that cannot be fitted, with a line in the log. So is a kind that has enough subjects, but too
-    few of them at every severity; raises FcaError if no other kind is left.
+    Items are the images at each severity of the kind. Clean images (severity 0) are included where their runs are
+    stored, NaN for a subject without. Only subjects with responses at every severity are used; the others are named in
+    `left_out` of what is yielded.
+
+    A kind is left out, with a line in the log, if it has fewer than `fewest` subjects, or fewer than that with every
+    severity, or if it cannot be fitted. The last is checked only if `fewest` is 2 or more, since analyses with
+    `fewest` 1 fit nothing. Raises FcaError if kinds have too few subjects with every severity, and no other is left.
     """
     rows = rows_of_subjects(store, query)
     clean_rows = rows[rows["shift"] == "clean"]
@@ -142,6 +151,7 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
             continue
 
         severities = set(rows_of_kind["severity"])
+        # subjects with every severity, and which severities the others lack
         complete_subjects: list[str] = []
         left_out: list[str] = []
         for subject, rows_of_subject in rows_of_kind.groupby("subject"):
@@ -155,7 +165,7 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
             what = f"subjects with every severity of {kind} on {dataset}"
             value = f"{len(complete_subjects)}: {'; '.join(left_out)}"
             step = "run the missing ones, or leave the severity out by query=..."
-            error = FcaError(what, value, f"{fewest} or more", step)
+            error = FcaError(what, value, f"{fewest} or more", step)  # raised at the end, if no kind is left
             too_few_subjects.append((f"{kind} on {dataset}", error))
             continue
 

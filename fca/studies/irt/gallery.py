@@ -84,7 +84,10 @@ class Gallery:
     ] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table gallery; its pictures are missing where the images are no longer available."""
+        """Table gallery: a line for each image shown. Pictures are missing where the images are no longer available.
+
+        Raises FcaError for fewer than one image of each kind.
+        """
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
 
@@ -96,7 +99,7 @@ class Gallery:
             if fit.not_estimable:
                 not_estimable[source.dataset] = fit.not_estimable
 
-            frame = GALLERY.frame(_lines(source, fit, self))
+            frame = GALLERY.frame(_gallery_lines(source, fit, self))
             thumbnails = pictures(store, frame["image_id"].tolist(), source.fingerprint)
             frames.append(frame.assign(thumbnail=pd.Series(thumbnails.thumbnails, dtype="object")))
             runs.update(source.runs)
@@ -107,20 +110,24 @@ class Gallery:
         return [GALLERY.table(pd.concat(frames, ignore_index=True), parameters, sorted(runs))]
 
 
-def _lines(source: DatasetResponses, fit: IrtFit, analysis: Gallery) -> Iterator[dict[str, Any]]:
-    """One line per picture, with its place in the grid."""
+def _gallery_lines(source: DatasetResponses, fit: IrtFit, analysis: Gallery) -> Iterator[dict[str, Any]]:
+    """Lines of table gallery for one data set: the hardest, easiest and most suspect images, with places in a grid.
+
+    An image is suspect if more subjects predict one and the same wrong class than its label. Without predicted classes,
+    or if all subjects are at the level of chance, there are no suspects. Thumbnails are added by the caller.
+    """
     responses = source.responses
-    top1 = item_top1(responses.correct)
+    top1 = item_top1(responses.correct)  # share of subjects that are right, by item
     wrong_share = np.full(len(top1), np.nan)
     if responses.pred is not None:
         wrong_share = modal_wrong(responses.correct, responses.pred).share
 
     random_order = np.random.default_rng(analysis.seed).permutation(len(top1))  # among equal images
-    half = max(1, len(top1) // 2)  # of a few images none is among the hardest and among the easiest
+    half = max(1, len(top1) // 2)  # so that of few images none is both among the hardest and the easiest
     hardest_first = np.lexsort((random_order, -fit.difficulty))
     items_by_kind = {"hardest": hardest_first[:half], "easiest": hardest_first[::-1][:half]}
     if responses.pred is not None and not subjects_at_chance(responses).all():
-        most_suspect_first = np.lexsort((random_order, top1, -wrong_share))
+        most_suspect_first = np.lexsort((random_order, top1, -wrong_share))  # ties by few right responses
         is_suspect = wrong_share > top1
         items_by_kind["suspect"] = most_suspect_first[is_suspect[most_suspect_first]]
 
@@ -142,12 +149,15 @@ def _lines(source: DatasetResponses, fit: IrtFit, analysis: Gallery) -> Iterator
 
 
 def predicted(responses: Responses, item: int) -> str | None:
-    """Classes that the subjects predicted for one item, `cat (12), dog (3)`; None without classes."""
+    """The classes that subjects predicted for one item, with the number of subjects: `cat (12), dog (3), others (2)`.
+
+    The most frequent three are named. None where predicted classes are not known.
+    """
     if responses.pred is None:
         return None
 
     responding = np.flatnonzero(~np.isnan(responses.correct[:, item]))
-    names = [*responses.classes, "another class"]  # -1 takes the last
+    names = [*responses.classes, "another class"]  # a prediction of -1 takes the last
     counts = Counter(names[responses.pred[subject, item]] for subject in responding).most_common()
 
     words = [f"{name} ({count})" for name, count in counts[:NAMED]]

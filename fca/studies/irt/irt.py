@@ -251,7 +251,12 @@ class Irt:
     compat: Annotated[Compat, "seed001: fitted as the paper did, by variational inference"] = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables irt_abilities, irt_fits, irt_plane, irt_severity, irt_curves, irt_items (a bank), and irt_choice."""
+        """Fit the responses to every data set and corruption (see `calibrated`), and tabulate all fits.
+
+        Returns the tables irt_abilities, irt_fits, irt_items, irt_plane, irt_severity and irt_curves; irt_choice only
+        for model=auto. A saved irt_items is an item bank: with it, new models are tested on fewer images. irt_curves
+        and irt_choice describe the fits of the data sets themselves, the other tables also those of corruptions.
+        """
         runs: set[str] = set()
         left_out: list[str] = []
         digests: list[str] = []
@@ -301,7 +306,10 @@ class Reliability:
     seed: Annotated[Seed, "of held-out responses, and of compat"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table reliability: a separate fit for every data set, corruption and severity; clean is severity 0."""
+        """Table reliability: one line for each data set, corruption and severity, each with a fit of its own.
+
+        Clean images are severity 0 of the corruption "clean".
+        """
         runs: set[str] = set()
         lines: list[dict[str, Any]] = []
         digests: list[str] = []
@@ -349,7 +357,10 @@ class Calibrated(NamedTuple):
 
     @property
     def is_of_data_set(self) -> bool:
-        """Whether this is the fit of a data set itself: its clean images, or all responses of a file."""
+        """Whether this is the fit of a data set itself: its clean images, or all responses of a file.
+
+        Responses of a file have no fingerprint, which identifies the images of a stored data set.
+        """
         return self.corruption == "clean" or self.gathered.fingerprint is None
 
 
@@ -363,14 +374,15 @@ def fit_name(dataset: str, corruption: str) -> str:
 
 
 def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
-    """Fit the clean images of every data set, then every kind of corruption on it.
+    """Yield the fit of the clean images of every data set, then that of every kind of corruption of every data set.
 
-    analysis.calibration of a kind of corruption:
+    analysis.calibration says how the severities of a kind of corruption are fitted:
     joint:    items are images at every severity, each subject has one ability; all severities are on one scale.
     ability:  abilities are those on clean images, items are fitted to them severity by severity; also on one scale.
     separate: a separate fit for every severity; parameters of two severities are not on one scale.
-    Model "auto" is chosen on the clean images of the data set, for all its kinds.
-    Raises FcaError for another word, and for `ability` where a subject has no clean responses.
+
+    Model "auto" is chosen on the clean images of a data set, for all kinds of corruption of it.
+    Raises FcaError for an unknown calibration or compat, and for `ability` where a subject has no clean responses.
     """
     check_choice("analysis.calibration", analysis.calibration, CALIBRATIONS)
     check_choice("analysis.compat", analysis.compat, COMPAT)
@@ -387,14 +399,14 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
         yield scale
 
     for kind, gathered in shifted_responses(store, analysis.query):
-        clean = scale_of_data_set.get(gathered.dataset)
+        clean = scale_of_data_set.get(gathered.dataset)  # None where only corrupted images have responses
         if analysis.calibration == "ability":
             fit = _fit_at_clean_abilities(kind, gathered, clean)
             yield Calibrated(kind, None, analysis.calibration, gathered, fit)
             continue
 
         model = analysis.model if clean is None else clean.fit.model
-        severities = [None]
+        severities = [None]  # all together
         if analysis.calibration == "separate":
             severities = gathered.responses.items["severity"].drop_duplicates().tolist()
         for severity in severities:
@@ -418,7 +430,12 @@ def corruption_of(gathered: DatasetResponses) -> str:
 
 
 def _fit_at_clean_abilities(kind: str, gathered: DatasetResponses, clean: Calibrated | None) -> IrtFit:
-    """Fit the items of each severity at the abilities of the clean fit; one fit of all severities."""
+    """Fit the items of each severity at the abilities of the clean fit, and join them into one fit of all severities.
+
+    kind: of corruption.    gathered: responses to images under it, at all severities.
+    clean: fit of the clean images; None where there is none. Raises FcaError, naming the subjects that lack an ability
+    on clean images.
+    """
     subjects = gathered.responses.subjects["subject"]
     clean_subjects = pd.Index([] if clean is None else clean.gathered.responses.subjects["subject"])
     lacking_subjects = subjects[~subjects.isin(clean_subjects)]
@@ -431,7 +448,7 @@ def _fit_at_clean_abilities(kind: str, gathered: DatasetResponses, clean: Calibr
     ability = clean.fit.ability[clean_positions]
     ability_se = clean.fit.ability_se[clean_positions]
 
-    # severities in the order of the items, so that the parameters can be joined
+    # items are ordered by severity, so the parameters of severities in that order are those of all items
     severity_of_item = gathered.responses.items["severity"].to_numpy()
     fits_by_severity = []
     for severity in dict.fromkeys(severity_of_item.tolist()):
@@ -457,7 +474,10 @@ def _fit_at_clean_abilities(kind: str, gathered: DatasetResponses, clean: Calibr
 
 
 def abilities(scale: Calibrated, trait: str) -> pd.DataFrame:
-    """The subjects on the scale of one fit, ablest first."""
+    """Lines of table irt_abilities: the subjects on the scale of one fit, ablest first.
+
+    trait: what the latent variable is called.
+    """
     responses = scale.gathered.responses
     frame = ranked(responses.subjects, responses.correct, scale.fit)
     frame = frame.assign(**_scale_columns(scale), trait=trait)
@@ -467,7 +487,10 @@ def abilities(scale: Calibrated, trait: str) -> pd.DataFrame:
 def ranked(
     subjects: pd.DataFrame, correct: Float[np.ndarray, "subjects items"], estimates: IrtFit | Scored
 ) -> pd.DataFrame:
-    """One line per subject: its share of right responses and its ability with the 95 % interval, ablest first."""
+    """One line per subject: its share of right responses and its ability with the 95 % interval, ablest first.
+
+    correct: 1 right, 0 wrong, NaN missing.    estimates: abilities of these subjects, in the same order.
+    """
     half_width = Z * estimates.ability_se
     frame = subjects[["subject", "model", "snapshot"]].assign(
         top1=np.nanmean(correct, axis=1),
@@ -480,10 +503,10 @@ def ranked(
 
 
 def fit_line(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
-    """One line per fit: number of responses, Kendall's tau between ability and accuracy, and held-out log loss.
+    """The line of a fit in table irt_fits: its size, Kendall's tau of ability with accuracy, and the held-out log loss.
 
-    Nothing is held out where abilities come from other responses (calibration ability). Cells are not held out of the
-    responses of a single model, because its snapshots would be on both sides.
+    Nothing is held out where abilities come from other responses (calibration ability). Cells (pairs of network and
+    item) are not held out of the responses of a single model, because a hidden item would have no response left.
     """
     responses = scale.gathered.responses
     line = {
@@ -502,6 +525,10 @@ def fit_line(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
 
 
 def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
+    """How well the model predicts responses that it was not fitted to, as columns of table irt_fits.
+
+    For the data set on which model "auto" was chosen, the score is on responses that took no part in the choice.
+    """
     if scale.is_of_data_set and analysis.model == "auto":
         score = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).outer
     else:
@@ -517,12 +544,13 @@ def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
 
 
 def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
-    """One line per candidate of model "auto", best first, scored on the held-out responses that choose."""
+    """Lines of table irt_choice: the candidates of model "auto", best first, scored on the responses that choose."""
     candidates = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).candidates
     best = candidates[0]
     lines = []
     for candidate in candidates:
-        loss_above_best = excess(candidate, best)
+        loss_above_best = excess(candidate, best)  # with its interval
+        excess_columns = map(str, interval_columns(EXCESS))
         lines.append(
             {
                 "dataset": scale.gathered.dataset,
@@ -531,7 +559,7 @@ def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
                 "inner_nll": candidate.nll,
                 "inner_nll_low": candidate.low,
                 "inner_nll_high": candidate.high,
-                **dict(zip(map(str, interval_columns(EXCESS)), loss_above_best, strict=True)),
+                **dict(zip(excess_columns, loss_above_best, strict=True)),
                 "held_out_auc": candidate.auc,
                 "held_out_top1": candidate.accuracy,
                 "baseline_nll": candidate.baseline_nll,
@@ -543,7 +571,7 @@ def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
 
 
 def items(scale: Calibrated) -> pd.DataFrame:
-    """One line per item: its parameters, and the share of subjects that were right."""
+    """Lines of table irt_items: each item's parameters, and the share of subjects that were right on it."""
     responses, fit = scale.gathered.responses, scale.fit
     frame = responses.items[["severity", "item", "image_id", "label"]].assign(
         dataset=scale.gathered.dataset,
@@ -566,12 +594,16 @@ def _scale_columns(scale: Calibrated) -> dict[str, Any]:
 
 
 def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
-    """The fitted model, the number of responses, and whether abilities can be trusted to order the subjects."""
+    """Columns on one fit: the model, its size, and whether abilities can be trusted to order the subjects.
+
+    The latter are Kendall's tau of ability with accuracy, subjects that predict a single class, scales that the
+    responses do not determine, and the two groups of subjects with the weakest link.
+    """
     models = responses.subjects["model"]
     labels = responses.items["label"]
     tau = kendall(fit.ability, responses.accuracy, models.tolist())
 
-    single_class_subjects = None
+    single_class_subjects = None  # not known without labels of two classes
     if len(labels.dropna().unique()) > 1:
         answers_one_class = one_class(responses.correct, labels.to_numpy())
         single_class_subjects = tuple(responses.subjects["subject"][answers_one_class])
@@ -579,6 +611,7 @@ def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     link_columns: dict[str, Any] = {}
     link = weakest_link(responses.correct, fit)
     if link is not None:
+        # infinite where nothing informative links the groups: the note says so
         link_columns["shift_se"] = link.shift_se if np.isfinite(link.shift_se) else None
         link_columns["weak_link"] = fits.weak_link_note(responses, link) if link.is_weak else None
 
@@ -607,7 +640,11 @@ def ceiling_of(irt_model: str) -> str:
 
 
 def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Up to 2,000 items of every data set, equally many of each corruption, drawn by the seed."""
+    """Lines of table irt_plane: a sample of the items, with the highest chance of a right response as their ceiling.
+
+    Up to 2,000 items of every data set are drawn by the seed, equally many of each corruption.
+    items: the frame of table irt_items.
+    """
     samples = []
     for _, items_of_dataset in items.groupby("dataset", sort=False):
         sample_size = SAMPLED // items_of_dataset["corruption"].nunique()
@@ -623,11 +660,13 @@ def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def severity_shares(items: pd.DataFrame) -> pd.DataFrame:
-    """Histograms of difficulty, discrimination, and feasibility or p_max at every severity, on common bins.
+    """Lines of table irt_severity: histograms of difficulty, discrimination, and feasibility or p_max at each severity.
 
-    A histogram has 12 bins, or fewer (at least 6) where many corruptions would give more than 3,000 lines.
+    All severities of a corruption have the same bins; the outer bins hold the values beyond them. A histogram has 12
+    bins, or fewer (at least 6) where many corruptions would give more than 3,000 lines.
+    items: the frame of table irt_items.
     """
-    n_histograms = 3 * items.groupby(["dataset", "corruption", "severity"]).ngroups
+    n_histograms = 3 * items.groupby(["dataset", "corruption", "severity"]).ngroups  # three parameters
     n_bins = int(np.clip(LINES // n_histograms, *BINS))
 
     lines = []
@@ -655,6 +694,7 @@ def severity_shares(items: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bin_edges(values: Float[np.ndarray, " items"], n_bins: int, is_probability: bool) -> Float[np.ndarray, " edges"]:
+    """Edges of equal bins: from 0 to 1 for a probability, else over the central 99 % of the values."""
     if is_probability:
         return np.linspace(0, 1, n_bins + 1)
 
@@ -665,22 +705,25 @@ def _bin_edges(values: Float[np.ndarray, " items"], n_bins: int, is_probability:
 
 
 def curves(scale: Calibrated, trait: str) -> pd.DataFrame:
-    """Item characteristic curves of about 12 items, evenly spaced by rank of difficulty, beside observed shares.
+    """Lines of table irt_curves: fitted curves of up to 12 items, and the shares of right responses beside them.
 
-    mark: curve (probability at this ability) or observed (share right of n_subjects subjects of this mean ability).
+    The items are evenly spaced by rank of difficulty. Lines whose mark is "curve" have the fitted probability of a
+    right response at an ability. Those with mark "observed" have the share of right responses of a group of
+    `n_subjects` subjects of similar ability, at the mean ability of the group.
+    trait: what the latent variable is called.
     """
     responses, fit = scale.gathered.responses, scale.fit
 
     # items evenly spaced along the order of difficulty
     by_difficulty = np.argsort(fit.difficulty, kind="stable")
     n_curves = min(CURVES, len(by_difficulty))
-    ranks = ((np.arange(n_curves) + 0.5) / n_curves * len(by_difficulty)).astype(int)
+    ranks = ((np.arange(n_curves) + 0.5) / n_curves * len(by_difficulty)).astype(int)  # middles of equal parts
     curve_items = by_difficulty[ranks]
     ability_grid = np.linspace(fit.ability.min() - 0.5, fit.ability.max() + 0.5, GRID)
     curve_probabilities = fit.bank.probability(ability_grid)[:, curve_items].T  # items x abilities
 
     # groups of subjects with similar ability, as equal in size as possible
-    n_groups = min(GROUPS, max(2, len(fit.ability) // 3))
+    n_groups = min(GROUPS, max(2, len(fit.ability) // 3))  # of three subjects or more, where there are that many
     subject_groups = np.array_split(np.argsort(fit.ability, kind="stable"), n_groups)
 
     lines = []
@@ -699,7 +742,7 @@ def curves(scale: Calibrated, trait: str) -> pd.DataFrame:
 
         for group in subject_groups:
             responding = group[~np.isnan(responses.correct[group, item])]
-            if not len(responding):
+            if not len(responding):  # nobody of the group has a response to this item
                 continue
             lines.append(
                 {

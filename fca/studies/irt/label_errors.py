@@ -166,7 +166,11 @@ class LabelErrors:
     seed: Annotated[Seed, "of the fits, where they draw"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables label_error_rules, label_error_curve (empty without verdicts), label_suspects, label_error_scores."""
+        """Tables label_error_rules, label_error_curve, label_suspects and label_error_scores.
+
+        The first two judge the rules by people's verdicts, and are empty without them. Raises FcaError where no
+        responses have predicted classes, where no verdict is on any of the items, and as `read_verdicts`.
+        """
         verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
         all_sources = clean_with_subjects(store, self.query, self.responses)
         sources = [source for source in all_sources if source.responses.pred is not None]
@@ -183,11 +187,11 @@ class LabelErrors:
         if verdicts is not None and not judged_sources:
             raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
 
-        rates = LABEL_ERROR_RULES.frame(line for scored in judged_sources for line in _rates(scored, self.k))
-        type_of_column = {
+        rates = LABEL_ERROR_RULES.frame(line for scored in judged_sources for line in _rule_lines(scored, self.k))
+        type_of_column = {  # of all columns but dataset and rule; a column without any value has no type yet
             str(column): "Int64" if column.value_type is int else "float64" for column in LABEL_ERROR_RULES.columns[2:]
         }
-        curve = LABEL_ERROR_CURVE.frame(line for scored in judged_sources for line in _curve(scored))
+        curve = LABEL_ERROR_CURVE.frame(line for scored in judged_sources for line in _curve_lines(scored))
 
         # no label is suspected where all subjects are at the level of chance
         scores = pd.concat([scored.frame for scored in scored_sources], ignore_index=True)
@@ -202,13 +206,18 @@ class LabelErrors:
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
     def _parameters(self, all_sources: Sequence[DatasetResponses], datasets_at_chance: Sequence[str]) -> dict[str, Any]:
+        """Parameters of the tables: settings, methods, and the data sets that are left out, unlisted or hard to fit.
+
+        all_sources: also those without predicted classes.    datasets_at_chance: where all subjects are at the level of
+        chance, so that no label is suspected.
+        """
         left_out: list[str] = []
         not_estimable: dict[str, tuple[str, ...]] = {}
         for source in all_sources:
             if source.responses.pred is None:
                 left_out.append(f"{source.dataset}: responses without classes")
                 continue
-            fit = fits.fitted(source, self.model, None, self.seed)
+            fit = fits.fitted(source, self.model, None, self.seed)  # made once per process
             if fit.not_estimable:
                 not_estimable[source.dataset] = fit.not_estimable
 
@@ -232,10 +241,11 @@ class Judged(NamedTuple):
 
 
 def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
-    """Whether the label is wrong (bool) by name of the item, from a CSV file (.csv, .csv.gz).
+    """Read people's verdicts on labels from a CSV file (.csv, .csv.gz): whether a label is wrong, by name of the item.
 
-    columns: that of the item's name and that of the verdict: 1 wrong, 0 right, empty not reviewed.
-    Raises FcaError for a file or column that does not exist, another verdict, and an item judged twice.
+    columns: two, the one with the names of items and the one with the verdicts: 1 or true if the label is wrong, 0 or
+    false if it is right. Lines with an empty name or verdict were not reviewed, and are left out.
+    Raises FcaError for a file or column that does not exist, for another verdict, and for an item judged twice.
     """
     if len(columns) != 2:
         allowed = "two: the item's name and 1 for a wrong label"
@@ -267,7 +277,10 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
 
 
 def judge(verdicts: pd.Series, items: pd.Series) -> Judged | None:
-    """The verdicts on these items (names); None where no verdict names one of them."""
+    """Match verdicts to items by name: which items were reviewed, and which labels are wrong.
+
+    verdicts: as `read_verdicts` returns them.    items: names. None where no verdict is on any of the items.
+    """
     item_positions = positions(verdicts.index, items)
     is_matched = item_positions >= 0
     if not is_matched.any():
@@ -282,20 +295,23 @@ def judge(verdicts: pd.Series, items: pd.Series) -> Judged | None:
 
 
 def positions(names: pd.Index, items: pd.Series) -> Integer[np.ndarray, " names"]:
-    """Position of each name among the items, or -1: of the same name, else of the same last part of the path if that is
-    unique on both sides.
+    """Position of each name among the items; -1 where no item has it.
+
+    A name matches the item of the same name. Else it matches the item with the same last part of the path, if that part
+    is unique among the items and among the names: a file of verdicts may have been made in other folders.
 
     >>> positions(pd.Index(["b/2.png", "1.png", "3.png"]), pd.Series(["a/1.png", "b/2.png", "a/3.png", "b/3.png"]))
     array([ 1,  0, -1])
     """
-    by_full_name = pd.Index(items).get_indexer(names)
+    by_full_name = pd.Index(items).get_indexer(names)  # -1 without a match
 
+    # matches of the last part; where it is repeated among names it is missing and matches nothing
     item_bases = _last_parts(items)
     name_bases = _last_parts(names)
     unique_item_bases = item_bases[~item_bases.duplicated(keep=False)]
     unique_name_bases = name_bases.where(~name_bases.duplicated(keep=False))
     matches = pd.Index(unique_item_bases).get_indexer(pd.Index(unique_name_bases))
-    by_base = np.append(unique_item_bases.index.to_numpy(), -1)[matches]  # a match of -1 takes the last
+    by_base = np.append(unique_item_bases.index.to_numpy(), -1)[matches]  # a match of -1 takes the last, -1
 
     # an item that is named in full is not meant by another name too
     is_free = ~np.isin(by_base, by_full_name[by_full_name >= 0])
@@ -303,6 +319,7 @@ def positions(names: pd.Index, items: pd.Series) -> Integer[np.ndarray, " names"
 
 
 def _last_parts(paths: pd.Index | pd.Series) -> pd.Series:
+    """The part of each path after its last slash, with positions 0..n-1 as the index."""
     return pd.Series(list(paths), dtype="str").str.rsplit("/", n=1).str[-1]
 
 
@@ -327,8 +344,13 @@ class Scored(NamedTuple):
 def _score_items(
     source: DatasetResponses, model: str, compat: str | None, seed: int, verdicts: pd.Series | None
 ) -> Scored:
+    """Score every item of one data set for a wrong label by each rule, and match the verdicts to the items.
+
+    model: of item responses.    compat: not None adds the rule of low discrimination and feasibility by the fit of the
+    paper.    verdicts: as `read_verdicts` returns them, or None.
+    """
     responses = source.responses
-    assert responses.pred is not None  # others are left out
+    assert responses.pred is not None  # the caller leaves out sources without predicted classes
     fit = fits.fitted(source, model, None, seed)
     modal_wrong = stats.modal_wrong(responses.correct, responses.pred)
     top1 = stats.item_top1(responses.correct)
@@ -344,9 +366,10 @@ def _score_items(
         verdict[judged.reviewed] = "right"
         verdict[judged.error] = "error"
 
+    class_or_none = np.array([*responses.classes, None], dtype=object)  # an answer of -1 (none is known) takes the last
     frame = responses.items[["image_id", "label"]].reset_index(drop=True)
     frame = frame.assign(
-        **{OTHER_CLASS: np.array([*responses.classes, None], dtype=object)[modal_wrong.answer]},  # -1 takes the last
+        **{OTHER_CLASS: class_or_none[modal_wrong.answer]},
         dataset=source.dataset,
         rank=rank,
         verdict=verdict,
@@ -371,8 +394,12 @@ def _score_items(
     return Scored(source.dataset, LABEL_ERROR_SCORES.frame(frame), scores_by_rule, judged)
 
 
-def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
-    """One line per rule."""
+def _rule_lines(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
+    """Lines of table label_error_rules: how well each rule finds the labels of one data set that verdicts call wrong.
+
+    k: number of the most suspect items that precision is of; None: as many as there are wrong labels.
+    Raises FcaError where none or all of the labels are wrong, and for a k beyond the number of items.
+    """
     judged = scored.judged
     assert judged is not None
     error, reviewed = judged.error, judged.reviewed
@@ -387,7 +414,7 @@ def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
 
     for rule, score in scored.rules.items():
         rate_by_column = {AUC: stats.auc(score, error), PRECISION: stats.precision_at(score, error, k)}
-        if not error[reviewed].all():
+        if not error[reviewed].all():  # AUC needs right labels too
             rate_by_column[AUC_REVIEWED] = stats.auc(score[reviewed], error[reviewed])
         for recall, share in zip(RECALLS, FLAGGED, strict=True):
             rate_by_column[recall] = stats.recall_at(score, error, share)
@@ -402,12 +429,13 @@ def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
             "unmatched": judged.unmatched,
             "n_items": n_items,
         }
-        for column, rate in rate_by_column.items():
+        for column, rate in rate_by_column.items():  # a rate and the ends of its interval
             line |= zip(interval_columns(column), rate, strict=True)
         yield line
 
 
-def _curve(scored: Scored) -> Iterator[dict[str, Any]]:
+def _curve_lines(scored: Scored) -> Iterator[dict[str, Any]]:
+    """Lines of table label_error_curve: the share of wrong labels found, by share of images flagged and by rule."""
     assert scored.judged is not None
     for rule, score in scored.rules.items():
         recalls = stats.recall_curve(score, scored.judged.error, SHARES)

@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def not_estimable_note(scales: Sequence[str]) -> str:
-    """A clause on the effect of scales that a fit could not estimate.
+    """A clause that names the scales that a fit could not estimate, and says what follows.
 
     >>> not_estimable_note(("spread of difficulty",))
     'these responses do not determine the spread of difficulty: estimates and intervals lean on the prior'
@@ -19,9 +19,10 @@ def not_estimable_note(scales: Sequence[str]) -> str:
 
 
 def bank_note(scale: str, scales: Sequence[str]) -> str:
-    """A clause on the effect of scales that the fit behind a bank's items could not estimate.
+    """A clause that names the scales that the fit behind a bank's items could not estimate, and says what follows.
 
-    scale: data set and corruption of the items.
+    scale: data set and corruption of these items (each such pair has a scale of ability of its own).
+    scales: what could not be estimated, such as "spread of ability".
 
     >>> bank_note("zoo clean", ("spread of ability",))[:69]
     'the responses behind its items of zoo clean do not determine the spre'
@@ -34,20 +35,29 @@ def bank_note(scale: str, scales: Sequence[str]) -> str:
 
 
 def log_bank_priors(bank: str, taken: Mapping[str, Sequence[str]]) -> None:
-    """Log every fit behind a bank's items that could not estimate a scale."""
+    """Log a warning for every fit behind a bank's items that could not estimate a scale.
+
+    bank: how the log names the bank.    taken: what could not be estimated, by data set and corruption of the items.
+    """
     for scale, scales in taken.items():
         log.warning("%s: %s", bank, bank_note(scale, scales))
 
 
 def log_not_estimable(fitted: str, scales: Sequence[str]) -> None:
-    """Log the scales that a fit could not estimate; nothing where there are none."""
+    """Log a warning that names the scales that a fit could not estimate; nothing where there are none.
+
+    fitted: what was fitted, such as the data set.
+    """
     if scales:
         log.warning("%s: %s", fitted, not_estimable_note(scales))
 
 
 def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Parameters of a table without such a column: the scales that could not be estimated, by data set, and a sentence
-    for each, which the page shows; empty where all could.
+    """Parameters of a table that state which scales its fits could not estimate; empty where all could.
+
+    `not_estimable` lists them by what was fitted; `notes` has a sentence for each, which the page shows. Tables with a
+    column `not_estimable` do not need this.
+    taken: the scales, by what was fitted (a data set, or one with a corruption).
 
     >>> priors_noted({"zoo": ["spread of ability"]})["notes"][0][:43]
     'zoo: these responses do not determine the s'
@@ -61,7 +71,9 @@ def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def bank_priors_noted(bank: str, taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """As `priors_noted`, for the fits behind the items of a bank.
+    """Parameters as those of `priors_noted`, for the fits behind the items of a bank.
+
+    bank: how the notes name the bank.    taken: the scales, by data set and corruption of the items.
 
     >>> bank_priors_noted("bank 0123", {"zoo clean": ["spread of ability"]})["not_estimable"]
     {'zoo clean': ['spread of ability']}

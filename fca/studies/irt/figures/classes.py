@@ -48,7 +48,10 @@ _MOVES = {"count": "the share of its images in a segment", "mean_b": "its mean d
 
 
 def models_figure(shown: Table) -> alt.FacetChart:
-    """The share of right responses of every subject in every segment, one panel per corruption."""
+    """Draw a heat map of the share of right responses of every subject in every quarter of difficulty (segment).
+
+    One panel per data set, corruption and severity. shown: table segment_models_shown.
+    """
     frame = shown.frame.assign(segment=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
     shifts = zip(frame[CORRUPTION], frame[SEVERITY], strict=True)
     frame["shift"] = [f"{kind} {severity}" if severity else "clean" for kind, severity in shifts]
@@ -59,7 +62,7 @@ def models_figure(shown: Table) -> alt.FacetChart:
     rows = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE_BY_ACCURACY, op="min"))
     chart = kinds.heat_map(SHARE_RIGHT.with_format(".0%"), segment_axis, rows, shown.columns, (0.0, 1.0))
 
-    frames_by_dataset = frame.groupby(DATASET)
+    frames_by_dataset = frame.groupby(DATASET)  # the column subjects has their number in all
     shows_all_subjects = (frames_by_dataset[SUBJECT].nunique() == frames_by_dataset["subjects"].first()).all()
     ending = "." if shows_all_subjects else "; the subjects shown are spread evenly from best to worst."
     title = style.title(
@@ -72,10 +75,13 @@ def models_figure(shown: Table) -> alt.FacetChart:
 
 
 def classes_figure(shown: Table) -> alt.FacetChart:
-    """The share of each class's images in the top quarter to the right, in the bottom quarter to the left."""
+    """Draw bars of each class's share of images in the top quarter to the right, in the bottom quarter to the left.
+
+    The quarters are those of difficulty and of discrimination, one panel each. shown: table segment_classes_shown.
+    """
     frame = shown.frame.assign(parameter_words=shown.frame[PARAMETER].map(_PARAMETER_WORDS))
     frame["panel"] = style.panels(frame, DATASET, "parameter_words")
-    sign = frame[QUARTER].map({"top": 1, "bottom": -1})
+    sign = frame[QUARTER].map({"top": 1, "bottom": -1})  # negative values are drawn to the left
     for signed, share in zip(interval_columns(_SIGNED), interval_columns(SHARE_OF_CLASS), strict=True):
         frame[signed] = sign * frame[share]
 
@@ -95,7 +101,10 @@ def classes_figure(shown: Table) -> alt.FacetChart:
 
 
 def ranking_figure(shown: Table) -> alt.FacetChart:
-    """Every class's instability with its interval, the most robust first; one panel per corruption."""
+    """Draw every class's instability with its interval, the most robust class first; one panel per corruption.
+
+    Instability is how much a class moves between severities (standard deviation). shown: table class_robustness_shown.
+    """
     frame = shown.frame.assign(panel=style.panels(shown.frame, DATASET, CORRUPTION))
     mode = frame["mode"].iloc[0]
     value = INSTABILITY.with_format(".2%" if mode == "count" else ".3f")
@@ -115,7 +124,10 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
 
 
 def table_figure(named: Table) -> alt.FacetChart:
-    """The susceptible and the robust classes of every corruption."""
+    """Mark the susceptible and the robust classes of every corruption in a grid of corruptions and classes.
+
+    named: table robust_classes.
+    """
     # one line per corruption, verdict and class
     frames_by_verdict = [named.frame.assign(verdict=verdict, label=named.frame[verdict]) for verdict in VERDICT.choices]
     frame = pd.concat(frames_by_verdict).explode(LABEL).dropna(subset=LABEL).reset_index(drop=True)
@@ -136,12 +148,13 @@ def table_figure(named: Table) -> alt.FacetChart:
 
 
 def severities_figure(shown: Table) -> alt.FacetChart:
-    """The share of each class's images in the outer segments at every severity; one panel per corruption and segment.
+    """Draw the share of each class's images in the lowest and the highest quarter at every severity.
 
-    Each line is a class, named where it has a verdict. The segments are those of difficulty, or of discrimination.
+    Each line is a class, which is named where it has a verdict (susceptible or robust). One panel per corruption and
+    quarter. shown: table class_severity_difficulty or class_severity_discrimination, which quarters are by.
     """
     frame = shown.frame.assign(segment_words=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
-    frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(SEGMENT.choices), ordered=True)
+    frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(SEGMENT.choices), ordered=True)  # sorts from low to high
     frame = frame.sort_values([DATASET, CORRUPTION, SEGMENT], kind="stable", ignore_index=True)
     frame = frame.assign(panel=style.panels(frame, DATASET, CORRUPTION, "segment_words"))
     frame = _with_name_heights(frame)
@@ -181,14 +194,18 @@ def severities_figure(shown: Table) -> alt.FacetChart:
 
 
 def _with_name_heights(frame: pd.DataFrame) -> pd.DataFrame:
-    """name_at: the height of the name of a line at its end, moved up where names would cover each other."""
+    """Add the column name_at: the height at which the name of a class is written at the end of its line.
+
+    It is that of the line's end, moved up where names would cover each other; missing elsewhere on the line, and for
+    classes without a verdict.
+    """
     gap = GAP * float(frame[SHARE_OF_CLASS].max())
     is_line_end = frame[SEVERITY] == frame[SEVERITY].max()
     line_ends = frame[is_line_end & frame[VERDICT].notna()]
 
     height_by_index: dict[Any, float] = {}
     for _, ends_of_panel in line_ends.sort_values(SHARE_OF_CLASS).groupby("panel"):
-        height = -gap
+        height = -gap  # so that the first name is not moved
         for index, share in ends_of_panel[SHARE_OF_CLASS].items():
             height = max(float(share), height + gap)
             height_by_index[index] = height
@@ -196,7 +213,7 @@ def _with_name_heights(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ends_only(frame: pd.DataFrame) -> str:
-    """A sentence on which classes the figure shows; empty where it shows all."""
+    """A sentence that says which classes the figure shows, to follow other text; empty where it shows all."""
     panels = frame.groupby([DATASET, CORRUPTION])
     n_shown = panels[LABEL].nunique()
     shows_all = (n_shown == panels[ALL_CLASSES].first()).all()
@@ -204,7 +221,7 @@ def _ends_only(frame: pd.DataFrame) -> str:
 
 
 def as_written(parameters: Mapping[str, Any]) -> str:
-    """Addition to a subtitle where the sign is that of the paper; else empty."""
+    """Words for a subtitle where, with compat=seed001, the classes that move most are called robust; else empty."""
     return " (as that paper has it, robust = moves most)" if parameters.get("compat") else ""
 
 
@@ -226,23 +243,28 @@ def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
     best_and_weakest = pd.concat([clean.head(BEST), clean.tail(1)]).drop_duplicates(SUBJECT)
     chart = small.dots(best_and_weakest, SUBJECT, RIGHT_ON_HARD, (SUBJECT, *interval_columns(RIGHT_ON_HARD)))
     if all_at_chance(clean):
-        yield Statement(_not_known(clean), chart)
+        yield Statement(_not_known_at_chance(clean), chart)
         return
 
     yield Statement(_best_and_weakest(clean), chart)
     yield from _leading_under_corruptions(hard[hard[SEVERITY] > 0])
 
 
-def _not_known(lines: pd.DataFrame) -> str:
+def _not_known_at_chance(lines: pd.DataFrame) -> str:
+    """The sentence where all subjects are at the level of chance, so that nothing is derived from their responses."""
     return f"Not known: on clean images of {lines[DATASET].iloc[0]}, all subjects are at the level of chance."
 
 
 def _best_and_weakest(subjects: pd.DataFrame) -> str:
-    """Who is right on most and on fewest images of the hard quarter; subjects: the best first."""
+    """A sentence that names the subjects that are right on most and on fewest images of the hard quarter.
+
+    subjects: lines of table segment_models, the best first.
+    """
     highest, lowest = subjects.iloc[0].to_dict(), subjects.iloc[-1].to_dict()
     quarter = f"On the hard quarter of the images of {highest[DATASET]}"
     highest_share = format_with_interval(highest, RIGHT_ON_HARD)
-    best, weakest = (small.best_of(subjects, RIGHT_ON_HARD, is_best)[SUBJECT].tolist() for is_best in (True, False))
+    best = small.best_of(subjects, RIGHT_ON_HARD)[SUBJECT].tolist()  # several where they are equal
+    weakest = small.best_of(subjects, RIGHT_ON_HARD, largest=False)[SUBJECT].tolist()
     if len(best) == len(subjects) > 1:
         return f"{quarter}, {small.all_of(len(subjects), 'subjects')} are equally often right: {highest_share}."
 
@@ -250,12 +272,16 @@ def _best_and_weakest(subjects: pd.DataFrame) -> str:
     sentence = f"{quarter}, {small.listed(best)} {are} right on {highest_share}"
     if len(subjects) == 1:
         return f"{sentence}."
-    lowest_share = format_with_interval({RIGHT_ON_HARD: lowest[RIGHT_ON_HARD]}, RIGHT_ON_HARD)
+    lowest_share = format_with_interval({RIGHT_ON_HARD: lowest[RIGHT_ON_HARD]}, RIGHT_ON_HARD)  # without interval
     return f"{sentence}; the weakest of {len(subjects)}, {small.listed(weakest)}, on {lowest_share}."
 
 
 def _leading_under_corruptions(shifted: pd.DataFrame) -> Iterator[Statement]:
-    """Who alone solves the most under most corruptions, at the highest severity of each; of two or more corruptions."""
+    """Yield a sentence on which subject is best on the hard quarter under most corruptions, at their highest severity.
+
+    A subject leads a corruption if no other solves as many. No sentence with fewer than two corruptions or subjects.
+    shifted: lines of table segment_models of the hard quarter, under corruptions.
+    """
     highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
     corruptions = highest[CORRUPTION].nunique()
     if corruptions < 2 or highest[SUBJECT].nunique() < 2:
@@ -264,7 +290,7 @@ def _leading_under_corruptions(shifted: pd.DataFrame) -> Iterator[Statement]:
     leads = Counter[str]()
     for _, lines in highest.groupby(CORRUPTION):
         best = small.best_of(lines, SHARE_RIGHT)
-        if len(best) == 1 < len(lines):
+        if len(best) == 1 < len(lines):  # alone, and not the only subject
             leads[best[SUBJECT].iloc[0]] += 1
 
     severity = f"{highest[DATASET].iloc[0]}: at the highest severity"
@@ -299,16 +325,21 @@ def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:
         if all_at_chance(lines):
             reason = "all subjects are at the level of chance"
             yield Statement(f"{dataset}: which classes are in {quarter} is not informative: {reason}.")
-        elif lines[SHARE_OF_CLASS].min() < lines[SHARE_OF_CLASS].max():
-            yield Statement(f"{dataset}: the {_most_frequent(lines, quarter)}.")
+        elif lines[SHARE_OF_CLASS].min() < lines[SHARE_OF_CLASS].max():  # else no class has more than another
+            yield Statement(f"{dataset}: the {_classes_with_most_images(lines, quarter)}.")
 
 
-def _most_frequent(classes: pd.DataFrame, quarter: str) -> str:
-    """The classes, three at most, that have more of their images in a quarter than the next one."""
+def _classes_with_most_images(classes: pd.DataFrame, quarter: str) -> str:
+    """A clause that names up to three classes with the largest shares of their images in a quarter.
+
+    A class is named only if its share is above that of the fourth class (or of the last one, where there are fewer), so
+    that no equal class is left unnamed. Where more than three share the largest value, all of them are listed.
+    classes: lines of table segment_classes for the quarter, which `quarter` names in words.
+    """
     ranked = classes.sort_values(SHARE_OF_CLASS, ascending=False, kind="stable")
     next_share = ranked[SHARE_OF_CLASS].iloc[min(NAMED, len(ranked) - 1)]
     above = ranked[ranked[SHARE_OF_CLASS] > next_share]
-    if above.empty:  # more are equal than are named
+    if above.empty:  # the first four or more are equal
         equal = small.best_of(classes, SHARE_OF_CLASS)[LABEL].tolist()
         return f"classes with most images in {quarter} are {small.listed(equal)} ({100 * next_share:.0f} % each)"
 
@@ -332,7 +363,7 @@ def robust_classes_statements(named: pd.DataFrame) -> Iterator[Statement]:
         level = "on clean images all subjects are at the level of chance"
         yield Statement(f"{dataset}: {level}; no class can be said to be susceptible or robust.")
         return
-    if not all(above_chance[verdict].map(len).any() for verdict in VERDICT.choices):
+    if not all(above_chance[verdict].map(len).any() for verdict in VERDICT.choices):  # a single class has no verdict
         return
 
     if len(above_chance) == 1:
@@ -345,7 +376,10 @@ def robust_classes_statements(named: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _most_often(labels_by_corruption: pd.Series) -> str:
-    """The classes named under most corruptions, of two or more."""
+    """Words that name the classes that most corruptions have in common, and how many corruptions these are.
+
+    labels_by_corruption: for each of two or more corruptions, a tuple of class names.
+    """
     counts = Counter(label for labels in labels_by_corruption for label in labels)
     times = max(counts.values())
     if times == 1:
@@ -374,26 +408,32 @@ classes.
     if with_instability.empty:
         return
     if above_chance.empty:
-        yield Statement(_not_known(with_instability), _of_first_corruption(with_instability))
+        yield Statement(_not_known_at_chance(with_instability), _instability_dots(with_instability))
         return
 
-    compared, left_out = of_equal_severities(above_chance)
+    compared, left_out = of_equal_severities(above_chance)  # over other severities it is not comparable
     ending = f"; {left_out}." if left_out else "."
-    yield Statement(_least_stable(compared, ending), _of_first_corruption(compared))
+    yield Statement(_least_stable(compared, ending), _instability_dots(compared))
 
     with_direction = above_chance.dropna(subset=DIRECTION)
     if len(with_direction):
-        yield Statement(_directions(with_direction))
+        yield Statement(_count_directions(with_direction))
 
 
-def _of_first_corruption(classes: pd.DataFrame) -> Any:
-    """The small figure of the first classes under the corruption of the first line."""
+def _instability_dots(classes: pd.DataFrame) -> Any:
+    """The small figure of how much classes change, under the corruption of the first line alone.
+
+    classes: lines of table class_robustness, the least stable first.
+    """
     same_corruption = classes[classes[CORRUPTION] == classes[CORRUPTION].iloc[0]]
     return small.dots(same_corruption, LABEL, CHANGE, (LABEL, CORRUPTION, *interval_columns(CHANGE)))
 
 
 def _least_stable(classes: pd.DataFrame, ending: str) -> str:
-    """The class that changes most, the first of these lines, and by how much."""
+    """A sentence that names the class that changes most over severities, and says by how much.
+
+    classes: lines of table class_robustness, the least stable first.    ending: of the sentence.
+    """
     first = classes.iloc[0].to_dict()
     dataset, label, corruption = first[DATASET], first[LABEL], first[CORRUPTION]
     if first[INSTABILITY] == 0:
@@ -402,15 +442,19 @@ def _least_stable(classes: pd.DataFrame, ending: str) -> str:
     varied = "shares of easy to hard images vary" if first[MODE] == "count" else "mean difficulty varies"
     change = f"its {varied} by {format_with_interval(first, CHANGE)} over severities (standard deviation){ending}"
     equal = small.best_of(classes, INSTABILITY)
-    if len(equal) > 1:
+    if len(equal) > 1:  # no single class changes most
         example = f"{label} under {corruption} is one of {len(equal)} that change equally"
         return f"No class of {dataset} changes most: {example}; {change}"
     changes = "changes most" if len(classes) > 1 else "is the only one that was tested"
     return f"Class {label} of {dataset} {changes} under {corruption}: {change}"
 
 
-def _directions(classes: pd.DataFrame) -> str:
-    """How many classes are harder or easier than clean, and which rank as robust though they have become harder."""
+def _count_directions(classes: pd.DataFrame) -> str:
+    """A sentence on how many classes are harder or easier than clean, and how many robust ones have become harder.
+
+    A class that breaks at once and stays broken is robust by its verdict: it does not move between severities.
+    classes: lines of table class_robustness that have a direction.
+    """
     counts = Counter(classes[DIRECTION])
     moved = f"{counts['harder']} of {len(classes)} classes are harder than clean and {counts['easier']} easier"
 
@@ -421,4 +465,5 @@ def _directions(classes: pd.DataFrame) -> str:
 
 
 def _corruptions(number: int) -> str:
+    """The number with its noun, such as "1 corruption" or "2 corruptions"."""
     return f"{number} corruption{'s' if number > 1 else ''}"

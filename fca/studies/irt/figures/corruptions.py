@@ -20,7 +20,11 @@ DRAWN = 4  # subjects, the most accurate on clean images
 
 
 def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
-    """Accuracy at each severity of each corruption, the most harmful first; one panel per subject."""
+    """Draw a heat map of accuracy at each severity of each corruption, the most harmful first; one panel per subject.
+
+    Only the few most accurate subjects of each data set are drawn.
+    accuracies, losses: tables corruption_accuracy and corruption_loss.
+    """
     # the most accurate subjects of each data set
     best_first = losses.frame.sort_values(TOP1_CLEAN, ascending=False, kind="stable")
     subjects = best_first[[DATASET, SUBJECT]].drop_duplicates()
@@ -33,7 +37,7 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     # corruptions of other severities come last, because their means are not comparable
     compared, left_out = of_equal_severities(frame)
     is_left_out = ~frame.index.isin(compared.index)
-    frame = frame.assign(place=frame[MEAN] + is_left_out)
+    frame = frame.assign(place=frame[MEAN] + is_left_out)  # accuracies are 1 at most, so 1 more is below all
 
     rows = kinds.category(alt.Y, CORRUPTION, alt.EncodingSortField("place", op="mean"), grid=False)
     severity_axis = kinds.category(alt.X, SEVERITY, title="severity (0: clean)", labelAngle=0, domain=False, grid=False)
@@ -50,7 +54,9 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
 
 
 def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
-    """Which corruption hurts the most accurate subject most, and how much accuracy it loses under which.
+    """Sentences on the subject that is most accurate on clean images: which corruption costs it most, and how much.
+
+    losses: the frame of table corruption_loss.
 
     >>> line = {"dataset": "zoo", "subject": "vit", "top1_clean": 0.9, "top1_mean_low": 0.4, "top1_mean_high": 0.6}
     >>> fog = line | {"corruption": "fog", "top1_mean": 0.5, "loss": 0.4, "loss_low": 0.3, "loss_high": 0.5}
@@ -65,8 +71,8 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     Not known: on clean images of zoo, vit is at the level of chance (10.0 % right).
     """
     subject = losses.sort_values(TOP1_CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
-    of_subject = losses[losses[SUBJECT] == subject].sort_values(MEAN, kind="stable")
-    compared, left_out = of_equal_severities(of_subject)
+    losses_of_subject = losses[losses[SUBJECT] == subject].sort_values(MEAN, kind="stable")
+    compared, left_out = of_equal_severities(losses_of_subject)  # means over other severities are not comparable
     line = compared.iloc[0].to_dict()
 
     clean_accuracy = line[TOP1_CLEAN] if pd.notna(line[TOP1_CLEAN]) else None
@@ -81,15 +87,15 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     ending = f"; {left_out}." if left_out else "."
     yield Statement(f"{_most_harmful(compared)}{ending}", chart)
 
-    with_loss = compared.dropna(subset=LOSS)
+    with_loss = compared.dropna(subset=LOSS)  # missing without responses to clean images
     if len(with_loss):
-        yield Statement(f"{line[DATASET]}: {_losses(with_loss)}{ending}")
+        yield Statement(f"{line[DATASET]}: {_largest_and_smallest_loss(with_loss)}{ending}")
 
 
 def _most_harmful(compared: pd.DataFrame) -> str:
-    """The corruptions under which one subject is least accurate; or that none lowers its accuracy.
+    """A clause that names the corruptions under which one subject is least accurate, or says that none lowers accuracy.
 
-    compared: the lines of the subject, the least accurate first.
+    compared: the lines of the subject in table corruption_loss, the least accurate first.
     """
     line = compared.iloc[0].to_dict()
     dataset, subject = line[DATASET], line[SUBJECT]
@@ -102,7 +108,7 @@ def _most_harmful(compared: pd.DataFrame) -> str:
     right = f"{format_with_interval(line, MEAN)} right over {'its' if len(worst) == 1 else 'their'} severities"
     corruptions = f"Of {len(compared)} corruptions of {dataset}"
     has_interval = pd.notna(line.get(LOSS.low))
-    if clean:
+    if clean:  # the accuracy on clean images is known
         significantly = " significantly" if has_interval else ""
         if line[LOSS] <= ALIKE or (has_interval and not line[LOSS.low] > 0):
             return f"{corruptions}, none lowers the accuracy of {subject}{significantly}: at least {right}{clean}"
@@ -118,12 +124,15 @@ def _clean_accuracy(line: Mapping[Any, Any]) -> str:
     return format_with_interval({TOP1_CLEAN: line[TOP1_CLEAN]}, TOP1_CLEAN)
 
 
-def _losses(lines: pd.DataFrame) -> str:
-    """The largest and the smallest loss of accuracy of one subject, and under which corruptions."""
+def _largest_and_smallest_loss(lines: pd.DataFrame) -> str:
+    """A clause with the largest and the smallest loss of accuracy of one subject, and under which corruptions they are.
+
+    lines: of the subject, in table corruption_loss.
+    """
     subject = lines[SUBJECT].iloc[0]
     largest, smallest = (small.best_of(lines, LOSS, is_largest) for is_largest in (True, False))
     largest_loss, smallest_loss = (format_with_interval(equal.iloc[0], LOSS) for equal in (largest, smallest))
-    if len(largest) == len(lines):
+    if len(largest) == len(lines):  # all losses are equal
         corruptions = "each" if len(lines) > 1 else lines[CORRUPTION].iloc[0]
         return f"the loss of {subject} under {corruptions} is {largest_loss}"
 

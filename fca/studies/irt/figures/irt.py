@@ -55,19 +55,22 @@ _RIDGE = 0.9  # of the distance between severities, at the highest bin of a pane
 
 
 def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
-    """Every subject's ability with its interval, one line per model, ablest first; one panel per scale."""
+    """Draw every subject's ability with its interval, one row per model, ablest first; one panel per scale.
+
+    Subjects of one scale were fitted together. The heading of a panel has Kendall's tau of its fit.
+    abilities, fits: tables irt_abilities and irt_fits.
+    """
     # with separate scales, severity 0 of every corruption is the clean fit again
     is_severity_0 = (abilities.frame[SEVERITY] == 0).fillna(value=False)
     is_repeated_clean = is_severity_0 & (abilities.frame[CORRUPTION] != "clean")
     frame = with_panel(abilities.frame[~is_repeated_clean])
-    heading_by_panel = {
-        fit["panel"]: f"{fit['panel']}\n{_tau(fit)}" for fit in with_panel(fits.frame).to_dict("records")
-    }
+    fits_with_panel = with_panel(fits.frame).to_dict("records")
+    heading_by_panel = {fit["panel"]: f"{fit['panel']}\n{_tau_in_words(fit)}" for fit in fits_with_panel}
     frame = frame.assign(panel=frame["panel"].map(heading_by_panel))
     trait = frame[TRAIT].iloc[0]
 
     colours = None
-    if style.differs(frame[SNAPSHOT].dropna()):
+    if style.differs(frame[SNAPSHOT].dropna()):  # one snapshot needs no colours
         frame[SNAPSHOT] = frame[SNAPSHOT].fillna("none")
         colours = kinds.hue(SNAPSHOT, frame, shapes=None, title="snapshot (share of all steps)", ordered=True)
     rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(ABILITY, op="max", order="descending"))
@@ -83,15 +86,23 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
 
 
 def with_panel(frame: pd.DataFrame) -> pd.DataFrame:
-    """With a heading for each scale: data set, corruption, and the severity if it has a separate scale."""
+    """The lines with a column `panel`: a heading for each scale, of data set, corruption, and a severity of its own.
+
+    The severity is missing where all severities of a corruption share a scale, and is not named for clean images.
+    """
     separate_severity = frame[SEVERITY].where(frame[CORRUPTION] != "clean")
     severity_words = separate_severity.map(lambda severity: "" if pd.isna(severity) else f" {severity}")
     frame = frame.assign(scale=frame[CORRUPTION] + severity_words)
+    # where neither differs, the last one is the heading: the data set
     fields = (DATASET, "scale") if style.differs(frame["scale"]) else ("scale", DATASET)
     return frame.assign(panel=style.panels(frame, *fields))
 
 
-def _tau(fit: Mapping[Any, Any]) -> str:
+def _tau_in_words(fit: Mapping[Any, Any]) -> str:
+    """Kendall's tau of a fit with its interval, such as "tau 0.970 [0.900, 1.000]", or why one of them is missing.
+
+    fit: a line of table irt_fits.
+    """
     if pd.isna(fit[TAU]):
         return "tau not defined"
     reason = " (no interval: too few networks, or all in one order)" if pd.isna(fit[TAU.low]) else ""
@@ -99,7 +110,11 @@ def _tau(fit: Mapping[Any, Any]) -> str:
 
 
 def plane_figure(plane: Table) -> alt.FacetChart:
-    """Discrimination against difficulty of sampled items, coloured by the highest chance of a right response."""
+    """Draw discrimination against difficulty of sampled items, coloured by their highest chance of a right response.
+
+    One panel per data set and corruption. plane: table irt_plane.
+    """
+    # where neither differs, the last one is the heading: the data set
     fields = (DATASET, CORRUPTION) if style.differs(plane.frame[CORRUPTION]) else (CORRUPTION, DATASET)
     frame = plane.frame.assign(panel=style.panels(plane.frame, *fields))
 
@@ -121,13 +136,17 @@ def plane_figure(plane: Table) -> alt.FacetChart:
 
 
 def severity_figure(severity: Table) -> alt.FacetChart:
-    """Histograms of the parameters, one below the other by severity; one panel per corruption and parameter."""
+    """Draw histograms of the items' parameters, one below the other by severity; a panel per corruption and parameter.
+
+    severity: table irt_severity.
+    """
     # clean images alone where a data set has no corruptions; they are severity 0 of the corruptions otherwise
     is_clean = severity.frame[CORRUPTION] == "clean"
     corrupted_datasets = severity.frame.loc[~is_clean, DATASET]
     frame = severity.frame[~is_clean | ~severity.frame[DATASET].isin(corrupted_datasets)]
 
     panel = style.panels(frame, DATASET, CORRUPTION, "parameter")
+    # a bar begins at its severity on the reversed y axis, and rises towards the severity above
     highest_share = frame.groupby(panel, sort=False)[SHARE].transform("max")
     ridge = frame[SEVERITY] - _RIDGE * frame[SHARE] / highest_share
     frame = frame.assign(panel=panel, ridge=ridge)
@@ -159,7 +178,10 @@ def severity_figure(severity: Table) -> alt.FacetChart:
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
-    """Item curves, and dots for observed shares of groups of subjects; hovering leaves one item."""
+    """Draw the fitted curves of items, and dots for the observed shares of right responses in groups of subjects.
+
+    Hovering over a curve fades all other items. curves: table irt_curves.
+    """
     frame = curves.frame.assign(panel=style.panels(curves.frame, DATASET))
     trait = frame[TRAIT].iloc[0]
     hovered = alt.selection_point(name="hovered_item", fields=["item"], on="pointerover", clear="pointerout")
@@ -186,9 +208,12 @@ def curves_figure(curves: Table) -> alt.FacetChart:
 
 
 def reliability_figure(reliability: Table) -> alt.FacetChart:
-    """Kendall's tau with its interval of every corruption and severity; severity 1 as a diamond."""
+    """Draw Kendall's tau of ability with accuracy and its interval, for every corruption and severity.
+
+    Severity 1, which the paper's table has, is a diamond. reliability: table reliability.
+    """
     frame = reliability.frame.dropna(subset=TAU).reset_index(drop=True)
-    if len(frame) and not frame[SEVERITY].any():
+    if len(frame) and not frame[SEVERITY].any():  # all are of severity 0, clean
         raise style.NothingToDraw("no corrupted images; next: fca run task=predict shift=corruption/all")
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
@@ -234,12 +259,12 @@ def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[
     fit = clean_fits.iloc[0].to_dict()
     accuracy, ability = TOP1.with_format(".1%", "accuracy"), ABILITY.with_format(".2f", str(fit[TRAIT]))
     points = clean.dropna(subset=[TOP1, ABILITY]).reset_index(drop=True)
-    yield Statement(_order(fit), small.cloud(points, accuracy, ability, (SUBJECT, accuracy, ABILITY)))
-    yield Statement(_ablest(clean))
+    yield Statement(_agreement_of_orders(fit), small.cloud(points, accuracy, ability, (SUBJECT, accuracy, ABILITY)))
+    yield Statement(_ablest_and_weakest(clean))
 
 
-def _order(fit: Mapping[Any, Any]) -> str:
-    """Whether ability orders the subjects of a fit as accuracy does."""
+def _agreement_of_orders(fit: Mapping[Any, Any]) -> str:
+    """A sentence on whether ability orders the subjects of a fit as accuracy does; fit: a line of table irt_fits."""
     dataset, trait, tau = fit[DATASET], str(fit[TRAIT]), fit[TAU]
     if fit[N_SUBJECTS] < FEWEST_ORDERED:
         return f"Not known: {dataset} has too few subjects to compare their orders by {trait} and by accuracy."
@@ -255,25 +280,25 @@ def _order(fit: Mapping[Any, Any]) -> str:
     else:
         as_accuracy = "unlike"
     ordered = f"{trait.capitalize()} orders the {fit[N_SUBJECTS]} subjects of {dataset} {as_accuracy} accuracy does"
-    return f"{ordered}: Kendall's {_tau(fit)}."
+    return f"{ordered}: Kendall's {_tau_in_words(fit)}."
 
 
-def _ablest(clean: pd.DataFrame) -> str:
-    """The subjects of highest and of lowest ability on clean images."""
+def _ablest_and_weakest(clean: pd.DataFrame) -> str:
+    """A sentence that names the subjects of highest and of lowest ability; clean: lines of clean images."""
     dataset, trait = clean[[DATASET, TRAIT]].iloc[0]
     highest, lowest = (small.best_of(clean, ABILITY, largest) for largest in (True, False))
     if len(clean) == 1:
-        return f"{dataset}: {trait} of the only subject: {_of_equal_ability(highest)}."
-    if len(highest) == len(clean):
+        return f"{dataset}: {trait} of the only subject: {_names_and_ability(highest)}."
+    if len(highest) == len(clean):  # all are equal
         subjects = small.all_of(len(clean), "subjects")
-        return f"{dataset}: {trait} of {subjects} alike: {_of_equal_ability(highest)}."
+        return f"{dataset}: {trait} of {subjects} alike: {_names_and_ability(highest)}."
 
-    ends = f"{_of_equal_ability(highest)}; lowest: {_of_equal_ability(lowest)}"
+    ends = f"{_names_and_ability(highest)}; lowest: {_names_and_ability(lowest)}"
     return f"{dataset}: highest {trait} of {len(clean)} subjects: {ends}."
 
 
-def _of_equal_ability(subjects: pd.DataFrame) -> str:
-    """Subjects of equal ability, and the interval of the first."""
+def _names_and_ability(subjects: pd.DataFrame) -> str:
+    """The names of subjects of equal ability, with the ability and interval of the first."""
     ability = format_with_interval(subjects.iloc[0], ABILITY.with_format(".2f"))
     return f"{small.listed(subjects[SUBJECT].tolist())}, {ability}"
 
@@ -297,9 +322,9 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
 
         one_class_subjects = fit.get(ONE_CLASS)
         if isinstance(one_class_subjects, tuple) and one_class_subjects:  # missing without labels
-            yield Statement(f"{dataset}: {_one_class(one_class_subjects)}.")
-        if pd.notna(fit[HELD_OUT_NLL]):
-            yield Statement(f"{dataset}: {_prediction(fit)}.")
+            yield Statement(f"{dataset}: {_warn_of_one_class(one_class_subjects)}.")
+        if pd.notna(fit[HELD_OUT_NLL]):  # missing where nothing could be held out
+            yield Statement(f"{dataset}: {_quality_of_prediction(fit)}.")
 
     ordered = fits[~is_clean].dropna(subset=TAU)
     if len(ordered):
@@ -307,7 +332,7 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
 
     for sentence in not_estimable_lines(fits):
         yield Statement(sentence)
-    for note in fits.get(WEAK_LINK, pd.Series(dtype=object)).dropna():
+    for note in fits.get(WEAK_LINK, pd.Series(dtype=object)).dropna():  # the column may be missing
         yield Statement(f"{dataset}: {note}.")
     diverged = fits[~fits[CONVERGED].astype(bool)]
     if len(diverged):
@@ -315,10 +340,10 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
         yield Statement(f"{dataset}: the fit did not converge for {corruptions}; do not read its numbers.")
 
 
-def _one_class(subjects: Sequence[str]) -> str:
-    """The subjects that answer one class nearly always, three by name, and what to do about them.
+def _warn_of_one_class(subjects: Sequence[str]) -> str:
+    """A clause that names up to three subjects that answer one class nearly always, and says what to do about them.
 
-    >>> _one_class(("vit/0.01", "vgg/0.01"))
+    >>> _warn_of_one_class(("vit/0.01", "vgg/0.01"))
     '2 subjects answer one class nearly always (vit/0.01, vgg/0.01), which no scale of ability holds: leave them out'
     """
     shown_names = list(subjects[:3])
@@ -331,17 +356,24 @@ def _one_class(subjects: Sequence[str]) -> str:
     return f"{len(subjects)} subjects answer {ending.format(names, 'them')}"
 
 
-def _prediction(fit: Mapping[Any, Any]) -> str:
-    """How well a fit predicts held-out responses, beside the means of subjects and items."""
-    scores = f"log loss {format_with_interval(fit, HELD_OUT_NLL.with_format('.3f'))} and AUC {fit[HELD_OUT_AUC]:.3f}"
+def _quality_of_prediction(fit: Mapping[Any, Any]) -> str:
+    """A clause on how well a fit predicts held-out responses, compared with a baseline without a model.
+
+    The baseline predicts from the means of subjects and items alone. fit: a line of table irt_fits.
+    """
+    log_loss = format_with_interval(fit, HELD_OUT_NLL.with_format(".3f"))
+    scores = f"log loss {log_loss} and AUC {fit[HELD_OUT_AUC]:.3f}"
     no_worse = ", no worse" if fit[BASELINE_NLL] <= fit[HELD_OUT_NLL] else ""
-    whose = "of networks left out " if fit[HOLD_OUT] == "subjects" else ""
-    predicted = f"{fit[IRT_MODEL]} predicts held-out responses {whose}with {scores}"
+    subjects = "of networks left out " if fit[HOLD_OUT] == "subjects" else ""
+    predicted = f"{fit[IRT_MODEL]} predicts held-out responses {subjects}with {scores}"
     return f"{predicted}; means alone: {fit[BASELINE_NLL]:.3f}{no_worse}"
 
 
 def _tau_under_corruptions(fits: pd.DataFrame) -> str:
-    """The lowest and the highest tau, and under which corruption."""
+    """A clause with the lowest and the highest tau under corruptions, and under which corruption each is.
+
+    fits: lines of table irt_fits that have a tau.
+    """
     ordered = fits.sort_values(TAU, kind="stable").to_dict("records")
     lowest, highest = (f"{fit[TAU]:.3f} ({fit[CORRUPTION]})" for fit in (ordered[0], ordered[-1]))
     range_of_tau = lowest if len(ordered) == 1 else f"{lowest} to {highest}"
@@ -362,7 +394,7 @@ def choice_statements(choice: pd.DataFrame) -> Iterator[Statement]:
     zoo: 2pl is chosen (inner log loss: 2pl 0.2000, 1pl 0.3000); 1pl is worse by 0.1000 [0.0500, 0.1500].
     """
     lines = choice.to_dict("records")
-    dataset, second = lines[0][DATASET], lines[1]
+    dataset, second = lines[0][DATASET], lines[1]  # the best comes first
     [chosen_model] = choice.loc[choice["chosen"].astype(bool), IRT_MODEL]
     losses = ", ".join(f"{line[IRT_MODEL]} {line[INNER_NLL]:.4f}" for line in lines)
     next_model = f"{second[IRT_MODEL]} is worse by {format_with_interval(second, EXCESS.with_format('.4f'))}"
@@ -370,7 +402,7 @@ def choice_statements(choice: pd.DataFrame) -> Iterator[Statement]:
 
 
 def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
-    """The range of tau at severity 1, as in the paper's table, and at all severities.
+    """A sentence with the range of tau at severity 1, as in the paper's table, and at all severities above 0.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "severity": 1, "tau": 0.97}
     >>> [statement] = reliability_statements(pd.DataFrame([line, {**line, "severity": 5, "tau": 0.9}]))
@@ -381,8 +413,9 @@ def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
     if shifted.empty:
         return
 
-    of_the_paper = shifted[shifted[SEVERITY] == PAPER_SEVERITY].sort_values(TAU, kind="stable")
-    ends = of_the_paper.iloc[[0, -1]] if len(of_the_paper) > 1 else of_the_paper
+    # the lowest and the highest tau at severity 1; none where it was not run
+    at_paper_severity = shifted[shifted[SEVERITY] == PAPER_SEVERITY].sort_values(TAU, kind="stable")
+    ends = at_paper_severity.iloc[[0, -1]] if len(at_paper_severity) > 1 else at_paper_severity
     named_ends = " to ".join(f"{line[TAU]:.3f} ({line[CORRUPTION]})" for line in ends.to_dict("records"))
     at_first = f"{named_ends} at severity {PAPER_SEVERITY}, and " if len(ends) else ""
 

@@ -45,7 +45,10 @@ RANKING_VALUE = VALUE.with_format(".3f", "AUC, precision")
 
 
 def rules_figure(rules: Table) -> alt.FacetChart:
-    """AUC among all and among reviewed images, and precision of the first k, with intervals, one row per rule."""
+    """Draw how well each rule finds wrong labels: AUC among all and among reviewed images, precision of the first k.
+
+    One row per rule, with 95 % intervals. rules: table label_error_rules; raises NothingToDraw if it is empty.
+    """
     # one line per rule and measure
     frames_by_measure = []
     for measure, words in _MEASURES.items():
@@ -79,7 +82,11 @@ def rules_figure(rules: Table) -> alt.FacetChart:
 
 
 def curve_figure(curve: Table) -> alt.FacetChart:
-    """Recall against the share of images flagged, one line per rule, beside chance and the paper's claim."""
+    """Draw the share of wrong labels found against the share of images flagged, one line per rule.
+
+    Chance is a dashed diagonal, the claim of the paper a band.
+    curve: table label_error_curve; raises NothingToDraw if it is empty.
+    """
     frame = _with_dataset_panels(curve.frame)
     colours = kinds.hue(RULE, frame, shapes=None, columns=3)
 
@@ -111,22 +118,26 @@ def curve_figure(curve: Table) -> alt.FacetChart:
 
 
 def _with_dataset_panels(frame: pd.DataFrame) -> pd.DataFrame:
+    """The lines with a column `panel` by data set; raises NothingToDraw without lines, that is without verdicts."""
     if frame.empty:
         raise style.NothingToDraw(_NO_VERDICTS)
     return frame.assign(panel=style.panels(frame, DATASET))
 
 
 def suspects_figure(suspects: Table) -> alt.FacetChart:
-    """The first suspects of each data set: the share of models for another class, and for the label."""
+    """Draw the most suspect images of each data set: the share of models for another class, and for the label.
+
+    suspects: table label_suspects. Raises NothingToDraw, with the reason, where no label is suspected.
+    """
     reasons = suspects.parameters.get(errors.NOT_LISTED, ())
     frame = suspects.frame[suspects.frame[SUSPECT_RANK] <= FIRST]
-    if frame.empty and reasons:
+    if frame.empty and reasons:  # no data set is listed
         raise style.NothingToDraw("; ".join(reasons))
     frame = frame[frame[MODAL_WRONG_SHARE] > frame[ITEM_TOP1]].reset_index(drop=True)
     if frame.empty:
         raise style.NothingToDraw(_NO_LABEL_IN_DOUBT)
 
-    label = frame[LABEL].fillna("?")
+    label = frame[LABEL].fillna("?")  # a file of responses may have no labels
     other_class = frame[OTHER_CLASS].fillna("?")
     frame = frame.assign(
         panel=style.panels(frame, DATASET),
@@ -156,10 +167,13 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
 
 
 def gallery_figure(gallery: Table) -> alt.FacetChart:
-    """A grid of pictures for each kind, with the label and the predicted classes below each picture."""
+    """Draw a grid of pictures for each kind (hardest, easiest, suspect), with label and predicted classes below each.
+
+    gallery: table gallery. Raises NothingToDraw, with the command that makes pictures, where no image has one.
+    """
     frame = gallery.frame.dropna(subset="thumbnail")
     if frame.empty and len(gallery.frame):
-        raise style.NothingToDraw(_undescribed(gallery.frame))
+        raise style.NothingToDraw(_missing_pictures(gallery.frame))
 
     frame = frame.assign(kind_words=frame[KIND].map(dict(KIND.choices)))
     frame["panel"] = style.panels(frame, DATASET, "kind_words")
@@ -182,7 +196,9 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
 
 
 def _in_two_lines(predicted: str | None) -> str:
-    """What the models predict, as it stands below a picture; longer texts end in dots, and the tooltip has them whole.
+    """The predicted classes broken into two lines of text below a picture, of about 22 characters each.
+
+    A longer text ends in dots; the tooltip has it whole.
 
     >>> _in_two_lines("snowman (10), lamp (4), tree (2)")
     'snowman (10), lamp (4),\\ntree (2)'
@@ -194,11 +210,13 @@ def _in_two_lines(predicted: str | None) -> str:
     return "\n".join(lines)
 
 
-def _undescribed(frame: pd.DataFrame) -> str:
-    """Which data sets have no picture, and what makes them."""
-    bare = frame.loc[frame["thumbnail"].isna(), DATASET].drop_duplicates()
-    runs = "; ".join(f"fca run task=describe dataset={name}" for name in bare)
-    return f"no pictures of {', '.join(bare)}; next: {runs} (for responses from files, the data set of their images)"
+def _missing_pictures(frame: pd.DataFrame) -> str:
+    """A clause that names the data sets with missing pictures, and the commands that make them."""
+    datasets = frame.loc[frame["thumbnail"].isna(), DATASET].drop_duplicates()
+    runs = "; ".join(f"fca run task=describe dataset={name}" for name in datasets)
+    return (
+        f"no pictures of {', '.join(datasets)}; next: {runs} (for responses from files, the data set of their images)"
+    )
 
 
 def rules_statements(rules: pd.DataFrame, curve: pd.DataFrame) -> Iterator[Statement]:
@@ -234,16 +252,20 @@ claims 30 to 40 %, of no stated share.
 
 
 def _found_by_best(line: Mapping[Any, Any]) -> str:
-    """The share of the known wrong labels that a rule finds, and whether chance finds as many."""
+    """Words on the share of the known wrong labels that a rule finds in the most suspect quarter of the images.
+
+    They say so if this is not significantly more than chance finds. line: of the rule, in table label_error_rules.
+    """
     n_errors = line["errors"]
     wrong_labels = "1 known wrong label" if n_errors == 1 else f"{n_errors:.0f} known wrong labels"
     share = f"{format_with_interval(line, FOUND_IN_QUARTER)} of the {wrong_labels}"
-    if line.get(FOUND_IN_QUARTER.low, 1.0) <= BY_CHANCE:
+    if line.get(FOUND_IN_QUARTER.low, 1.0) <= BY_CHANCE:  # without an interval nothing is said
         share += f", not significantly more than the {100 * BY_CHANCE:.0f} % that chance finds"
     return share
 
 
 def _rule_with_auc(line: Mapping[Any, Any]) -> str:
+    """A rule in words, with its AUC and interval."""
     return f"{RULE.choices[line[RULE]]} (AUC {format_with_interval(line, AUC)})"
 
 
@@ -260,7 +282,7 @@ def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:
     Its label is also the most suspect.
     2 labels are equally suspect, among them that of 3.png: it is cat, the models predict dog (9).
     """
-    hardest, suspects = (_of_kind(gallery, kind) for kind in ("hardest", "suspect"))
+    hardest, suspects = (_images_of_kind(gallery, kind) for kind in ("hardest", "suspect"))
     if hardest.empty:
         return
 
@@ -271,18 +293,22 @@ def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:
     yield Statement(sentence, _hardest_images(hardest))
 
     if gallery["thumbnail"].isna().any():
-        yield Statement(f"Gallery: {_undescribed(gallery)}.")
+        yield Statement(f"Gallery: {_missing_pictures(gallery)}.")
 
 
-def _of_kind(gallery: pd.DataFrame, kind: str) -> pd.DataFrame:
+def _images_of_kind(gallery: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """The lines of one kind, such as hardest, by rank."""
     return gallery[gallery[KIND] == kind].sort_values("rank", kind="stable")
 
 
 def _most_suspect(suspects: pd.DataFrame, hardest_image: str) -> str:
-    """Whose label to look at first, and what the models predict."""
+    """A clause that says which label to look at first, and what the models predict there.
+
+    suspects: suspect images, the most suspect first.    hardest_image: its id; the sentence before names its label.
+    """
     first = suspects.iloc[0].to_dict()
     measures = suspects[[MODAL_WRONG_SHARE, ITEM_TOP1]]
-    n_equal = (measures == measures.iloc[0]).all(axis=1).sum()
+    n_equal = (measures == measures.iloc[0]).all(axis=1).sum()  # as suspect as the first, with it
     if first[IMAGE_ID] == hardest_image and n_equal == 1:
         return "Its label is also the most suspect"
     if first[IMAGE_ID] == hardest_image:
@@ -295,13 +321,13 @@ def _most_suspect(suspects: pd.DataFrame, hardest_image: str) -> str:
 
 
 def _predicted_instead(line: Mapping[Any, Any]) -> str:
-    """The label of an image, and what the models predict where that is known."""
+    """The label of an image, followed by what the models predict where that is known."""
     predicted = line[PREDICTED]
     return f"{line[LABEL]}" if pd.isna(predicted) else f"{line[LABEL]}, the models predict {predicted}"
 
 
 def _hardest_images(hardest: pd.DataFrame) -> Any:
-    """The small figure of the hardest images: their pictures, or how many models are right where there are none."""
+    """The small figure of the hardest images: their pictures, or without any the share of models that are right."""
     pictured = hardest.dropna(subset="thumbnail")
     if len(pictured):
         return small.strip(pictured, LABEL, (IMAGE_ID, LABEL, PREDICTED))

@@ -22,7 +22,7 @@ def fit_irt(
     compat: str | None = None,
     seed: int = 0,
 ) -> IrtFit:
-    """Abilities of subjects and parameters of items that explain which responses are right.
+    """Fit abilities of subjects and parameters of items that explain which responses are right.
 
     P(right) = guess + (feasibility - guess) / (1 + exp(-discrimination (ability - difficulty)))
 
@@ -30,18 +30,21 @@ def fit_irt(
     model:     1pl (difficulty alone), 2pl (and discrimination), 3pl (and guess), 3pl-upper (2pl and feasibility; Sharma
                et al. 2023, eq. 3, who call it 4PL: alias 4pl-feasibility), 4pl (all).
     start:     begin at random instead, to check that the result does not depend on the start.
-    compat:    "seed001" fits as Sharma et al. (2023) write it, by variational inference, with what keeps items apart
-               (docs/adr/0024); only it uses `seed`.
+    compat:    "seed001" fits by variational inference, as Sharma et al. (2023) do, with two additions without which all
+               items get nearly one discrimination (docs/adr/0024); only it uses `seed`.
 
-    The mode of the joint posterior, with θ ~ N(0, 1), b ~ N(m, s²), m ~ N(0, 5²), log a ~ N(n, 0.5²), feasibility ~
-    Beta(5, 1) and guess / feasibility ~ Beta(1, 9), both as densities of logits, which keeps modes off the bounds. The
-    scales s and n are not taken at the mode, where the joint posterior is infinite (all b equal; a unit of ability that
-    goes to 0): s² is the mean of E[(b - m)²] under Laplace's approximation (an EM step, with a half-normal prior of
-    scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is 1. In the 1pl a is 1 and ability
-    is in logits. A scale that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken
-    instead, and standard errors are those under this prior (docs/adr/0043). With an upper asymptote single items have
-    two modes: each item is started twice more, and the higher mode kept. Deterministic. Raises FcaError for
-    responses that cannot be fitted (`check_responses`).
+    The fit is the mode of the joint posterior, with θ ~ N(0, 1), b ~ N(m, s²), m ~ N(0, 5²), log a ~ N(n, 0.5²),
+    feasibility ~ Beta(5, 1) and guess / feasibility ~ Beta(1, 9). Both Betas are densities of logits, which keeps modes
+    off the bounds. In the 1pl a is 1 and ability is in logits.
+
+    The scales s and n are not taken at the mode, because the joint posterior is infinite where all b are equal or the
+    unit of ability goes to 0. Instead s² is the mean of E[(b - m)²] under Laplace's approximation (an EM step, with a
+    half-normal prior of scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is 1. A scale
+    that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken instead, and standard
+    errors are those under this prior (docs/adr/0043).
+
+    With an upper asymptote an item can have two modes: each is started several times, and its highest mode is kept.
+    The result is deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`).
 
     >>> fit = fit_irt(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float), "1pl")
     >>> bool((np.diff(fit.ability) < 0).all()), fit.converged
@@ -59,9 +62,11 @@ def fit_irt(
 
 
 def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model: str = "2pl") -> IrtFit:
-    """Items fitted with abilities held fixed, e.g. the same images at another severity: one scale for all.
+    """Fit items with abilities held fixed, for example the same images at another severity, to put all on one scale.
 
     Priors of items are learned from these items alone; standard errors take abilities as known (theirs are 0).
+    responses, model: as in `fit_irt`. Raises FcaError for a subject or an item without any response, for values other
+    than 0, 1 and NaN, and for an ability that is not finite.
 
     >>> responses = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float)
     >>> fit_items(responses, np.array([1.0, 0.0, -1.0]), "1pl").ability
@@ -77,20 +82,24 @@ def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model:
 
 
 def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
-    """The solver's arrays with standard errors, by name and item by item."""
+    """The fit that users see: the solver's mode with standard errors, item by item instead of group by group.
+
+    The solver fits items with equal responses as one group (`data.group`); each item gets the values of its group.
+    fixed_ability: whether abilities were held fixed; their standard errors then are 0.
+    """
     state = mode.state
     group = data.group
     ability_se, item_se = standard_errors(mode, data, fixed_ability)  # item_se: parameters x groups
-    if len(item_se) > 1:
+    if len(item_se) > 1:  # log discrimination is the last parameter but one: se(a) = a se(log a)
         slope_se = state.slope * item_se[-2]
-    else:
+    else:  # 1pl: discrimination is 1, not learned
         slope_se = np.zeros(state.item.shape[1])
     feasibility, share = state.asymptotes()
     guess = feasibility * share
 
     ability = state.ability
     if state.model == "1pl" and not fixed_ability:
-        tied_subject = _tied_subjects(data)
+        tied_subject = _first_tied_subjects(data)  # ties must be exact, not up to rounding
         ability = ability[tied_subject]
         ability_se = ability_se[tied_subject]
 
@@ -117,15 +126,15 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     )
 
 
-def _tied_subjects(data: Responses) -> Int[np.ndarray, " subjects"]:
-    """For each subject the first one with as many right responses to the same items, which has the same 1PL ability.
+def _first_tied_subjects(data: Responses) -> Int[np.ndarray, " subjects"]:
+    """For each subject, the position of the first one with as many right responses to the same items.
 
-    Sums in another order differ by rounding; subjects that are tied must stay tied.
+    The 1PL gives both the same ability. The fitted ones can differ by rounding, which would break the tie.
     """
-    totals = np.round(data.right @ data.count).astype(np.int64)
+    n_right = np.round(data.right @ data.count).astype(np.int64)
     if data.present is None:
-        rows = totals[:, None]
+        keys = n_right[:, None]
     else:
-        rows = np.column_stack([totals, np.packbits(data.present, axis=1)])
-    _, first_subject, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first_subject[group]
+        keys = np.column_stack([n_right, np.packbits(data.present, axis=1)])  # and which items were answered, as bits
+    _, first_subject, tie = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    return first_subject[tie]

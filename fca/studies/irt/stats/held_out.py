@@ -80,15 +80,19 @@ def held_out_fit(
     hold_out: str = "cells",
     network: Network | None = None,
 ) -> HeldOut:
-    """Fit without some responses, then predict those; a seed holds out the same ones for every model.
+    """Score a model on responses that it is not fitted to; a seed holds out the same ones for every model.
 
-    hold_out: cells hides a random `share` of all pairs of network and item, for all snapshots of the network together;
-              one fit. subjects leaves out a fifth of the networks, fits items to the others, finds the ability of those
-              left out (the mode, items held) from a random half of their responses, and predicts the other half; every
-              network is left out once, in as many fits as folds: five, with fewer networks one for each. Where no
-              common item links those others, items are fitted to the part with most subjects, and only responses to
-              these items are predicted; `HeldOut.unlinked` names the networks that were left out then.
-    network:  0..k-1, of each subject; all different if left out.
+    hold_out="cells" hides a random `share` of all pairs of network and item, for all snapshots of the network together,
+    and predicts them by one fit to the other responses.
+
+    hold_out="subjects" leaves out a fifth of the networks and fits items to the others. The ability of those left out
+    is found from a random half of their responses, with the items taken as known, and the other half is predicted.
+    Every network is left out once: there are five folds, or one for each network where there are fewer. Where no common
+    item links the other subjects, items are fitted to the part with most subjects, and only responses to these items
+    are predicted; `HeldOut.unlinked` names the networks that were left out then.
+
+    responses: 1 right, 0 wrong, NaN missing.
+    network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
     Raises FcaError as `hide` and `fit_irt` do, with fewer than three networks for subjects, and where no response can
     be predicted.
 
@@ -97,16 +101,17 @@ def held_out_fit(
     >>> held_out_fit(responses, "1pl").cells, held_out_fit(responses, "1pl", hold_out="subjects").cells
     (89, 520)
     """
-    name, network = _checked(responses, model, hold_out, network)
+    name, network = _check_arguments(responses, model, hold_out, network)
     if hold_out == "cells":
         hidden = hide(responses, share, seed, network)
-        return _score_cells(responses, hidden, name, network)
+        return _score_hidden_cells(responses, hidden, name, network)
 
     split = split_networks(responses, network, np.random.default_rng(seed))
     chance = np.full(responses.shape, np.nan)
     for fold in range(split.folds):
         chance[split.fold == fold] = _predict_folds(responses, split, (fold,), name)
-    score = _score(responses, chance, _margins_of_folds(responses, split), name, hold_out, network)
+    baseline = _predict_folds_by_means(responses, split)
+    score = _score_predictions(responses, chance, baseline, name, hold_out, network)
     return score._replace(unlinked=_unlinked_networks(responses, split, network))
 
 
@@ -118,15 +123,18 @@ def choose_model(
     network: Network | None = None,
     watch: Watch = iter,
 ) -> Choice:
-    """The model that predicts held-out responses best, and its score on responses that did not choose it (nested).
+    """Choose the model that predicts held-out responses best, and score it on responses that did not choose it.
 
-    cells:    an outer share of the responses is hidden from all; of the rest an inner share, equal for all models,
-              chooses. The chosen one is fitted to the rest and predicts the outer share, the one that `held_out_fit`
-              hides with this seed. One fit per model and one more.
-    subjects: every model is scored as by `held_out_fit`, which chooses. For the outer score each fold is predicted by
-              the model that is best among the other folds, each of them fitted without both (Varma & Simon 2006); it is
-              the score of choosing so, and folds may choose differently. 15 fits per model.
-    watch:    given the fits to be made, (model, folds left out), returns them one by one: a progress bar.
+    hold_out="cells": an outer share of the responses is hidden from all models. Of the rest an inner share, the same
+    for all models, is hidden and chooses. The chosen model then is fitted to all but the outer share and predicts that;
+    it is the share that `held_out_fit` hides with this seed. This takes one fit per model and one more.
+
+    hold_out="subjects": every model is scored as by `held_out_fit`, and the best is chosen. For the outer score, each
+    fold is predicted by the model that is best on the other folds, in fits without both folds (nested cross-validation,
+    Varma & Simon 2006). Folds may choose differently, so it is the score of this way to choose. 15 fits per model.
+
+    network: as in `held_out_fit`.
+    watch: given the fits to be made, as (model, folds left out), yields them one by one; made for a progress bar.
     Raises FcaError as `held_out_fit` does, and with fewer than four networks for subjects.
 
     >>> rng = np.random.default_rng(0)
@@ -134,8 +142,9 @@ def choose_model(
     >>> choose_model(responses, ["1pl", "2pl"]).model
     '1pl'
     """
-    names = [_checked(responses, model, hold_out, network)[0] for model in models]
-    _, network = _checked(responses, names[0], hold_out, network)
+    # all models are checked first, before any long fit; the networks are the same for all
+    names = [_check_arguments(responses, model, hold_out, network)[0] for model in models]
+    _, network = _check_arguments(responses, names[0], hold_out, network)
     if hold_out == "subjects":
         return _choose_by_subjects(responses, names, seed, network, watch)
 
@@ -145,17 +154,18 @@ def choose_model(
     inner = hide(without_outer, SHARE, rng, network)
 
     scores = []
-    for name, _ in watch([(name, ()) for name in names]):
-        scores.append(_score_cells(without_outer, inner, name, network))
+    for name, _ in watch([(name, ()) for name in names]):  # cells have no folds
+        scores.append(_score_hidden_cells(without_outer, inner, name, network))
     candidates = _best_first(scores)
-    return Choice(candidates, _score_cells(responses, outer, candidates[0].model, network))
+    return Choice(candidates, _score_hidden_cells(responses, outer, candidates[0].model, network))
 
 
 def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, network: Network, watch: Watch) -> Choice:
-    """The choice by held-out networks, and the score of choosing so (nested cross-validation).
+    """Choose the model that predicts left-out networks best, and score this way to choose (nested cross-validation).
 
     A fit without folds a and b predicts both. Its loss on b is evidence for the model that predicts a, which must not
     have seen a; its loss on a, for the model that predicts b.
+    names: the candidates.    network, watch: as in `choose_model`.
     """
     split = split_networks(responses, network, np.random.default_rng(seed))
     if split.folds < 4:  # two folds are left out together, and two subjects at least are fitted
@@ -164,9 +174,10 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     # each fold predicted without itself, and each two folds without both
     single_folds = [(fold,) for fold in range(split.folds)]
     fold_pairs = list(combinations(range(split.folds), 2))
+    fits = [(name, folds) for folds in [*single_folds, *fold_pairs] for name in names]
     chance_by_model = {name: np.full(responses.shape, np.nan) for name in names}
     inner_loss_by_model = {name: np.zeros(split.folds) for name in names}  # by outer fold: the loss on all others
-    for name, left_out in watch([(name, folds) for folds in [*single_folds, *fold_pairs] for name in names]):
+    for name, left_out in watch(fits):
         is_left_out = np.isin(split.fold, left_out)
         chance = _predict_folds(responses, split, left_out, name)
         if len(left_out) == 1:
@@ -179,36 +190,39 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
         inner_loss_by_model[name][first] += loss_by_subject[fold_of_subject == second].sum()
         inner_loss_by_model[name][second] += loss_by_subject[fold_of_subject == first].sum()
 
-    margins = _margins_of_folds(responses, split)
+    baseline = _predict_folds_by_means(responses, split)
     candidates = _best_first(
-        _score(responses, chance_by_model[name], margins, name, "subjects", network) for name in names
+        _score_predictions(responses, chance_by_model[name], baseline, name, "subjects", network) for name in names
     )
 
     # nested: each fold by the model that is best on the other folds; the score has the name of the overall choice
-    best_model_of_fold = np.argmin([inner_loss_by_model[name] for name in names], axis=0)
+    best_model_of_fold = np.argmin([inner_loss_by_model[name] for name in names], axis=0)  # positions in names
     best_model_of_subject = best_model_of_fold[split.fold]
-    nested_chance = np.choose(best_model_of_subject[:, None], [chance_by_model[name] for name in names])
-    outer = _score(responses, nested_chance, margins, candidates[0].model, "subjects", network)
+    chances = [chance_by_model[name] for name in names]
+    nested_chance = np.choose(best_model_of_subject[:, None], chances)  # each subject's row by its best model
+    outer = _score_predictions(responses, nested_chance, baseline, candidates[0].model, "subjects", network)
     return Choice(candidates, outer._replace(unlinked=_unlinked_networks(responses, split, network)))
 
 
 def excess(score: HeldOut, reference: HeldOut) -> Estimated:
-    """How much more log loss a response has by `score` than by `reference`, on the same responses; 95 % over networks.
+    """The mean log loss of a response by `score` less that by `reference`, with its 95 % interval over networks.
+
+    Both must be scores on the same responses, such as those of two models by `held_out_fit` with one seed.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
     >>> excess(held_out_fit(responses, "2pl"), held_out_fit(responses, "1pl")).value > 0
     True
     """
-    return _over_networks(score.loss - reference.loss, score.number)
+    return _mean_loss(score.loss - reference.loss, score.number)
 
 
 def hide(responses: Matrix, share: float, seed: int | np.random.Generator, network: Network | None = None) -> Cells:
-    """Which responses to hide: each pair of network and item with chance `share`, by a generator of `seed`.
+    """Draw the responses to hold out (True where hidden): each pair of network and item with chance `share`.
 
     An item that would keep no response keeps all, and so does a network of which a subject would keep none. As many
-    responses are kept as are needed to link all subjects by common items. Raises FcaError if nothing is left to hide,
-    as with a single network.
+    responses are kept as are needed to link all subjects by common items, so that a fit is possible.
+    network: as in `held_out_fit`. Raises FcaError if nothing is left to hide, as with a single network.
 
     >>> int(hide(np.ones((10, 10)), 0.1, seed=0).sum())
     10
@@ -218,26 +232,31 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
     network = np.arange(len(responses)) if network is None else network
     present = ~np.isnan(responses)
     n_networks = int(network.max()) + 1
-    is_drawn = np.random.default_rng(seed).random((n_networks, responses.shape[1])) < share
-    hidden = present & is_drawn[network]
+    is_drawn = np.random.default_rng(seed).random((n_networks, responses.shape[1])) < share  # networks x items
+    hidden = present & is_drawn[network]  # subjects x items: all snapshots of a network together
 
     has_visible_response = (present & ~hidden).any(axis=0)  # by item
     hidden &= has_visible_response
     emptied_subjects = ~(present & ~hidden).any(axis=1)
-    hidden &= ~np.isin(network, network[emptied_subjects])[:, None]
-    hidden = _without_linking_cells(responses, hidden, network)
+    is_in_emptied_network = np.isin(network, network[emptied_subjects])
+    hidden &= ~is_in_emptied_network[:, None]
+    hidden = _unhide_linking_cells(responses, hidden, network)
     if not hidden.any():
         step = "hide a larger share, or add networks"
         raise FcaError("answers that can be hidden", f"0 of {int(present.sum())}", "1 or more", step)
     return hidden
 
 
-def _without_linking_cells(responses: Matrix, hidden: Cells, network: Network) -> Cells:
-    """Hidden cells less those that are needed to link all subjects, removed one network and item at a time."""
+def _unhide_linking_cells(responses: Matrix, hidden: Cells, network: Network) -> Cells:
+    """The cells to hide, less those that are needed to link all subjects by common items.
+
+    While the visible responses fall into several parts (`parts_of`), a hidden response to an item that the subject's
+    own part does not see is made visible again, for all snapshots of its network.
+    """
     hidden = hidden.copy()
     while True:
         part_of_subject = parts_of(np.where(hidden, np.nan, responses))
-        if part_of_subject.max() == 0:
+        if part_of_subject.max() == 0:  # one part
             return hidden
 
         is_in_part = part_of_subject == np.arange(part_of_subject.max() + 1)[:, None]  # parts x subjects
@@ -259,9 +278,11 @@ class Split(NamedTuple):
 
 
 def split_networks(responses: Matrix, network: Network, rng: np.random.Generator) -> Split:
-    """Folds of whole networks, drawn at random: five, with fewer networks one for each; and half of the responses.
+    """Divide the networks into folds at random, and draw which half of the responses shows the subjects' abilities.
 
-    A subject of which nothing would be shown shows all. Raises FcaError with fewer than three networks.
+    There are five folds, or one for each network where there are fewer. A subject of which no response would be shown
+    shows all, as its ability could not be found otherwise. Raises FcaError with fewer than three networks.
+    network: as in `held_out_fit`.
 
     >>> split = split_networks(np.ones((4, 10)), np.array([0, 0, 1, 2]), np.random.default_rng(0))
     >>> split.fold, split.folds
@@ -283,21 +304,22 @@ def _too_few_networks(networks: int, fewest: int) -> FcaError:
     return FcaError("networks to hold out", networks, f"{fewest} or more", step)
 
 
-def _checked(responses: Matrix, model: str, hold_out: str, network: Network | None) -> tuple[str, Network]:
+def _check_arguments(responses: Matrix, model: str, hold_out: str, network: Network | None) -> tuple[str, Network]:
+    """The one spelling of the model's name, and the network of each subject; raises FcaError for invalid arguments."""
     check_choice("hold_out", hold_out, HOLD_OUTS)
     check_responses(responses)
     return model_name(model), np.arange(len(responses)) if network is None else network
 
 
-def _score_cells(responses: Matrix, hidden: Cells, name: str, network: Network) -> HeldOut:
-    """Scores of the hidden responses, predicted by a fit of the others."""
+def _score_hidden_cells(responses: Matrix, hidden: Cells, name: str, network: Network) -> HeldOut:
+    """Fit the responses that are not hidden, and score the prediction of those that are."""
     visible = np.where(hidden, np.nan, responses)
     chance = np.where(hidden, fit_irt(visible, name).probability(), np.nan)
-    return _score(responses, chance, _margins(visible, visible), name, "cells", network)
+    return _score_predictions(responses, chance, _predict_by_means(visible, visible), name, "cells", network)
 
 
 def _unlinked_networks(responses: Matrix, split: Split, network: Network) -> tuple[int, ...]:
-    """Networks of the folds without which the other subjects are of several parts (`parts_of`)."""
+    """Networks of the folds without which no common items link all other subjects: these are in several parts."""
     unlinked_folds = [fold for fold in range(split.folds) if parts_of(responses[split.fold != fold]).max() > 0]
     return tuple(np.unique(network[np.isin(split.fold, unlinked_folds)]).tolist())
 
@@ -307,9 +329,11 @@ def _predict_folds(
 ) -> Float[np.ndarray, "new items"]:
     """Chances of right responses in the folds `left_out`, predicted with items that were fitted without these folds.
 
-    NaN for responses that show ability, for items without responses of other folds or of another part than most of
-    their subjects, for subjects without any shown response, and for all where no item divides the subjects of that
-    part.
+    Items are fitted to the largest part of the other subjects (`parts_of`). Each new subject's ability comes from its
+    shown responses; its other responses to these items are predicted. The chance is NaN for shown responses, for items
+    that were not fitted, and for subjects without a shown response to a fitted item. All are NaN where no item divides
+    the fitted subjects, since nothing can be fitted then.
+    name: of the model.    Rows of the result are the subjects of the folds left out, in their order.
     """
     is_new = np.isin(split.fold, left_out)
     chance = np.full((int(is_new.sum()), responses.shape[1]), np.nan)
@@ -320,31 +344,38 @@ def _predict_folds(
     if not divides_subjects.any():
         return chance
 
-    has_fitted_response = ~np.isnan(fitted_responses).all(axis=0)
-    bank = fit_irt(fitted_responses[:, has_fitted_response], name).bank
-    shown_responses = np.where(split.shown, responses, np.nan)[is_new][:, has_fitted_response]
+    # fit the items that have a response, and find the abilities of the new subjects on them
+    is_fitted_item = ~np.isnan(fitted_responses).all(axis=0)
+    bank = fit_irt(fitted_responses[:, is_fitted_item], name).bank
+    shown_responses = np.where(split.shown, responses, np.nan)[is_new][:, is_fitted_item]
     has_shown_response = ~np.isnan(shown_responses).all(axis=1)
     if not has_shown_response.any():
         return chance
 
     ability = score_ability(shown_responses[has_shown_response], bank).ability
-    chance[np.ix_(has_shown_response, has_fitted_response)] = bank.probability(ability)
-    chance[split.shown[is_new]] = np.nan
+    chance[np.ix_(has_shown_response, is_fitted_item)] = bank.probability(ability)
+    chance[split.shown[is_new]] = np.nan  # not held out: they showed the abilities
     return chance
 
 
-def _margins_of_folds(responses: Matrix, split: Split) -> Matrix:
-    """Margins of every fold, from the shown responses of its subjects and the responses of other folds."""
+def _predict_folds_by_means(responses: Matrix, split: Split) -> Matrix:
+    """The baseline `_predict_by_means` for every fold, from its subjects' shown responses and all of other folds."""
     shown_responses = np.where(split.shown, responses, np.nan)
-    margins = np.empty_like(responses)
+    chance = np.empty_like(responses)
     for fold in range(split.folds):
         is_in_fold = split.fold == fold
-        margins[is_in_fold] = _margins(responses[~is_in_fold], shown_responses[is_in_fold])
-    return margins
+        chance[is_in_fold] = _predict_by_means(responses[~is_in_fold], shown_responses[is_in_fold])
+    return chance
 
 
-def _margins(fitted: Float[np.ndarray, "fitted items"], shown: Matrix) -> Matrix:
-    """Prediction without any fit: the mean of the subject and that of the item, added as logits."""
+def _predict_by_means(fitted: Float[np.ndarray, "fitted items"], shown: Matrix) -> Matrix:
+    """Chances of right responses without a model, as a baseline: the means of subject and item, added as logits.
+
+    logit P = logit(mean of the subject) + logit(mean of the item) - logit(mean of all)
+
+    fitted: responses that the means of items and of all are taken from.    shown: those that the means of the predicted
+    subjects are taken from.
+    """
     subject_logit = _mean_logit(shown, axis=1)
     item_logit = _mean_logit(fitted, axis=0)
     total_logit = _mean_logit(fitted, axis=None)
@@ -352,13 +383,21 @@ def _margins(fitted: Float[np.ndarray, "fitted items"], shown: Matrix) -> Matrix
 
 
 def _mean_logit(responses: Matrix, axis: int | None) -> Float[np.ndarray, " n"]:
+    """Smoothed logit of the share of right responses, over an axis, or over all as an array of one."""
     right = np.atleast_1d((responses == 1).sum(axis=axis)).astype(float)
     count = np.atleast_1d((~np.isnan(responses)).sum(axis=axis)).astype(float)
     return smoothed_logit(right, count)
 
 
-def _score(responses: Matrix, chance: Matrix, margins: Matrix, name: str, hold_out: str, network: Network) -> HeldOut:
-    """Scores of predicted chances, NaN where nothing was held out, beside those of the margins."""
+def _score_predictions(
+    responses: Matrix, chance: Matrix, baseline: Matrix, name: str, hold_out: str, network: Network
+) -> HeldOut:
+    """Score predicted chances of held-out responses.
+
+    chance: by the model `name`; NaN where a response was not held out or not predicted.    baseline: of all responses,
+    by `_predict_by_means`.
+    Raises FcaError where no response was predicted.
+    """
     from sklearn.metrics import roc_auc_score  # half a second to import
 
     loss = _losses(responses, chance)
@@ -369,10 +408,10 @@ def _score(responses: Matrix, chance: Matrix, margins: Matrix, name: str, hold_o
 
     right = responses[is_predicted]
     predicted = chance[is_predicted]
-    has_both_values = 0 < right.sum() < len(right)
+    has_both_values = 0 < right.sum() < len(right)  # AUC is not defined otherwise
     loss_by_network = np.bincount(network, np.nansum(loss, axis=1))
     number_by_network = np.bincount(network, is_predicted.sum(axis=1)).astype(int)
-    nll = _over_networks(loss_by_network, number_by_network)
+    nll = _mean_loss(loss_by_network, number_by_network)
     return HeldOut(
         model=name,
         hold_out=hold_out,
@@ -381,7 +420,7 @@ def _score(responses: Matrix, chance: Matrix, margins: Matrix, name: str, hold_o
         high=nll.high,
         auc=float(roc_auc_score(right, predicted)) if has_both_values else float("nan"),
         accuracy=float(np.mean((predicted >= 0.5) == (right == 1))),
-        baseline_nll=float(_losses(responses, margins)[is_predicted].mean()),
+        baseline_nll=float(_losses(responses, baseline)[is_predicted].mean()),
         cells=len(right),
         loss=loss_by_network,
         number=number_by_network,
@@ -395,8 +434,8 @@ def _losses(responses: Matrix, chance: Matrix) -> Matrix:
     return np.where(np.isnan(responses), np.nan, loss)
 
 
-def _over_networks(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
-    """Mean loss of a response, with its interval over networks."""
+def _mean_loss(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
+    """Mean loss of a response, with its 95 % interval over networks, from each network's summed loss and responses."""
     has_response = count > 0
     loss, count = loss[has_response], count[has_response]
     mean = float(loss.sum() / count.sum())
@@ -404,4 +443,5 @@ def _over_networks(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, 
 
 
 def _best_first(scores: Iterable[HeldOut]) -> list[HeldOut]:
+    """The scores by mean negative log likelihood, lowest first."""
     return sorted(scores, key=lambda score: score.nll)

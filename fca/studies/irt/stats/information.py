@@ -14,7 +14,9 @@ TINY = 1e-300
 
 
 def information(bank: ItemBank, ability: float) -> Items:
-    """Fisher information of every item at an ability: P'² / (P (1 - P)) (Birnbaum 1968).
+    """Fisher information of every item at an ability: how precisely a response measures it there (Birnbaum 1968).
+
+    I(θ) = P'² / (P (1 - P))
 
     >>> one = np.ones(1)
     >>> information(ItemBank("2pl", 0 * one, 2 * one, one, 0 * one), 0.0)
@@ -22,7 +24,7 @@ def information(bank: ItemBank, ability: float) -> Items:
     """
     p = bank.probability(np.array([ability]))[0]
     span = bank.feasibility - bank.guess
-    share = (p - bank.guess) / span
+    share = (p - bank.guess) / span  # 1 / (1 + exp(-a (θ - b)))
     return (bank.discrimination * span * share * (1 - share)) ** 2 / np.maximum(p * (1 - p), TINY)
 
 
@@ -39,12 +41,13 @@ def total_information(bank: ItemBank, ability: Float[np.ndarray, " n"]) -> Float
 def marginal_reliability(
     bank: ItemBank, share: float = 1.0, spread: float = 1.0, values: Float[np.ndarray, " n"] | None = None
 ) -> float:
-    """Expected squared correlation of ability with its estimate, over θ ~ N(0, spread²), before any response is seen.
+    """The reliability that a test of these items would have for subjects with abilities θ ~ N(0, spread²).
 
     r² = E[I s² / (I s² + 1)],   I = share · Σ I_i(θ),   s = spread   (Green et al. 1984, as in mirt's marginal_rxx)
 
-    share:  of the items, drawn at random; above 1, more items like these.
-    values: `total_information` at spread · `nodes()[0]`, where it is known already.
+    It is the expected squared correlation of ability with its estimate, before any response is seen: 1 is perfect.
+    share:  share of the items that the test has, drawn at random; above 1, it has more items like these.
+    values: `total_information` at spread · `nodes()[0]`, to spare computing it again; None: computed here.
 
     >>> one = np.ones(100)
     >>> bank = ItemBank("1pl", 0 * one, one, one, 0 * one)
@@ -58,7 +61,7 @@ def marginal_reliability(
 
 
 def nodes() -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Gauss and Hermite's nodes and weights for an expectation over N(0, 1).
+    """Nodes and weights of Gauss-Hermite quadrature for an expectation over N(0, 1): E f(x) = Σ weight · f(node).
 
     >>> node, weight = nodes()
     >>> round(float(weight @ node**2), 9)
@@ -69,10 +72,12 @@ def nodes() -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
 
 
 def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0) -> int | None:
-    """How many items drawn at random from a bank (with copies, if it is too small) reach a marginal reliability.
+    """The least number of items, drawn at random from a bank, that reaches a marginal reliability.
 
-    Solves `marginal_reliability(bank, share) = reliability` for share; the number is share times the items. None where
-    no number does: abilities that do not differ (spread 0) cannot be ordered by any test.
+    Solves `marginal_reliability(bank, share, spread) = reliability` for the share; the number is the share times the
+    items of the bank, and may exceed them (more items like these). None where no number reaches it: abilities that do
+    not differ (spread 0) cannot be ordered by any test.
+    spread: standard deviation of the abilities.
 
     >>> one = np.ones(100)
     >>> items_needed(ItemBank("1pl", 0 * one, one, one, 0 * one), 0.95)
@@ -83,6 +88,7 @@ def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0)
     def excess_reliability(log_share: float) -> float:
         return marginal_reliability(bank, float(np.exp(log_share)), spread, total) - reliability
 
+    # the share is searched as a logarithm, from e^-30 to e^30
     if excess_reliability(30.0) < 0:
         return None
     share = np.exp(brentq(excess_reliability, -30.0, 30.0))
@@ -90,10 +96,11 @@ def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0)
 
 
 def empirical_reliability(ability: Subjects, ability_se: Subjects) -> float:
-    """Share of the variance of ability that is not error, for these subjects.
+    """The share of the variance of estimated abilities that is not error, for these subjects.
 
-    var(θ̂) / (var(θ̂) + mean(se²)), θ̂ a posterior mean or mode (as in mirt's empirical_rxx; population variance)
+    var(θ̂) / (var(θ̂) + mean(se²)), with the population variance (as in mirt's empirical_rxx)
 
+    ability, ability_se: posterior means or modes θ̂, and their standard errors.
     NaN where it is not defined: for one subject, or for equal abilities known without error.
 
     >>> round(empirical_reliability(np.array([-1.0, 1.0]), np.array([0.5, 0.5])), 3)

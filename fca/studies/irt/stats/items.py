@@ -27,7 +27,9 @@ STILL = 0.7  # share of moving items, below which the others are set aside
 
 # Many small symmetric systems at once, one for each group of items, with the group on the last axis.
 def cholesky(block: Blocks) -> Blocks:
-    """Lower triangles L with L Lᵀ = block; raises LinAlgError if any block is not positive.
+    """Cholesky factors of many small blocks at once: lower triangles L with L Lᵀ = block, for each group.
+
+    Raises LinAlgError if any block is not positive definite.
 
     >>> cholesky(np.array([[[4.0]]]))
     array([[[2.]]])
@@ -35,7 +37,7 @@ def cholesky(block: Blocks) -> Blocks:
     lower = np.zeros_like(block)
     for i in range(len(block)):
         for j in range(i + 1):
-            # k: columns left of j, g: groups
+            # Σ_k L_ik L_jk is taken off; k: columns left of j, g: groups
             remainder = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])
             if i != j:
                 lower[i, j] = remainder / lower[j, j]
@@ -49,7 +51,7 @@ def cholesky(block: Blocks) -> Blocks:
 
 
 def forward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
-    """L⁻¹ right, in place."""
+    """Replace `right` by L⁻¹ right: solve with the lower triangles of `cholesky` by forward substitution."""
     for i in range(len(lower)):
         for j in range(i):
             right[i] -= lower[i, j] * right[j]
@@ -57,7 +59,7 @@ def forward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
 
 
 def backward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
-    """L⁻ᵀ right, in place."""
+    """Replace `right` by L⁻ᵀ right: solve with the transposed triangles of `cholesky` by backward substitution."""
     for i in reversed(range(len(lower))):
         for j in range(i + 1, len(lower)):
             right[i] -= lower[j, i] * right[j]
@@ -70,17 +72,20 @@ def heights(state: State, cells: Cells) -> Groups:
 
 
 def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Parameters, Blocks]:
-    """Gradient of each item's log posterior, and its negative Hessian at fixed abilities.
+    """Gradient of each item's log posterior in its own parameters, and its negative Hessian, at fixed abilities.
 
-    observed: the Hessian itself, turned positive where it is not; else, without asymptotes, its expectation (Fisher
-    information), which is positive everywhere.
+    z = a (θ - b),   dz/db = -a,   dz/d(log a) = z
+
+    Rows are the free parameters: asymptotes first, then log a (not in the 1PL), then b. `cells` was filled at `state`.
+    observed: True for the Hessian itself, made positive definite where it is not; False for its expectation (Fisher
+    information), which is positive everywhere and exists here for models without asymptotes only.
     """
     a = state.slope
     k = len(state.item)
     m = len(cells.asymptote)
-    error, weight, *mixed = cells.by_item  # sums over subjects, times 1, z, z²
+    error, weight, *mixed = cells.by_item  # of each the sums over subjects, times 1, z, z²
     _, gradient, curvature = state.item_prior()
-    block = np.eye(k)[:, :, None] * curvature  # k x k x groups
+    block = np.eye(k)[:, :, None] * curvature  # k x k x groups, the prior's curvature on the diagonal
 
     # difficulty, the last parameter: dz/db = -a
     gradient[-1] -= a * error[0]
@@ -106,7 +111,11 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
 
 
 def _make_positive(block: Blocks) -> None:
-    """Flip negative curvatures where an item's posterior is not concave, so that the step still ascends."""
+    """Make each block positive definite, in place, by flipping negative eigenvalues: so a Newton step still ascends.
+
+    A block is not positive definite where the posterior of the item is not concave. Eigenvalues near 0 are raised to
+    FLAT times the largest.
+    """
     matrices = block.transpose(2, 0, 1)  # groups x k x k
     eigenvalues = np.linalg.eigvalsh(matrices)  # ascending
     is_not_positive = eigenvalues[:, 0] < FLAT * eigenvalues[:, -1]
@@ -118,18 +127,21 @@ def _make_positive(block: Blocks) -> None:
     size = np.abs(value)
     smallest_allowed = FLAT * size.max(axis=1, keepdims=True)
     positive_value = np.maximum(size, smallest_allowed)
-    # g: groups, i and j: parameters, k: eigenvectors
+    # V diag(positive_value) Vᵀ; g: groups, i and j: parameters, k: eigenvectors
     block[:, :, not_positive] = np.einsum("gik,gk,gjk->ijg", vector, positive_value, vector)
 
 
 def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
-    """Each item's nearest mode at fixed abilities and prior, and its log posterior there.
+    """Climb each item's log posterior by Newton steps from `state`, at fixed abilities and prior.
 
-    A step that lowers an item's posterior is halved for this item alone; items that have arrived are set aside.
+    Returns the parameters of each item at the mode that it reaches, and its log posterior there.
+    A step that lowers an item's posterior is halved for this item alone. Items that have arrived are set aside once
+    they are many, to save work.
     """
-    if not len(data.count):
+    if not len(data.count):  # no item to climb
         return state.item, np.empty(0)
 
+    # results of all items; those of items that still move are written at every step
     cells = Cells.empty(data, state.model, matrices=False)
     fill(cells, data, state)
     best_item = state.item.copy()
@@ -145,7 +157,7 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
         is_moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH
         if not is_moving.any():
             break
-        if is_moving.mean() < STILL:
+        if is_moving.mean() < STILL:  # copying the data pays only when enough items have arrived
             positions = positions[is_moving]
             data = data.part(is_moving)
             item = item[:, is_moving]
@@ -157,8 +169,9 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
         trial = replace(state, item=item + length * step)
         fill(cells, data, trial)
         trial_height = heights(trial, cells)
-        rose = trial_height >= height - 1e-12 * np.abs(height)
+        rose = trial_height >= height - 1e-12 * np.abs(height)  # up to rounding
 
+        # a new step from where an item rose; else half of the old step
         item = np.where(rose, trial.item, item)
         height = np.where(rose, trial_height, height)
         step = np.where(rose, _step(trial, cells), step)
@@ -169,19 +182,21 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
 
 
 def best_of_grid(data: Responses, state: State) -> Parameters:
-    """The point of a grid over all parameters where each item's posterior is highest, at fixed abilities and prior.
+    """Start of each item: the point of a grid over all parameters where its posterior is highest.
 
-    The points are the same for all items, so that one matrix product gives all likelihoods.
+    Abilities and prior are those of `state`. The points are the same for all items, so that one matrix product gives
+    all likelihoods. Returned are parameters x groups.
     """
     low, high = state.ability.min(), state.ability.max()
-    axes = {
+    axes = {  # values of each free parameter, asymptotes as logits
         "feasibility": logit(np.array(FEASIBLE)),
         "guess": logit(np.array(GUESSED)),
         "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),
         "difficulty": np.linspace(low - 1, high + 1, DIFFICULTIES),
     }
-    coordinates = np.meshgrid(*(axes[name] for name in LEARNED[state.model]), indexing="ij")
-    grid = replace(state, item=np.stack([coordinate.ravel() for coordinate in coordinates]))
+    axes_of_model = [axes[name] for name in LEARNED[state.model]]
+    coordinates = np.meshgrid(*axes_of_model, indexing="ij")
+    grid = replace(state, item=np.stack([coordinate.ravel() for coordinate in coordinates]))  # each point as an item
 
     # log chances of a right and of a wrong response: subjects x points
     feasibility, share = grid.asymptotes()
@@ -204,7 +219,7 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
 
 
 def _step(state: State, cells: Cells) -> Parameters:
-    """Newton's step of every item, none longer than LONGEST in any parameter."""
+    """Newton's step of every item at `state`, shortened so that no parameter moves by more than LONGEST."""
     step, block = own_derivatives(state, cells, observed=True)  # the gradient, solved in place
     lower = cholesky(block)
     forward(lower, step)

@@ -31,15 +31,18 @@ class Prior:
 
 
 def log_beta(logit: Items, shape: tuple[float, float]) -> tuple[Items, Items, Items]:
-    """Log density of a logit whose inverse is Beta(u, d), up to a constant; its gradient; minus its second derivative.
+    """Log density of the logit of p ~ Beta(u, d), up to a constant; its gradient; minus its second derivative.
 
-    As a density of the logit it is p^u (1 - p)^d: its mode u / (u + d) lies inside (0, 1), unlike Beta(5, 1)'s own.
+    density(logit p) = p^u (1 - p)^d
+
+    The mode of this density, u / (u + d), lies inside (0, 1). That of p itself does not: Beta(5, 1) is highest at 1.
+    shape: (u, d).
 
     >>> log_beta(np.array([np.log(5.0)]), (5.0, 1.0))[1].round(12)
     array([0.])
     """
     up, down = shape
-    p, q = 1 / (1 + np.exp(-logit)), 1 / (1 + np.exp(logit))
+    p, q = 1 / (1 + np.exp(-logit)), 1 / (1 + np.exp(logit))  # q = 1 - p, exact where p is nearly 1
     density = -up * np.logaddexp(0, -logit) - down * np.logaddexp(0, logit)
     return density, up * q - down * p, (up + down) * p * q
 
@@ -67,13 +70,13 @@ class State:
     prior: Prior
 
     def row(self, name: str, fixed: float) -> Groups:
-        """Free parameter of every item by its name; `fixed` where the model does not learn it."""
+        """A parameter of every item, by its name in `LEARNED`; `fixed` for all where the model does not learn it."""
         names = LEARNED[self.model]
         return self.item[names.index(name)] if name in names else np.full(self.item.shape[1], fixed)
 
     @property
     def difficulty(self) -> Groups:
-        """Of every item."""
+        """Difficulty of every item."""
         return self.item[-1]
 
     @property
@@ -82,13 +85,17 @@ class State:
         return np.exp(self.row("slope", 0.0))
 
     def asymptotes(self) -> tuple[Groups, Groups]:
-        """Feasibility, and guess as a share of it."""
-        feasibility = 1 / (1 + np.exp(-self.row("feasibility", np.inf)))
+        """Feasibility of every item, and its guess as a share of the feasibility; 1 and 0 where not learned."""
+        feasibility = 1 / (1 + np.exp(-self.row("feasibility", np.inf)))  # a logit of infinity is 1
         share = 1 / (1 + np.exp(-self.row("guess", -np.inf)))
         return feasibility, share
 
     def item_prior(self) -> tuple[Array, Array, Array]:
-        """Log density of each item's parameters; by parameter, its gradient and minus its second derivative."""
+        """Log prior density of each item's free parameters, its gradient, and minus its second derivative.
+
+        The density is one number for each group; the derivatives are parameters x groups. Log discrimination and
+        difficulty have normal priors, the logits of asymptotes those of `log_beta`.
+        """
         mean_of = {"slope": self.prior.log_slope, "difficulty": self.prior.centre}
         sd_of = {"slope": LOG_SLOPE_SD, "difficulty": self.prior.spread}
         density = np.zeros(self.item.shape[1])
@@ -125,28 +132,32 @@ class Responses:
         return np.ones_like(self.right) if self.present is None else self.present.astype(float)
 
     def part(self, selection: Bool[np.ndarray, " groups"] | Int[np.ndarray, " some"]) -> Responses:
-        """Some of the groups, each as an item."""
+        """The responses to the selected groups alone; in the result every group is the only item of its group."""
         present = None if self.present is None else self.present[:, selection]
         count = self.count[selection]
         return Responses(self.right[:, selection], present, count, np.arange(len(count)))
 
     def sample(self, items: int) -> tuple[Responses, Int[np.ndarray, " some"]]:
-        """As many items, evenly spaced by the share of right responses, and the groups that they come from."""
+        """Responses to a sample of this many items, spread evenly from the hardest to the easiest.
+
+        Also returns the positions of the groups that the sampled items come from. The new count of a group is how many
+        of its items are in the sample.
+        """
         _, easiness = self.logits()
         hardest_first = np.argsort(easiness, kind="stable")
 
-        # places in the list of all items, where a group of n items takes n places
-        last_place_of_group = np.cumsum(self.count[hardest_first])
-        n_items = last_place_of_group[-1]
+        # in the list of all items by easiness, a group of n items takes n places
+        end_of_group = np.cumsum(self.count[hardest_first])
+        n_items = end_of_group[-1]
         sampled_places = (np.arange(items) + 0.5) * n_items / items
-        group_ranks = np.searchsorted(last_place_of_group, sampled_places, side="right")
+        group_ranks = np.searchsorted(end_of_group, sampled_places, side="right")  # the group at each place
 
         groups, count = np.unique(hardest_first[group_ranks], return_counts=True)
         sampled = replace(self.part(groups), count=count.astype(float))
         return sampled, groups
 
     def logits(self) -> tuple[Subjects, Groups]:
-        """Accuracy of every subject and of every group, as smoothed logits."""
+        """Smoothed logits of each subject's share of right responses, and of each group's (its easiness)."""
         present = self.indicator
         subject_logits = smoothed_logit(self.right @ self.count, present @ self.count)
         group_logits = smoothed_logit(self.right.sum(axis=0), present.sum(axis=0))
@@ -163,11 +174,13 @@ def smoothed_logit(right: Float[np.ndarray, " n"], responses: Float[np.ndarray, 
 
 
 def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = False) -> Responses:
-    """Group items whose parameters must come out equal; nothing is approximated.
+    """Group the items that must come out with equal parameters, so that each group is fitted once; nothing is lost.
 
     Items with the same responses have the same posterior. With one slope for all (1PL), the number of right responses
     to an item among those present is sufficient for it (Rasch 1960), and the responses enter a subject's likelihood
-    only as a sum, so that such items share their mean response.
+    only as a sum. Such items then are one group too, whose responses are their mean.
+
+    responses: 1 right, 0 wrong, NaN missing.    one_slope: whether the model is the 1PL.
 
     >>> prepare(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).count
     array([1., 2.])
@@ -176,18 +189,18 @@ def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = Fa
     has_absent = bool(absent.any())
     right = np.where(absent, 0.0, responses) if has_absent else responses
 
-    # items with the same bytes are one group
+    # a key of bytes for each item (items x bytes); items with the same key are one group
     if one_slope:
-        key = right.sum(axis=0).astype("<u4").view("u1").reshape(-1, 4)
+        key = right.sum(axis=0).astype("<u4").view("u1").reshape(-1, 4)  # the four bytes of the number right
     else:
-        key = _bits(right == 1)
+        key = _pack_bits(right == 1)
     if has_absent:
-        key = np.concatenate([key, _bits(absent)], axis=1)
-    words = np.ascontiguousarray(key).view(f"V{key.shape[1]}").ravel()
+        key = np.concatenate([key, _pack_bits(absent)], axis=1)
+    words = np.ascontiguousarray(key).view(f"V{key.shape[1]}").ravel()  # one value an item, which np.unique can sort
     _, first_item, group, count = np.unique(words, return_index=True, return_inverse=True, return_counts=True)
 
     present = ~absent[:, first_item] if has_absent else None
-    if one_slope:
+    if one_slope:  # mean response of each subject to the items of a group
         items_by_group = np.argsort(group, kind="stable")
         starts = np.concatenate([[0], np.cumsum(count)[:-1]])
         right_of_group = np.add.reduceat(right[:, items_by_group], starts, axis=1) / count
@@ -196,41 +209,45 @@ def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = Fa
     return Responses(right_of_group, present, count.astype(float), group)
 
 
-def _bits(cells: Bool[np.ndarray, "subjects items"]) -> Array:
-    """One row of packed bits per item."""
+def _pack_bits(cells: Bool[np.ndarray, "subjects items"]) -> Array:
+    """The truth values of each item packed into bytes, eight subjects a byte: items x bytes."""
     return np.packbits(cells, axis=0).T
 
 
 def first_state(data: Responses, model: str) -> State:
-    """Start of a fit: standardised logit accuracies, and minus the logit of each item's mean, on the same scale."""
+    """Where a fit starts: abilities and difficulties by the shares of right responses, without a fit.
+
+    Abilities are the logits of the subjects' accuracies, standardised (in the 1PL only centred). Difficulties are minus
+    the logits of the items' means, in the same unit; all slopes are equal.
+    """
     accuracy_logit, easiness = data.logits()
     accuracy_logit -= accuracy_logit.mean()
-    unit = 1.0 if model == "1pl" else max(float(accuracy_logit.std()), 0.1)
+    unit = 1.0 if model == "1pl" else max(float(accuracy_logit.std()), 0.1)  # subjects may all be alike
     ability = accuracy_logit / unit
     difficulty = -easiness / unit
 
     centre = float(np.average(difficulty, weights=data.count))
     spread = float(np.sqrt(np.average((difficulty - centre) ** 2, weights=data.count)))
     prior = Prior(centre, max(spread, 0.5), float(np.log(unit)))
-    log_slope = np.full(len(difficulty), np.log(unit))
-    return _state(model, ability, difficulty, log_slope, prior)
+    log_slope = np.full(len(difficulty), np.log(unit))  # so that z = a (θ - b) is in logits
+    return _state_with_asymptotes(model, ability, difficulty, log_slope, prior)
 
 
 def random_state(data: Responses, model: str, rng: np.random.Generator) -> State:
-    """Normal draws, to check whether the mode depends on the start."""
+    """A start of normal draws for abilities and items, to check whether the mode depends on the start."""
     subjects, groups = data.right.shape
     ability = np.asarray(rng.normal(0.0, 1, subjects))
     difficulty = np.asarray(rng.normal(0.0, 1, groups))
     log_slope = np.asarray(rng.normal(0.0, LOG_SLOPE_SD, groups))
-    return _state(model, ability, difficulty, log_slope, Prior())
+    return _state_with_asymptotes(model, ability, difficulty, log_slope, Prior())
 
 
-def _state(model: str, ability: Subjects, difficulty: Groups, log_slope: Groups, prior: Prior) -> State:
-    """Asymptotes start at the mode of their prior."""
-    rows = {name: np.full(len(difficulty), np.log(up / down)) for name, (up, down) in ASYMPTOTES.items()}
-    rows["slope"] = log_slope
-    rows["difficulty"] = difficulty
-    return State(model, ability, np.stack([rows[name] for name in LEARNED[model]]), prior)
+def _state_with_asymptotes(model: str, ability: Subjects, difficulty: Groups, log_slope: Groups, prior: Prior) -> State:
+    """A state of these values, with the asymptotes that the model learns at the mode of their prior."""
+    value_by_name = {name: np.full(len(difficulty), np.log(up / down)) for name, (up, down) in ASYMPTOTES.items()}
+    value_by_name["slope"] = log_slope
+    value_by_name["difficulty"] = difficulty
+    return State(model, ability, np.stack([value_by_name[name] for name in LEARNED[model]]), prior)
 
 
 # The dense work, once a step: every subject on every item, in blocks of items that stay in the processor's cache.
@@ -261,11 +278,14 @@ class Cells:
 
     @classmethod
     def empty(cls, data: Responses, model: str, matrices: bool = True) -> Cells:
-        """Arrays for a pass; their values are not set yet."""
+        """Arrays of the right shapes for `fill`, whose values are not set yet.
+
+        matrices: False leaves out the arrays of subjects x groups, which only steps in abilities need.
+        """
         subjects, groups = data.right.shape
-        m = max(len(LEARNED[model]) - 2, 0)
+        m = max(len(LEARNED[model]) - 2, 0)  # asymptotes: parameters beyond slope and difficulty
         columns = groups if matrices else 0
-        powers_by_matrix = (2, 3, *[2] * m)  # of error, weight and mixed
+        powers_by_matrix = (2, 3, *[2] * m)  # of z: 1 and z for error and mixed; 1, z and z² for weight
         error, weight, *mixed = np.empty((2 + m, subjects, columns))
         return cls(
             log_likelihood=np.empty(groups),
@@ -279,10 +299,13 @@ class Cells:
 
 
 def fill(cells: Cells, data: Responses, state: State) -> None:
-    """One pass over all cells at `state`, into `cells`."""
+    """Set all arrays of `cells` at `state`: the log likelihood of the responses and its derivatives.
+
+    One pass over all cells (subjects x groups), in blocks of groups; the logistic function is evaluated only here.
+    """
     subjects, groups = data.right.shape
-    width = max(BLOCK // subjects, 1)
-    powers_of_ability = state.ability ** np.arange(3)[:, None]
+    width = max(BLOCK // subjects, 1)  # groups in a block
+    powers_of_ability = state.ability ** np.arange(3)[:, None]  # 1, θ, θ²: powers x subjects
     slope = state.slope
     asymptotes = np.stack(state.asymptotes())
     for start in range(0, groups, width):
@@ -292,18 +315,18 @@ def fill(cells: Cells, data: Responses, state: State) -> None:
         right = data.right[:, block]
         present = None if data.present is None else data.present[:, block]
         if len(cells.asymptote):
-            derivatives = _bounded(cells, block, z, right, present, state, asymptotes[:, block])
+            derivatives = _fill_with_asymptotes(cells, block, z, right, present, state, asymptotes[:, block])
         else:
-            derivatives = _logistic(cells, block, z, right, present)
+            derivatives = _fill_without_asymptotes(cells, block, z, right, present)
 
         # error, weight, mixed: sums over subjects times 1, θ, θ², and the matrices themselves
         for sums, derivative in zip(cells.by_item, derivatives, strict=True):
             sums[:, block] = powers_of_ability[: len(sums)] @ derivative
-        if cells.error.size:
+        if cells.error.size:  # matrices are wanted, see `Cells.empty`
             for matrix, derivative in zip((cells.error, cells.weight, *cells.mixed), derivatives, strict=True):
                 matrix[:, block] = derivative
 
-    # from sums times θ and θ² to sums times z and z², z = a (θ - b)
+    # from Σ x, Σ xθ, Σ xθ² to Σ xz = a (Σ xθ - b Σ x) and Σ xz² = a² (Σ xθ² - 2b Σ xθ + b² Σ x)
     for sums in cells.by_item:
         difficulty_sum = state.difficulty * sums[0]
         if len(sums) > 2:
@@ -311,10 +334,15 @@ def fill(cells: Cells, data: Responses, state: State) -> None:
         sums[1] = slope * (sums[1] - difficulty_sum)
 
 
-def _logistic(cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None) -> tuple[Matrix, Matrix]:
-    """Sets the log likelihood Σ right z - log(1 + exp z); returns both derivatives, which share its exponential.
+def _fill_without_asymptotes(
+    cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None
+) -> tuple[Matrix, Matrix]:
+    """For a model without asymptotes, set the log likelihood of a block; return error and weight of its cells.
 
-    With small = exp(-|z|): log(1 + exp z) = max(z, 0) + log(1 + small), and p (1 - p) = small / (1 + small)².
+    log likelihood = Σ right z - log(1 + exp z),   error = right - p,   weight = p (1 - p),   p = 1 / (1 + exp -z)
+
+    All three need one exponential, small = exp(-|z|): log(1 + exp z) = max(z, 0) + log(1 + small), and
+    p (1 - p) = small / (1 + small)². Error and weight are 0 where a response is missing. Overwrites z.
     """
     if present is not None:
         z *= present
@@ -328,7 +356,7 @@ def _logistic(cells: Cells, block: slice, z: Matrix, right: Matrix, present: Arr
     cells.log_likelihood[block] = linear_term - _log_product(one_plus_small)
 
     # in place, because this is the hottest code of a fit
-    chance = np.where(z > 0, 1.0, small)
+    chance = np.where(z > 0, 1.0, small)  # p = 1 / (1 + small) or small / (1 + small); 0 where missing
     chance /= one_plus_small
     small /= one_plus_small
     small /= one_plus_small
@@ -341,37 +369,42 @@ def _log_product(factors: Matrix) -> Groups:
     return sum(np.log(np.multiply.reduce(factors[start : start + 1000], axis=0)) for start in starts)
 
 
-def _bounded(
+def _fill_with_asymptotes(
     cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None, state: State, asymptotes: Array
 ) -> tuple[Matrix, ...]:
-    """With asymptotes: p = feasibility (share + (1 - share) / (1 + exp -z)), share = guess / feasibility.
+    """For a model with asymptotes, set a block's log likelihood and derivatives by them; return the other derivatives.
 
-    In terms of the observed response, right or wrong, its chance c is p or 1 - p, of which 1 / (1 + exp ∓z) is what z
-    moves. Derivatives by the logits of asymptotes are those of (1 - feasibility) / c where wrong ("lost", 0 where
-    right) and feasibility / c where right ("won", 0 where wrong).
+    p = feasibility (share + (1 - share) / (1 + exp -z)),   share = guess / feasibility
+
+    Returns error and weight of each cell (see `Cells`), and the mixed derivative with z for each learned asymptote; all
+    are 0 where a response is missing. The chance c of the observed response is p where it is right and 1 - p where it
+    is wrong. Overwrites z.
+    asymptotes: feasibility and share of each group of the block.
     """
     feasibility, share = asymptotes
     missed = 1 - feasibility
     span = feasibility * (1 - share)
     unit_vector = np.ones(len(right))  # for sums over subjects
     wrong = 1.0 - right
-    sign = right - wrong
+    sign = right - wrong  # 1 right, -1 wrong
 
-    # chance of the observed response; arrays are reused, because this is hot
+    # likely = 1 / (1 + exp(∓z)), unlikely = 1 - likely; arrays are reused, because this is hot
     z *= sign
     odds = np.exp(np.clip(z, -LARGEST, LARGEST, out=z), out=z)
     unlikely = 1.0 / (1.0 + odds)
     likely = np.multiply(odds, unlikely, out=odds)
+
+    # c = feasibility share + span likely where right, (1 - feasibility) + span likely where wrong
     chance = right * (feasibility * share - missed)
     chance += missed
     chance += likely * span
 
     log_chance = np.log(chance)
     inverse_chance = np.divide(1.0, chance, out=chance)
-    n_responses: Array | float = float(len(right))
+    n_responses: Array | float = float(len(right))  # to each item
     if present is not None:
         log_chance *= present
-        inverse_chance *= present
+        inverse_chance *= present  # makes all derivatives 0
         n_responses = unit_vector @ present
     cells.log_likelihood[block] = unit_vector @ log_chance
 
@@ -383,11 +416,11 @@ def _bounded(
     likely += rise
     error = np.multiply(sign, rise, out=sign)
     weight = np.multiply(likely, rise, out=likely)
-    mixed = _by_asymptotes(cells, block, state, asymptotes, (right, wrong, inverse_chance, error), n_responses)
+    mixed = _fill_asymptotes(cells, block, state, asymptotes, (right, wrong, inverse_chance, error), n_responses)
     return error, weight, *mixed
 
 
-def _by_asymptotes(
+def _fill_asymptotes(
     cells: Cells,
     block: slice,
     state: State,
@@ -395,7 +428,19 @@ def _by_asymptotes(
     cell_arrays: tuple[Matrix, ...],
     n_responses: Array | float,
 ) -> list[Matrix]:
-    """Sets the derivatives by asymptotes; returns those with z. n_responses: to each item."""
+    """Set a block's derivatives by the logits of the learned asymptotes; return the mixed ones with z, for each cell.
+
+    With f = feasibility, s = share = guess / f and c the chance of the observed response, let lost = (1 - f) / c where
+    it is wrong, won = lost there and f / c where it is right; lost is 0 for a right response. Summed over n responses:
+
+    by logit f:   gradient Σ (1 - f) - lost,   minus second derivative Σ (1 - f) f - lost + lost²
+    by logit s:   gradient Σ s (won - 1),   minus second derivative Σ s (s won² - won + 1 - s)
+    by both:      minus second derivative Σ s (lost - lost²)
+    with z:       minus second derivative -error lost for f, s error won for s
+
+    cell_arrays: right, wrong, 1 / c (0 where missing) and error.    n_responses: n, to each item.
+    Overwrites 1 / c.
+    """
     feasibility, share = asymptotes
     right, wrong, inverse_chance, error = cell_arrays
     gradient = cells.asymptote[:, block]

@@ -40,32 +40,42 @@ class Link(NamedTuple):
 
     @property
     def is_weak(self) -> bool:
-        """Whether the difference of the groups rests on too little, and this for want of common items.
+        """Whether the groups' abilities cannot be compared, because too few common items link the groups.
 
-        Too little: it could as well be a whole standard deviation of ability smaller or larger, the prior decides more
-        of it than the responses, or the prior draws it closer by more than 0.5.
+        They cannot be compared if the difference of their means could as well be a whole standard deviation of ability
+        smaller or larger (a standard error above 0.5), if the prior decides more of it than the responses do, or if the
+        prior draws it towards 0 by more than 0.5. Few responses, not few common items, are the cause where a balanced
+        design would have nearly the same standard error; then the link is not weak.
         """
-        widened = WIDENED + UNEVEN * self.balanced_se
-        if self.shift_se <= widened * self.balanced_se:
+        most_widened = WIDENED + UNEVEN * self.balanced_se
+        if self.shift_se <= most_widened * self.balanced_se:
             return False
         if self.shift_se > WEAK or self.kept < PRIOR_DECIDES:
             return True
-        return abs(self.gap) * (1 / self.kept - 1) > WEAK
+        taken_by_prior = abs(self.gap) * (1 / self.kept - 1)  # by the responses alone the gap is gap / kept
+        return taken_by_prior > WEAK
 
 
 def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
-    """The two groups of subjects with least in common, in one part; None where no group is set apart.
+    """Find the two groups of subjects that have least in common, and how firmly their items link them on one scale.
 
-    An item informs on the difference of two groups by w v / (w + v), with w and v the Fisher information of each
-    group's responses to it. Groups: subjects in the order of the second eigenvector of the graph whose edges weigh as
-    much as responses inform (normalised cut; Shi & Malik 2000), cut where least information crosses; a group has
-    less than half of its own information in common with the others. shift_se: √(c' L⁺ c), with L the information on
-    abilities after difficulties are eliminated and c the contrast of the groups' means; the prior adds nothing to it.
-    kept: c' M⁻¹ c / c' L⁺ c, with M the same with the prior's information on abilities and difficulties.
-    balanced_se: √((n - 1)/n Σ c²/d), with n subjects and d the information on each of them, were the others' abilities
-    known. With k responses to each item this is shift_se in balanced incomplete blocks, where every two subjects have
-    equally many items in common; their efficiency is n (k - 1) / ((n - 1) k) (Yates 1936).
-    An item that all got right, or all wrong, informs on no difference (Fischer 1981), nor does such a subject.
+    None where no group is set apart: where nothing is missing, where fewer than two subjects had both right and wrong
+    responses, and where every group has half of its information or more in common with the others.
+
+    Groups. An item informs on the difference of two groups by w v / (w + v), with w and v the Fisher information of
+    each group's responses to it. Subjects are put in the order of the second eigenvector of the graph whose edges are
+    the information that two subjects have in common (normalised cut; Shi & Malik 2000). This order is cut where least
+    information crosses.
+
+    `Link.shift_se` is √(c' L⁺ c), with L the information on abilities after difficulties are eliminated, and c the
+    contrast of the groups' means; the prior adds nothing to it.
+    `Link.kept` is c' M⁻¹ c / c' L⁺ c, with M the same as L plus the prior's information on abilities and difficulties.
+    `Link.balanced_se` is √((n - 1)/n Σ c²/d), with n subjects and d the information on each of them, were the others'
+    abilities known. With k responses to each item this is shift_se in balanced incomplete blocks, where every two
+    subjects have equally many items in common; their efficiency is n (k - 1) / ((n - 1) k) (Yates 1936).
+
+    An item that all got right, or all wrong, informs on no difference (Fischer 1981), nor does such a subject; both are
+    left out. `fit` must be a fit of these responses.
 
     >>> from fca.studies.irt.stats import fit_irt
     >>> responses = (np.random.default_rng(0).random((8, 41)) < 0.5).astype(float)
@@ -75,42 +85,28 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     (4, 4, 1.5)
     """
     present = ~np.isnan(responses)
-    if present.all():
+    if present.all():  # all subjects have all items in common
         return None
 
-    subjects, items = _informative(responses)
+    subjects, items = _find_informative(responses)
     if len(subjects) < 2:
         return None
     informative_responses = responses[np.ix_(subjects, items)]
     part_of_subject = parts_of(informative_responses)
-    if part_of_subject.max() > 0:
+    if part_of_subject.max() > 0:  # only uninformative items or subjects link the parts: the smallest is set apart
         is_in_last_part = _membership(len(responses), subjects[part_of_subject == part_of_subject.max()])
         return Link(is_in_last_part, responses=0, shift_se=float("inf"), kept=0.0)
 
     # information of each response, and what each two subjects have in common: Σ w_i w_j / Σ w over the items
-    weight = np.where(np.isnan(informative_responses), 0.0, _information(fit, subjects, items))  # subjects x items
+    information = _response_information(fit, subjects, items)
+    weight = np.where(np.isnan(informative_responses), 0.0, information)  # subjects x items
     by_subject = weight.sum(axis=1)
     by_item = weight.sum(axis=0)
     common = weight / by_item @ weight.T  # subjects x subjects
-
-    # subjects in the order of the second eigenvector of the normalised graph
-    scale = np.sqrt(by_subject)
-    eigenvectors = np.linalg.eigh(common / np.outer(scale, scale))[1]  # eigenvalues ascend
-    order = np.argsort(eigenvectors[:, -2] / scale, kind="stable")
-
-    # for each cut of this order, the information that crosses it
-    first_by_item = np.cumsum(weight[order], axis=0)[:-1]  # cuts x items
-    crossing = (first_by_item * (by_item - first_by_item) / by_item).sum(axis=1)
-    information_of_first = first_by_item.sum(axis=1)
-    information_of_smaller = np.minimum(information_of_first, by_item.sum() - information_of_first)
-    is_group = crossing < APART * information_of_smaller
-    if not is_group.any():
+    is_in_group = _find_group_apart(weight, common)
+    if is_in_group is None:
         return None
-
-    cut = 1 + int(np.where(is_group, crossing, np.inf).argmin())
-    is_in_first = np.isin(np.arange(len(subjects)), order[:cut])
-    is_in_smaller = is_in_first if 2 * is_in_first.sum() <= len(subjects) else ~is_in_first
-    contrast = is_in_smaller / is_in_smaller.sum() - ~is_in_smaller / (~is_in_smaller).sum()
+    contrast = is_in_group / is_in_group.sum() - ~is_in_group / (~is_in_group).sum()  # difference of mean abilities
 
     # variances of the contrast: c' L⁺ c of the responses alone, c' M⁻¹ c with the prior
     laplacian = np.diag(by_subject) - common
@@ -121,8 +117,8 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     balanced_variance = (1 - 1 / len(subjects)) * np.sum(contrast**2 / np.diag(laplacian))
 
     return Link(
-        group=_membership(len(responses), subjects[is_in_smaller]),
-        responses=_common_responses(informative_responses, is_in_smaller),
+        group=_membership(len(responses), subjects[is_in_group]),
+        responses=_count_common_responses(informative_responses, is_in_group),
         shift_se=float(np.sqrt(shift_variance)),
         kept=variance_with_prior / shift_variance,
         gap=float(contrast @ fit.ability[subjects]),
@@ -130,8 +126,42 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     )
 
 
-def _informative(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:
-    """Subjects and items that are neither always right nor always wrong, among each other."""
+def _find_group_apart(
+    weight: Float[np.ndarray, "some others"], common: Float[np.ndarray, "some some"]
+) -> Bool[np.ndarray, " some"] | None:
+    """Which subjects are in the group with least information in common with the others; None if no group is apart.
+
+    weight: information of each response, subjects x items.    common: information that two subjects have in common.
+    The smaller side of the best cut is returned. A group is apart if less than the share APART of its own information
+    crosses the cut.
+    """
+    by_item = weight.sum(axis=0)
+
+    # subjects in the order of the second eigenvector of the normalised graph
+    scale = np.sqrt(weight.sum(axis=1))
+    eigenvectors = np.linalg.eigh(common / np.outer(scale, scale))[1]  # eigenvalues ascend
+    order = np.argsort(eigenvectors[:, -2] / scale, kind="stable")
+
+    # for each cut of this order, the information that crosses it: w v / (w + v), summed over items
+    first_by_item = np.cumsum(weight[order], axis=0)[:-1]  # cuts x items
+    crossing = (first_by_item * (by_item - first_by_item) / by_item).sum(axis=1)
+    information_of_first = first_by_item.sum(axis=1)
+    information_of_smaller = np.minimum(information_of_first, by_item.sum() - information_of_first)
+    is_apart = crossing < APART * information_of_smaller
+    if not is_apart.any():
+        return None
+
+    n_first = 1 + int(np.where(is_apart, crossing, np.inf).argmin())  # subjects before the best cut
+    is_in_first = np.isin(np.arange(len(weight)), order[:n_first])
+    return is_in_first if 2 * n_first <= len(weight) else ~is_in_first
+
+
+def _find_informative(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:
+    """Positions of the subjects and of the items with both right and wrong responses.
+
+    Leaving out a subject can leave an item without both, and the other way round; so this is repeated until all have
+    both among those that are left.
+    """
     subjects = np.arange(responses.shape[0])
     items = np.arange(responses.shape[1])
     while True:
@@ -146,10 +176,13 @@ def _informative(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.nd
         items = items[item_varies]
 
 
-def _information(
+def _response_information(
     fit: IrtFit, subjects: Int[np.ndarray, " some"], items: Int[np.ndarray, " others"]
 ) -> Float[np.ndarray, "some others"]:
-    """Fisher information of each response on the distance of ability and difficulty: P'² / (P (1 - P))."""
+    """Fisher information of a response of each subject to each item on ability - difficulty: P'² / (P (1 - P)).
+
+    Never 0, since sums of it are divided by.
+    """
     slope = fit.discrimination[items]
     guess = fit.guess[items]
     span = fit.feasibility[items] - guess
@@ -160,13 +193,14 @@ def _information(
 
 
 def _membership(n_subjects: int, members: Int[np.ndarray, " some"]) -> Bool[np.ndarray, " subjects"]:
+    """True at the positions of the members."""
     is_member = np.zeros(n_subjects, dtype=bool)
     is_member[members] = True
     return is_member
 
 
-def _common_responses(responses: Matrix, group: Bool[np.ndarray, " some"]) -> int:
-    """Responses to items of both groups, in the group with fewer of them."""
+def _count_common_responses(responses: Matrix, group: Bool[np.ndarray, " some"]) -> int:
+    """Number of responses to the items that both groups responded to, in the group with fewer such responses."""
     present = ~np.isnan(responses)
     n_by_group = present[group].sum(axis=0)  # by item
     n_by_others = present[~group].sum(axis=0)

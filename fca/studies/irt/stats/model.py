@@ -114,14 +114,19 @@ class IrtFit:
 
     @property
     def expected_success(self) -> Items:
-        """Mean chance over the fitted subjects: an item's easiness that all its parameters agree on."""
-        # subject by subject: no matrix of subjects x items
+        """Each item's predicted chance of a right response, averaged over the fitted subjects.
+
+        This easiness is well determined even where several values of the item's parameters explain its responses.
+        """
+        # subject by subject, to save the memory of a matrix of subjects x items
         total = sum(self.bank.probability(ability)[0] for ability in self.ability[:, None])
         return total / len(self.ability)
 
 
 def check_answered(responses: Matrix) -> None:
-    """Raises FcaError for values other than 0, 1 and NaN, and for a subject or an item without any response.
+    """Raise FcaError for values other than 0, 1 and NaN, and for a subject or an item without any response.
+
+    No subjects or no items at all are an error too. Positions in the message count from 0.
 
     >>> check_answered(np.array([[1.0, 0.0], [1.0, np.nan]]))
     """
@@ -144,11 +149,13 @@ def check_answered(responses: Matrix) -> None:
 
 
 def parts_of(responses: Matrix) -> Int[np.ndarray, " subjects"]:
-    """The part of each subject, 0..k-1, largest first: subjects of one part are linked by items that both responded to,
-    or by a chain of such subjects.
+    """Split the subjects into parts that common items link; the number of each subject's part, 0 for the largest.
 
-    Connected components of the bipartite graph of subjects and items. Nothing in the responses compares the abilities
-    of two parts: adding a constant to all abilities and difficulties of one of them changes no probability.
+    Two subjects are linked by an item that both responded to, or by a chain of such subjects: parts are the connected
+    components of this graph. Nothing in the responses compares the abilities of two parts, since adding a constant to
+    all abilities and difficulties of one of them changes no probability.
+
+    responses: 1, 0, NaN for no response.
 
     >>> parts_of(np.array([[1.0, np.nan, np.nan], [np.nan, 1.0, 0.0], [np.nan, np.nan, 1.0]]))
     array([1, 0, 0])
@@ -158,8 +165,10 @@ def parts_of(responses: Matrix) -> Int[np.ndarray, " subjects"]:
         return np.zeros(len(responses), dtype=np.intp)
 
     responded = present.astype(np.float32)
-    shares_an_item = csr_array(responded @ responded.T > 0)
+    shares_an_item = csr_array(responded @ responded.T > 0)  # subjects x subjects
     n_parts, component = connected_components(shares_an_item, directed=False)
+
+    # number the components by their subjects, largest first
     largest_first = np.argsort(-np.bincount(component, minlength=n_parts), kind="stable")
     rank_of_component = np.empty(n_parts, dtype=np.intp)
     rank_of_component[largest_first] = np.arange(n_parts)
@@ -167,10 +176,11 @@ def parts_of(responses: Matrix) -> Int[np.ndarray, " subjects"]:
 
 
 def check_responses(responses: Matrix) -> None:
-    """Raises FcaError for responses that abilities and items cannot be learned from; positions count from 0.
+    """Raise FcaError for responses that abilities and items cannot be learned from.
 
-    Values other than 0, 1 and NaN; fewer than 2 subjects; a subject or an item without any response; no item on which
-    two subjects differ; subjects that no common item links to the others (`parts_of`).
+    These are: values other than 0, 1 and NaN; fewer than 2 subjects; a subject or an item without any response; no item
+    on which two subjects differ; subjects that no common item links to the others (see `parts_of`). Positions in the
+    message count from 0.
 
     >>> check_responses(np.array([[1.0, 0.0], [1.0, 1.0]]))
     """
@@ -195,8 +205,9 @@ def check_responses(responses: Matrix) -> None:
 
 
 def _describe_part(responses: Matrix, is_member: Bool[np.ndarray, " subjects"]) -> str:
+    """Size of a part of the subjects, and positions of its first three, for the message of an error."""
     positions = np.flatnonzero(is_member)
-    n_items = int((~np.isnan(responses[is_member])).any(axis=0).sum())
+    n_items = int((~np.isnan(responses[is_member])).any(axis=0).sum())  # with a response of the part
     shown_positions = ", ".join(map(str, positions[:3])) + (", ..." if len(positions) > 3 else "")
     return f"{len(positions)} subjects x {n_items} items (positions {shown_positions})"
 
@@ -209,11 +220,12 @@ class Scored(NamedTuple):
 
 
 def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
-    """The most probable ability of each subject, given responses (1, 0, NaN) to a bank's items and θ ~ N(0, 1).
+    """The most probable ability of each subject, given its responses to a bank's items and the prior θ ~ N(0, 1).
 
-    Fisher scoring, in milliseconds; the standard error is 1 / sqrt(1 + I(θ)) with I the Fisher information of the items
-    with a response. Raises FcaError if the bank has another number of items, and as `check_answered` does for subjects
-    without responses.
+    Found by Fisher scoring; the standard error is 1 / sqrt(1 + I(θ)), with I the Fisher information of the items with a
+    response. A bank holds items whose parameters are known from an earlier fit.
+    responses: 1 right, 0 wrong, NaN missing; a column for each item of the bank. Raises FcaError for another number of
+    columns, for other values, and for a subject without responses.
 
     >>> one = np.ones(2)
     >>> bank = ItemBank("2pl", 0 * one, one, one, 0 * one)
@@ -225,10 +237,11 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
         step = "give a column for each item; NaN where not asked"
         raise FcaError("items answered", responses.shape[1], f"{items}, the items of the bank", step)
     has_response = (~np.isnan(responses)).any(axis=0)  # an item without any response is no error
-    check_answered(responses[:, has_response] if has_response.any() else responses)
+    check_answered(responses[:, has_response] if has_response.any() else responses)  # without any, subjects are named
 
+    # starts: the highest point of a grid, where asymptotes can make several modes
     ability = np.zeros(len(responses))
-    if bank.model not in ("1pl", "2pl"):  # the highest of a grid, because asymptotes can make several modes
+    if bank.model not in ("1pl", "2pl"):
         height_by_point = []
         for point in GRID:
             height, _, _ = _local_posterior(responses, bank, np.full(len(responses), point))
@@ -237,35 +250,39 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
 
     height, slope, information = _local_posterior(responses, bank, ability)
     for _ in range(STEPS):
-        step_size = np.clip(slope / information, -2.0, 2.0)
-        trial = _local_posterior(responses, bank, ability + step_size)
+        step = np.clip(slope / information, -2.0, 2.0)  # of every subject
+        trial = _local_posterior(responses, bank, ability + step)
         while True:  # halve the steps that lower the posterior
-            fell = trial[0] < height - 1e-12 * np.abs(height)
-            if not fell.any() or np.abs(step_size[fell]).max() <= TOLERANCE:
+            fell = trial[0] < height - 1e-12 * np.abs(height)  # by more than rounding
+            if not fell.any() or np.abs(step[fell]).max() <= TOLERANCE:
                 break
-            step_size[fell] /= 2
-            trial = _local_posterior(responses, bank, ability + step_size)
+            step[fell] /= 2
+            trial = _local_posterior(responses, bank, ability + step)
 
-        ability = ability + step_size
+        ability = ability + step
         height, slope, information = trial
-        if np.abs(step_size).max() < TOLERANCE:
+        if np.abs(step).max() < TOLERANCE:
             break
     return Scored(ability, 1 / np.sqrt(information))
 
 
 def _local_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> tuple[Subjects, Subjects, Subjects]:
-    """Log posterior of each subject's ability, its slope, and 1 + Fisher information.
+    """Log posterior of each subject at its ability, with its slope and its information, both by ability.
 
-    log p = Σ_right log P + Σ_wrong log Q - θ²/2,   slope Σ_right P'/P - Σ_wrong P'/Q - θ,   information Σ P'²/(P Q)
+    log p = Σ_right log P + Σ_wrong log Q - θ²/2,   Q = 1 - P
+    slope = Σ_right P'/P - Σ_wrong P'/Q - θ
+    information = 1 + Σ P'²/(P Q)
+
+    Sums are over the items with a response; the prior θ ~ N(0, 1) adds -θ²/2, -θ and 1.
     """
     # subjects x items
     z = bank.discrimination * (ability[:, None] - bank.difficulty)
     solved = expit(z)
-    missed = expit(-z)
+    missed = expit(-z)  # 1 - solved, exact where solved is nearly 1
     span = bank.feasibility - bank.guess
-    p = np.maximum(bank.guess + span * solved, TINY)
+    p = np.maximum(bank.guess + span * solved, TINY)  # so that its logarithm is finite
     q = np.maximum((1 - bank.feasibility) + span * missed, TINY)
-    rise = bank.discrimination * span * solved * missed
+    rise = bank.discrimination * span * solved * missed  # P'
 
     is_right = responses == 1
     is_wrong = responses == 0

@@ -13,13 +13,14 @@ TINY = 1e-300
 
 
 def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
-    """Each subject's expected ability and its posterior standard deviation, given a bank's items and θ ~ N(0, 1).
+    """Each subject's expected ability and its posterior standard deviation, given its responses to a bank's items.
 
     θ̂ = ∫ θ L(θ) φ(θ) dθ / ∫ L(θ) φ(θ) dθ   (Bock & Mislevy 1982)
 
-    By Gauss and Hermite's quadrature with nodes around each subject's own mode (Naylor & Smith 1982): after 10,000
-    items the posterior is a fiftieth as wide as the prior and would fall between nodes that are laid for the prior.
-    responses: 1, 0, NaN for no response. Raises FcaError as `score_ability` does.
+    L is the likelihood of the responses, φ the density of the prior N(0, 1). The integrals are computed by
+    Gauss-Hermite quadrature with nodes around each subject's own mode (Naylor & Smith 1982): after 10,000 items the
+    posterior is a fiftieth as wide as the prior and would fall between nodes that are laid for the prior.
+    responses: 1 right, 0 wrong, NaN missing; a column for each item. Raises FcaError as `score_ability` does.
 
     >>> one = np.ones(2)
     >>> bank = ItemBank("2pl", 0 * one, one, one, 0 * one)
@@ -27,13 +28,14 @@ def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
     >>> scored.ability.round(3), scored.ability_se.round(3)
     (array([0.   , 0.413]), array([0.835, 0.911]))
     """
+    # nodes start around the mode; each pass moves and scales them by the posterior that the last one found
     centre, scale = score_ability(responses, bank)
     node, node_weight = hermegauss(NODES)
     for _ in range(PASSES):
         points = centre[:, None] + scale[:, None] * node  # subjects x nodes
         height = np.stack([log_posterior(responses, bank, point) for point in points.T], axis=1)
         height += node**2 / 2 + np.log(node_weight)  # the rule integrates f(x) exp(-x²/2)
-        mass = np.exp(height - height.max(axis=1, keepdims=True))
+        mass = np.exp(height - height.max(axis=1, keepdims=True))  # posterior mass at each node; sums to 1
         mass /= mass.sum(axis=1, keepdims=True)
 
         mean = (mass * points).sum(axis=1)
@@ -47,7 +49,9 @@ def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
 
 
 def log_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> Subjects:
-    """Log likelihood of each subject's responses at its ability, plus log φ(θ) without its constant.
+    """Log posterior of each subject's ability, without constants: log likelihood of its responses, less θ²/2.
+
+    responses: 1 right, 0 wrong, NaN missing.    ability: one value for each subject.
 
     >>> one = np.ones(1)
     >>> log_posterior(np.array([[1.0]]), ItemBank("1pl", 0 * one, one, one, 0 * one), np.zeros(1)).round(3)
@@ -55,5 +59,5 @@ def log_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> Subje
     """
     p = bank.probability(ability)
     chance = np.where(responses == 1, p, 1 - p)
-    chance[np.isnan(responses)] = 1.0
+    chance[np.isnan(responses)] = 1.0  # adds nothing
     return np.log(np.maximum(chance, TINY)).sum(axis=1) - ability**2 / 2

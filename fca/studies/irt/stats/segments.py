@@ -56,10 +56,10 @@ class Share(NamedTuple):
 
 
 def quarter_cuts(value: PerItem, order: Codes) -> Cuts:
-    """Where to cut items into four parts of rising value, as equal in size as possible (they differ by 1 at most).
+    """Find where to cut items into four parts of rising value, as equal in size as possible (they differ by 1 at most).
 
-    value: hardness (1 - expected success, or difficulty) or discrimination.
-    order: the order of equal values; all different.    Raises FcaError for fewer than four items.
+    value: hardness of each item (1 - expected success, or difficulty), or its discrimination.
+    order: rank of each item among items of equal value; all different.    Raises FcaError for fewer than four items.
 
     >>> quarter_cuts(np.array([0.4, 0.1, 0.2, 0.9]), np.arange(4)).value
     array([0.1, 0.2, 0.4])
@@ -67,17 +67,18 @@ def quarter_cuts(value: PerItem, order: Codes) -> Cuts:
     if len(value) < QUARTERS:
         raise FcaError("items to cut into quarters", len(value), f"{QUARTERS} or more", "read answers on more items")
     rounded = value.round(DIGITS)
-    lowest_first = np.lexsort((order, rounded))
-    last_places = np.arange(1, QUARTERS) * len(value) // QUARTERS - 1
-    last_items = lowest_first[last_places]
+    lowest_first = np.lexsort((order, rounded))  # by value, then by order
+    quarter_ends = np.arange(1, QUARTERS) * len(value) // QUARTERS
+    last_items = lowest_first[quarter_ends - 1]
     return Cuts(rounded[last_items], order[last_items])
 
 
 def quarters(value: PerItem, order: Codes, cuts: Cuts) -> Codes:
-    """The quarter of every item, 0 (lowest) to 3: how many cuts its value is above.
+    """The quarter of every item, 0 (lowest) to 3: the number of cuts that its value is above.
 
-    An item as high as a cut is above it if its `order` is. So an image whose value a shift does not change stays in its
-    quarter, and items of equal value do not all move together.
+    An item whose value equals that of a cut is above it if its `order` is. So an image whose value a corruption leaves
+    unchanged stays in its quarter, and items of equal value do not all move together.
+    value, order: as in `quarter_cuts`, of the same or of other items.
 
     >>> clean = np.array([0.1, 0.1, 0.1, 0.9])
     >>> cuts = quarter_cuts(clean, np.arange(4))
@@ -91,20 +92,20 @@ def quarters(value: PerItem, order: Codes, cuts: Cuts) -> Codes:
 
 
 def class_counts(quarter: Codes, label: Codes, classes: int) -> Integer[np.ndarray, "classes quarters"]:
-    """How many items of each class (label 0 to classes - 1) each quarter holds.
+    """How many items of each class (label 0 to classes - 1) are in each quarter.
 
     >>> class_counts(np.array([0, 3, 3]), np.array([0, 0, 1]), 2)
     array([[1, 0, 0, 1],
            [0, 0, 0, 1]])
     """
-    cells = np.bincount(label * QUARTERS + quarter, minlength=classes * QUARTERS)
-    return cells.reshape(classes, QUARTERS)
+    cell = label * QUARTERS + quarter  # position in the flattened table of classes x quarters
+    return np.bincount(cell, minlength=classes * QUARTERS).reshape(classes, QUARTERS)
 
 
 def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes) -> Share:
-    """Share of each quarter that every subject solves, among its responses.
+    """Each subject's share of right responses among its responses in each quarter, with Wilson's 95 % interval.
 
-    correct: 1, 0, or NaN for no response.
+    correct: 1 right, 0 wrong, NaN for no response.    quarter: of each item, 0 to 3.
 
     >>> segment_shares(np.array([[1.0, 0.0, np.nan, 1.0]]), np.array([0, 0, 0, 3])).share
     array([[0.5, nan, nan, 1. ]])
@@ -114,6 +115,7 @@ def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes)
     n = (has_response @ is_in_quarter).astype(np.int64)  # subjects x quarters
     right = (np.nan_to_num(correct) @ is_in_quarter).round().astype(np.int64)
 
+    # NaN where a subject has no response in a quarter
     share = np.full(n.shape, np.nan)
     low = np.full(n.shape, np.nan)
     high = np.full(n.shape, np.nan)
@@ -146,7 +148,9 @@ class Robustness(NamedTuple):
 
 
 def quarter_parts(quarter: Integer[np.ndarray, "images severities"]) -> Float[np.ndarray, "images severities quarters"]:
-    """1 for the quarter an image is in at a severity, else 0: its mean over a class's images is the class's shares.
+    """Indicators of the quarter that each image is in at each severity: 1 for this quarter, 0 for the others.
+
+    Their mean over the images of a class is the class's share of images in each quarter.
 
     >>> quarter_parts(np.array([[0, 3]]))
     array([[[1., 0., 0., 0.],
@@ -156,11 +160,12 @@ def quarter_parts(quarter: Integer[np.ndarray, "images severities"]) -> Float[np
 
 
 def instability(means: Float[np.ndarray, "*draws severities parts"]) -> Float[np.ndarray, "*draws"]:
-    """Standard deviation over severities (the population's: these are all severities), averaged over parts.
+    """How much the means of a class vary over severities: their standard deviation, averaged over parts.
 
     instability = 1/S · sum over segments s of std over severities k of share(s, k)   (Sharma et al. 2023, section 3.2)
 
-    means: a class's share in each segment, or its mean difficulty as the one part.
+    The standard deviation is the population's, as these are all severities.
+    means: a class's share of images in each segment (the parts), or its mean difficulty as the only part.
 
     >>> float(instability(np.array([[1.0, 0.0], [0.0, 1.0]])))
     0.5
@@ -187,18 +192,21 @@ def class_robustness(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Robustness:
-    """Instability, trend and change of every class, with intervals over its images (fit and cuts stay as they are).
+    """Instability, trend and change of every class (see `Robustness`), with 95 % intervals over its images.
 
-    parts: what `instability` takes: quarter_parts of each image, or its difficulty.
-    value: of each image at each severity; its slope is the trend.    label: 0 to classes - 1, each with an image.
-    severity: two or more, all above 0.    clean: the value at severity 0.
+    The intervals take the fit and the cuts of quarters as known.
+    parts: of each image, what `instability` takes the mean of: `quarter_parts`, or its difficulty as the only part.
+    value: of each image at each severity, expected success or difficulty; its slope is the trend.
+    label: class of each image, 0 to classes - 1, each with at least one image.
+    severity: two or more, all above 0.    clean: value of each image at severity 0; None: change is NaN.
+    seed, resamples: of the bootstrap for the interval of instability.
 
     The variance of a class's shares over severities includes the sampling variance of the shares, because few images
     stand for the class; a resample adds the same amount once more. So twice the sampling variance is subtracted from a
     resample's variance (not below 0) before its root is taken. In simulation this interval contains the true
     instability in 93 to 100 % of the draws; plain percentiles never do if the class does not move. The interval needs
-    FEWEST_DRAWS images. The other intervals are those of means (see mean_interval). With one image in a class they are
-    NaN.
+    FEWEST_DRAWS images. The other intervals are those of means (see mean_interval). With one image in a class all
+    intervals are NaN.
 
     Raises FcaError for fewer than two severities.
 
@@ -221,13 +229,14 @@ def class_robustness(
         parts_of_class = parts[images]
         image_groups = np.arange(len(images))  # every image is drawn by itself
 
+        # instability of the class in resamples of its images, less what sampling adds
         weights = _resample_weights(len(images), rng, resamples)
         resampled_means = weights @ parts_of_class.reshape(len(images), -1)
         resampled_means = resampled_means.reshape(resamples, *parts.shape[1:])  # resamples x severities x parts
         net_variance = resampled_means.var(axis=1) - 2 * _sampling_variance(parts_of_class)
         net_instability = np.sqrt(np.clip(net_variance, 0, None)).mean(axis=1)
 
-        estimates.append(
+        estimates.append(  # in the order of the fields of `Robustness`
             [
                 float(instability(parts_of_class.mean(axis=0))),
                 *percentile_interval(net_instability, len(images)),
@@ -243,15 +252,19 @@ def class_robustness(
 
 
 def _resample_weights(images: int, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "resamples images"]:
-    """Weight of each image in each resample; each row sums to 1."""
-    drawn_images = rng.integers(images, size=(resamples, images))
-    cells = drawn_images + images * np.arange(resamples)[:, None]  # cell of resample and image
+    """Bootstrap weights: the share of the draws of each resample (a row) that fell on each image; rows sum to 1."""
+    drawn_images = rng.integers(images, size=(resamples, images))  # with replacement
+    cells = drawn_images + images * np.arange(resamples)[:, None]  # position in the flattened resamples x images
     counts = np.bincount(cells.ravel(), minlength=resamples * images)
     return counts.reshape(resamples, images) / images
 
 
 def _sampling_variance(parts: Parts) -> Float[np.ndarray, " parts"]:
-    """Sampling variance of a class's images in the variance over severities of their mean; NaN for one image."""
+    """How much the sampling of a class's images adds to the variance over severities of their mean, for each part.
+
+    It is the variance between images at a severity, divided by their number and averaged over severities. NaN for one
+    image.
+    """
     images = len(parts)
     if images < 2:
         return np.full(parts.shape[-1], np.nan)
@@ -269,7 +282,9 @@ def ranks(score: PerClass) -> Integer[np.ndarray, " classes"]:
 
 
 def verdicts(score: PerClass) -> list[str | None]:
-    """`robust` for the two highest scores, `susceptible` for the two lowest, else None; of three classes one each.
+    """The verdict on each class: `robust` for the two highest scores, `susceptible` for the two lowest, else None.
+
+    Of two or three classes, one each has a verdict; a single class has none.
 
     >>> verdicts(np.array([-0.1, -0.5, -0.2, -0.4, -0.3]))
     ['robust', 'susceptible', 'robust', 'susceptible', None]
@@ -282,7 +297,9 @@ def verdicts(score: PerClass) -> list[str | None]:
 
 
 def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
-    """Share of the resamples that give a class the verdict it has; NaN for classes without one.
+    """Share of the resamples in which each class has the verdict that its score gives it; NaN for classes without one.
+
+    resampled: scores of the classes in bootstrap resamples.
 
     >>> verdict_kept(np.array([-0.1, -0.3]), np.array([[-0.1, -0.3], [-0.2, -0.1]]))
     array([0.5, 0.5])

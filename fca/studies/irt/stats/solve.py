@@ -42,7 +42,11 @@ Scales = Float[np.ndarray, "2"]
 
 # One step of Newton's method in all parameters at once, the items eliminated (Schur complement).
 def log_posterior(state: State, cells: Cells, count: Groups) -> float:
-    """Log likelihood and log prior, without constants."""
+    """Log likelihood plus log prior at `state`, without constants.
+
+    cells: the log likelihoods and their derivatives at `state`, computed by `fill`.    count: items in each group.
+    """
+    # minus the log prior of what all items share: θ ~ N(0, 1), and the mean difficulty
     shared = state.ability @ state.ability / 2 + state.prior.centre**2 / (2 * CENTRE_SD**2)
     return float(count @ heights(state, cells) - shared)
 
@@ -63,27 +67,33 @@ class System:
 
 
 def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> System:
-    """All derivatives at a point that `cells` was filled at.
+    """Gradient and negative Hessian of the log posterior at `state`, in abilities, items and the prior's centre.
 
-    observed: the Hessian itself, with the items' own blocks turned positive; else, without asymptotes, its expectation.
+    z = a (θ - b),   dz/dθ = a,   dz/db = -a,   dz/d(log a) = z
+
+    cells: computed at `state` by `fill`; `error` and `weight` are the first and minus the second derivative by z of the
+    log likelihood of each subject's response to each item.    count: items in each group of items with equal responses.
+    observed: True for the Hessian itself, with the block of each item made positive definite, so that a step ascends;
+    False for its expectation, which is positive everywhere and exists here for models without asymptotes only.
     """
     theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
     k = len(state.item)
     gradient, block = own_derivatives(state, cells, observed)
 
-    # of an item's parameters with the abilities and, last, with the prior's centre: k x shared x groups
+    # k x shared x groups: rows are asymptotes, log a, b; shared are the abilities and, last, the prior's centre
     cross = np.empty((k, len(theta) + 1, len(b)))
-    cross[:-1, -1] = 0.0
+    cross[:-1, -1] = 0.0  # only the difficulty depends on the centre
     cross[-1, -1] = -(prior.spread**-2)
-    np.multiply(cells.weight, -(a**2), out=cross[-1, :-1])
-    if k > 1:
+    np.multiply(cells.weight, -(a**2), out=cross[-1, :-1])  # b with θ: weight dz/db dz/dθ
+    if k > 1:  # log a with θ: weight z a = (b - θ) (-weight a²)
         np.subtract(b, theta[:, None], out=cross[-2, :-1])
         cross[-2, :-1] *= cross[-1, :-1]
         if observed:  # z has a second derivative itself, by (log a, θ)
             cross[-2, :-1] -= a * cells.error
-    for mixed, cross_of_asymptote in zip(cells.mixed, cross, strict=False):
+    for mixed, cross_of_asymptote in zip(cells.mixed, cross, strict=False):  # asymptotes are the first rows
         np.multiply(mixed, a, out=cross_of_asymptote[:-1])
 
+    # of the shared parameters, with the priors θ ~ N(0, 1) and b ~ N(centre, spread²)
     ability_gradient = cells.error @ (count * a) - theta
     ability_diagonal = cells.weight @ (count * a**2) + 1.0
     centre_gradient = count @ (b - prior.centre) / prior.spread**2 - prior.centre / CENTRE_SD**2
@@ -112,20 +122,24 @@ class Eliminated:
 
 
 def eliminate(system: System, count: Groups) -> Eliminated:
-    """Schur complement of all items; overwrites `system.cross`. Raises LinAlgError if a block is not positive.
+    """Eliminate the items from Newton's equations: the Schur complement, an equation for the shared parameters alone.
 
-    complement = D - Σ n Cᵀ B⁻¹ C,   pushed = g - Σ n Cᵀ B⁻¹ h   over groups of n items, with blocks B = L Lᵀ, crosses
-    C, gradients h of an item and g of the shared parameters
+    complement = D - Σ n Cᵀ B⁻¹ C,   pushed = g - Σ n Cᵀ B⁻¹ h
+
+    The sums are over groups of n items each (`count`). Of one item, B = L Lᵀ is the block, C the cross with the shared
+    parameters, and h the gradient; g and D are the gradient and the diagonal of the shared parameters.
+    Overwrites `system.cross`. Raises LinAlgError if a block is not positive definite.
     """
     lower = cholesky(system.block)
     half_item = system.item.copy()
-    half_cross = system.cross
+    half_cross = system.cross  # not copied: it is as large as the responses
     forward(lower, half_item)
     forward(lower, half_cross)
 
+    # Cᵀ B⁻¹ C = (L⁻¹ C)ᵀ (L⁻¹ C), summed over the k parameters of an item
     complement = np.diag(system.diagonal)
     pushed = system.shared.copy()
-    for cross, item in zip(half_cross, half_item, strict=True):
+    for cross, item in zip(half_cross, half_item, strict=True):  # shared x groups, groups
         weighted_cross = cross * np.sqrt(count)
         complement -= weighted_cross @ weighted_cross.T
         pushed -= cross @ (count * item)
@@ -133,17 +147,21 @@ def eliminate(system: System, count: Groups) -> Eliminated:
 
 
 def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
-    """Newton's step of the shared parameters in `free`, and of all items.
+    """Newton's step of the shared parameters and of all items.
 
+    free: positions of the shared parameters that may move (fixed abilities may not); the others get a step of 0.
     Where the posterior is not concave in the shared ones, negative curvatures are flipped, so that the step ascends.
     """
+    # x = S⁻¹ pushed by the eigenvectors of the complement S
     shared = np.zeros(len(eliminated.pushed))
     if len(shared[free]):
         eigenvalue, eigenvector = np.linalg.eigh(eliminated.complement[free, free])
-        eigenvalue = np.maximum(np.abs(eigenvalue), FLAT * np.abs(eigenvalue).max())
-        shared[free] = eigenvector @ ((eigenvector.T @ eliminated.pushed[free]) / eigenvalue)
+        curvature = np.abs(eigenvalue)
+        curvature = np.maximum(curvature, FLAT * curvature.max())  # a flat direction would get an endless step
+        shared[free] = eigenvector @ ((eigenvector.T @ eliminated.pushed[free]) / curvature)
         shared /= max(np.abs(shared).max() / LONGEST, 1.0)
 
+    # the items follow: B⁻¹ (h - C x) = L⁻ᵀ (L⁻¹ h - L⁻¹ C x)
     item = eliminated.half_item - np.stack([shared @ cross for cross in eliminated.half_cross])
     backward(eliminated.lower, item)
     return shared, item
@@ -189,12 +207,18 @@ def find_mode(
     tolerance: float = TOLERANCE,
     learning: Learning = Learning(),  # noqa: B008 - a tuple
 ) -> Mode:
-    """Newton steps in all abilities, items and the prior's centre; each is followed by learning the prior's scales.
+    """The mode of the posterior, climbed from `state` by Newton steps in all abilities, items and the prior's centre.
 
-    No step lowers the log posterior. Converged when steps and changes of the prior are below the tolerance.
+    No step lowers the log posterior. After a step, the scales of the prior are learned by an EM step and extrapolated,
+    because EM steps alone approach their limit slowly.
+
+    fixed_ability: abilities stay as they are in `state`.    learning: the scales that are learned.
+    `converged` if the last step and the last EM step were both below `tolerance`, within 1,000 steps.
     """
-    n_careful = CAREFUL if len(state.item) <= 2 else 0
-    free = slice(len(state.ability) if fixed_ability else 0, None)
+    # the first steps are by the expected Hessian, which is positive everywhere; with asymptotes there is none
+    has_asymptotes = len(state.item) > 2  # parameters beyond slope and difficulty
+    n_careful = 0 if has_asymptotes else CAREFUL
+    free = slice(len(state.ability) if fixed_ability else 0, None)  # abilities are the first shared parameters
     cells = Cells.empty(data, state.model)
     trial_cells = Cells.empty(data, state.model)
     fill(cells, data, state)
@@ -205,9 +229,9 @@ def find_mode(
     while max(moved, _last_change(history)) > tolerance and iteration < STEPS:
         iteration += 1
         is_observed = iteration > n_careful
-        shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, is_observed, free)
-        state, moved = _climb(data, state, cells, trial_cells, shared, item)
-        cells, trial_cells = trial_cells, cells
+        shared, item, difficulty_variance, ability_variance = _newton_step(state, cells, data, is_observed, free)
+        state, moved = _take_step(data, state, cells, trial_cells, shared, item)
+        cells, trial_cells = trial_cells, cells  # those of the new state; the others are filled by the next step
 
         # near the end, steps settle before the scales are learned again
         is_patient = iteration < PATIENCE
@@ -216,32 +240,33 @@ def find_mode(
         if is_patient and is_unsettled and last_change < NEAR:
             continue
 
-        scales = _scales(state.prior)
-        state = _relearned(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
-        change = ScaleChange(scales, _scales(state.prior) - scales)
+        scales = _log_scales(state.prior)
+        state = _learn_scales(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
+        change = ScaleChange(scales, _log_scales(state.prior) - scales)
         history = _with_change(history, change) if is_patient else [*history[-2:], change]
 
-        # then the scales are extrapolated
+        # then the scales are extrapolated: by secants, or later, as these can cycle, from every third EM step
         if iteration <= n_careful or _last_change(history) <= tolerance:
             continue
         if is_patient:
-            state = replace(state, prior=_further(state.prior, _secant(history)))
+            state = replace(state, prior=_move_scales(state.prior, _secant_step(history)))
         elif len(history) == 3:
-            state = replace(state, prior=_further(state.prior, _limit(history)))
-            history = []
+            state = replace(state, prior=_move_scales(state.prior, _aitken_step(history)))
+            history = []  # three EM steps must follow without a jump between them
 
     converged = max(moved, _last_change(history)) <= tolerance
     return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(converged), learning)
 
 
 class ScaleChange(NamedTuple):
-    """Scales of the prior, and how an EM step at the mode given them would change them."""
+    """Scales of the prior as logarithms (see `_log_scales`), and how an EM step at these scales changed them."""
 
     scales: Scales
     change: Scales
 
 
-def _scales(prior: Prior) -> Scales:
+def _log_scales(prior: Prior) -> Scales:
+    """Logarithms of the spread of difficulty and of the mean discrimination."""
     return np.array([np.log(prior.spread), prior.log_slope])
 
 
@@ -251,46 +276,60 @@ def _last_change(history: Sequence[ScaleChange]) -> float:
 
 
 def _with_change(history: list[ScaleChange], change: ScaleChange) -> list[ScaleChange]:
-    """The last three changes, or the new one alone where changes grow: items changed modes, so earlier ones mislead."""
+    """The history with a new EM step: the last three, or the new one alone if it changed the scales more than the last.
+
+    Where changes grow, items have changed modes, so that earlier steps mislead.
+    """
     is_smaller = np.abs(change.change).max() < _last_change(history)
     return [*history[-2:], change] if is_smaller else [change]
 
 
-def _secant(history: Sequence[ScaleChange]) -> Scales:
-    """Distance to where the changes vanish, if they are linear in the scales (Anderson's acceleration)."""
+def _secant_step(history: Sequence[ScaleChange]) -> Scales:
+    """How far to move the scales to where EM steps no longer change them (Anderson's acceleration).
+
+    Scales and changes are taken as linear in each other over the last two or three EM steps. With a single EM step
+    nothing is known of this, so the distance is 0.
+    """
     if len(history) < 2:
         return np.zeros(2)
 
-    scale_differences = np.diff([entry.scales for entry in history], axis=0).T
+    scale_differences = np.diff([entry.scales for entry in history], axis=0).T  # scales x steps
     change_differences = np.diff([entry.change for entry in history], axis=0).T
+    # find the differences of changes that add up to the last change; going back by as many leaves none
     weights = np.linalg.lstsq(change_differences, history[-1].change, rcond=1e-6)[0]
     return -(scale_differences + change_differences) @ weights
 
 
-def _limit(history: Sequence[ScaleChange]) -> Scales:
-    """Distance to the limit of scales that approach it by a steady ratio (Aitken's extrapolation)."""
+def _aitken_step(history: Sequence[ScaleChange]) -> Scales:
+    """How far to move the scales to the limit that their EM steps approach (Aitken's extrapolation).
+
+    If each step is r times the one before it, the steps after the last add up to last · r / (1 - r). The distance is 0
+    where steps grow or turn round, since they then have no such limit.
+    """
     previous = history[-2].change
     last = history[-1].change
-    ratio = float(previous @ last) / max(float(previous @ previous), 1e-300)
+    ratio = float(previous @ last) / max(float(previous @ previous), 1e-300)  # least squares; no division by 0
     return last * ratio / (1 - ratio) if 0 < ratio < 1 else np.zeros(2)
 
 
-def _further(prior: Prior, scales: Scales) -> Prior:
-    """The prior with its scales moved on, not too far."""
-    spread, slope = _scales(prior) + np.clip(scales, -FURTHEST, FURTHEST)
-    return replace(prior, spread=max(float(np.exp(spread)), SPREAD_FLOOR), log_slope=float(slope))
+def _move_scales(prior: Prior, distance: Scales) -> Prior:
+    """The prior with its log scales moved by `distance`, each by 1 at most; the spread of difficulty has a floor."""
+    log_spread, log_slope = _log_scales(prior) + np.clip(distance, -FURTHEST, FURTHEST)
+    return replace(prior, spread=max(float(np.exp(log_spread)), SPREAD_FLOOR), log_slope=float(log_slope))
 
 
-def _climb(
+def _take_step(
     data: Responses, state: State, cells: Cells, trial_cells: Cells, shared: np.ndarray, item: np.ndarray
 ) -> tuple[State, float]:
-    """The state after as much of a step as raises the log posterior (up to rounding), and the size of the whole step.
+    """Take a Newton step, halved until it does not lower the log posterior; the state reached, and the step's size.
 
-    Leaves `trial_cells` filled at that state. Items that the step would carry far climb on their own instead, at the
-    abilities reached; so do all items if the whole step fails.
+    shared, item: the step of the abilities and the prior's centre, and of the items. The size returned is that of the
+    whole step. `trial_cells` is filled at the state reached.
+    Items that the step would carry far climb to their own mode instead, at the abilities reached. So do all items once
+    the whole step fails.
     """
     height = log_posterior(state, cells, data.count)
-    item_size = np.abs(item / (1 + np.abs(state.item))).max(axis=0)
+    item_size = np.abs(item / (1 + np.abs(state.item))).max(axis=0)  # by group, relative to the parameter
     climbs_alone = item_size > FAR
     length = 1.0
     while True:
@@ -301,21 +340,27 @@ def _climb(
             reached.item[:, climbs_alone] = climb(data.part(climbs_alone), start)[0]
         fill(trial_cells, data, reached)
 
-        has_risen = log_posterior(reached, trial_cells, data.count) >= height - 1e-12 * abs(height)
-        if has_risen or length < 1e-9:
+        has_risen = log_posterior(reached, trial_cells, data.count) >= height - 1e-12 * abs(height)  # up to rounding
+        if has_risen or length < 1e-9:  # a shorter step would change nothing
             return reached, float(max(np.abs(shared).max(), item_size.max()))
         length = length / 2
         climbs_alone = np.ones_like(climbs_alone)
 
 
-def _ascent(
+def _newton_step(
     state: State, cells: Cells, data: Responses, observed: bool, free: slice
 ) -> tuple[np.ndarray, np.ndarray, Groups, Subjects]:
-    """A step, with the variance of each difficulty (abilities known) and of each ability (items known)."""
+    """Newton's step at `state`, and two variances (Laplace) that the scales of the prior are learned with.
+
+    Returns the step of the shared parameters, the step of the items, the variance of each group's difficulty with
+    abilities taken as known, and the variance of each ability with items taken as known.
+    observed, free: as in `derivatives` and `step`.
+    """
     system = derivatives(state, cells, data.count, observed)
     eliminated = eliminate(system, data.count)
     shared, item = step(eliminated, free)
 
+    # difficulty is the last parameter, so the last diagonal element of B⁻¹ is that of L, inverted and squared
     difficulty_variance = eliminated.lower[-1, -1] ** -2
     # before the mode, asymptotes can make the curvature of an ability negative: the prior's variance replaces it
     precision = system.diagonal[:-1]
@@ -324,19 +369,23 @@ def _ascent(
 
 
 def learned_spread(squares: float, items: int) -> float:
-    """The most probable spread when difficulties lie Σ E[(b - centre)²] = `squares` apart; never below a floor.
+    """The most probable standard deviation s of the difficulties, given their squared deviations; never below a floor.
 
-    Maximises -items log s - squares / (2 s²) - s² / (2 · 3²): a normal density of each item, a half-normal one of s.
+    s = argmax -items log s - squares / (2 s²) - s² / (2 · 3²)
+
+    That is a normal density of each item's difficulty, and a half-normal prior of s with scale 3.
+    squares: Σ E[(b - centre)²] over the items.
 
     >>> round(learned_spread(4000.0, 1000), 2)
     2.0
     """
+    # a derivative of 0 is a quadratic equation in s², of which this is the positive root
     prior_variance = SPREAD_PRIOR**2
     variance = prior_variance * (np.sqrt(items**2 + 4 * squares / prior_variance) - items) / 2
     return float(max(np.sqrt(variance), SPREAD_FLOOR))
 
 
-def _relearned(
+def _learn_scales(
     state: State,
     difficulty_variance: Groups,
     ability_variance: Subjects,
@@ -344,23 +393,26 @@ def _relearned(
     fixed_ability: bool,
     learning: Learning,
 ) -> State:
-    """Scales learned from the responses: an EM step with the variances of Laplace's approximation.
+    """The state with the scales of the prior learned anew: an EM step with the variances of Laplace's approximation.
 
-    Where slopes are learned the unit of ability is free; E[θ²] = 1, as in the prior, fixes it. Abilities, difficulties
+    The spread of difficulty becomes the most probable one given all difficulties. The mean log discrimination is
+    learned as the unit of ability: E[θ²] = 1, as in the prior of abilities, fixes that unit. Abilities, difficulties
     and slopes then change their unit together, and no probability changes.
+
+    difficulty_variance, ability_variance: as `_newton_step` returns them.
     """
     prior = state.prior
     item = state.item
     unit = 1.0
-    learns_slope = len(item) > 1 and learning.slope
-    if learns_slope and fixed_ability:
+    has_slope = len(item) > 1  # all models but 1pl
+    if has_slope and learning.slope and fixed_ability:  # the unit is given by the abilities
         prior = replace(prior, log_slope=float(np.average(item[-2], weights=data.count)))
-    elif learns_slope:
+    elif has_slope and learning.slope:
         unit = float(np.sqrt(np.mean(state.ability**2 + ability_variance)))
         prior = Prior(prior.centre / unit, prior.spread / unit, prior.log_slope + np.log(unit))
         item = item.copy()
-        item[-2] += np.log(unit)
-        item[-1] /= unit
+        item[-2] += np.log(unit)  # log discrimination
+        item[-1] /= unit  # difficulty
 
     if learning.spread:
         squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2
@@ -384,10 +436,11 @@ def find_best_mode(
     fixed_ability: bool = False,
     learning: Learning = Learning(),  # noqa: B008 - a tuple
 ) -> Mode:
-    """The mode reached from `start`; with asymptotes, the best of each item's own modes.
+    """The mode of the posterior, climbed from `start`; with asymptotes, every item is at the highest of its own modes.
 
-    If there are many items, a sample of them is solved first, and the fit starts from the abilities and the prior of
-    that sample.
+    If there are many items, a sample of them is solved first, to save time, and the fit starts from the abilities and
+    the prior of that sample.
+    fixed_ability: abilities stay as they are in `start`.    learning: the scales of the prior that are learned.
     """
     has_asymptotes = len(start.item) > 2  # parameters beyond slope and difficulty
     if not has_asymptotes:
@@ -396,24 +449,24 @@ def find_best_mode(
     if len(data.count) > 2 * SAMPLE:
         sample, positions = data.sample(SAMPLE)
         sample_start = replace(start, item=start.item[:, positions])
-        sample_state = _best_roughly(sample, sample_start, fixed_ability, learning).state
+        sample_state = _find_best_mode_roughly(sample, sample_start, fixed_ability, learning).state
         start = replace(start, ability=sample_state.ability, prior=sample_state.prior)
-    rough = _best_roughly(data, start, fixed_ability, learning)
+    rough = _find_best_mode_roughly(data, start, fixed_ability, learning)
     mode = find_mode(data, rough.state, fixed_ability, learning=learning)
     return replace(mode, iterations=mode.iterations + rough.iterations)
 
 
-def _best_roughly(data: Responses, start: State, fixed_ability: bool, learning: Learning) -> Mode:
-    """The mode, at a rough tolerance, in which every item is at the highest of its own modes.
+def _find_best_mode_roughly(data: Responses, start: State, fixed_ability: bool, learning: Learning) -> Mode:
+    """The mode in which every item is at the highest of its own modes, to the rough tolerance ROUGH.
 
     At fixed abilities and prior, items do not depend on each other, so each takes its highest mode; then all move
-    together again. Ends when no item changes; items that had one mode are not tried again.
+    together again. Ends when no item changes its mode, or after 10 rounds. Items with one mode are not tried again.
     """
-    item = climb(data, replace(start, item=best_of_grid(data, start)))[0]
+    item, _ = climb(data, replace(start, item=best_of_grid(data, start)))
     mode = find_mode(data, replace(start, item=item), fixed_ability, ROUGH, learning)
-    with_several_modes = np.arange(len(data.count))
+    with_several_modes = np.arange(len(data.count))  # at first all are tried
     for _ in range(ROUNDS):
-        item, with_several_modes, n_changed = _highest_modes(data, mode, with_several_modes)
+        item, with_several_modes, n_changed = _move_to_highest_modes(data, mode, with_several_modes)
         if not n_changed:
             break
         next_mode = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH, learning)
@@ -421,12 +474,13 @@ def _best_roughly(data: Responses, start: State, fixed_ability: bool, learning: 
     return mode
 
 
-def _highest_modes(
+def _move_to_highest_modes(
     data: Responses, mode: Mode, tried: Int[np.ndarray, " tried"]
 ) -> tuple[Parameters, Int[np.ndarray, " several"], int]:
-    """The highest mode of every item that is reached from several starts, at the abilities of `mode`.
+    """Move items to the highest of the modes that they reach from several starts, at the abilities and prior of `mode`.
 
-    tried: items to start again. Also returns which of them have several modes, and how many items changed theirs.
+    tried: positions of the items (groups) that are started again.
+    Returns the parameters of all items, the positions of those with several modes, and how many items were moved.
     """
     data = data.part(tried)
     item = mode.state.item.copy()
@@ -439,7 +493,7 @@ def _highest_modes(
     for start_item in (best_of_grid(data, state), *_other_starts(data, state)):
         start = replace(state, item=start_item)
         fill(cells, data, start)
-        promising = np.flatnonzero(heights(start, cells) > best_height - DEEP)
+        promising = np.flatnonzero(heights(start, cells) > best_height - DEEP)  # no start far below is climbed
         reached_item, reached_height = climb(data.part(promising), replace(start, item=start_item[:, promising]))
         has_several_modes[promising] |= np.abs(reached_height - present_height[promising]) > BETTER
 
@@ -451,21 +505,26 @@ def _highest_modes(
 
 
 def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
-    """Two starts of every item with a feasibility: easy but rarely feasible, and always feasible but hard."""
+    """Parameters of every item at two starts, which explain wrong responses in the two ways that a feasibility allows.
+
+    In the first the items are easy but rarely feasible; in the second they are nearly always feasible but hard. None
+    for a model without a feasibility.
+    """
     if "feasibility" not in LEARNED[state.model]:
         return ()
 
-    easiness = data.logits()[1]
+    _, easiness = data.logits()
     feasibility = LEARNED[state.model].index("feasibility")
     prior = state.prior
 
+    # rows are free parameters: feasibility as a logit, log discrimination last but one, difficulty last
     rarely_feasible = state.item.copy()
     rarely_feasible[feasibility] = easiness
     rarely_feasible[-2] = prior.log_slope
     rarely_feasible[-1] = prior.centre - prior.spread
 
     hard = state.item.copy()
-    hard[feasibility] = 3.0
+    hard[feasibility] = 3.0  # a feasibility of 0.95
     hard[-2] = prior.log_slope
     hard[-1] = np.maximum(-easiness / np.exp(prior.log_slope), prior.centre)
     return rarely_feasible, hard
@@ -473,15 +532,16 @@ def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
 
 # Few responses do not determine all scales. Such a scale, if it is learned, falls to 0, and all estimates look exact.
 def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = False) -> Mode:
-    """`find_best_mode`, with the scales of the prior learned only as far as the responses determine them.
+    """The mode that `find_best_mode` finds, with the scales of the prior learned only if the responses determine them.
 
     A scale that ends at its floor, or is small and within two standard errors of 0, is fixed at the prior's value
-    (spread of difficulty 1; the unit of ability a logit), and the rest is fitted again. Where all scales can be
-    learned, this is `find_best_mode` to the last digit.
+    (spread of difficulty 1; the unit of ability a logit), and the rest is fitted again. `Mode.learning` tells which
+    scales were learned. Where all can be, this is `find_best_mode` to the last digit.
+    fixed_ability: abilities stay as they are in `start`.
     """
     mode = find_best_mode(data, start, fixed_ability)
-    for _ in Learning():  # each fit can show one more scale that cannot be learned
-        estimable = _estimable(mode, data, fixed_ability)
+    for _ in Learning():  # once for each scale: each fit can show one more that cannot be learned
+        estimable = _find_estimable_scales(mode, data, fixed_ability)
         if estimable == mode.learning:
             break
 
@@ -494,16 +554,17 @@ def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = Fal
     return mode
 
 
-def _estimable(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
-    """Which of the scales that were learned the responses determine.
+def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
+    """Which of the scales that `mode` learned the responses determine: the spread of difficulty, the unit of ability.
 
     If n values did not differ at all, and each were estimated with sampling variance v, their variance would be learned
-    as 0 with a standard error of v sqrt(2 / n). A small scale, or one that learning did not settle, must exceed that.
+    as 0 with a standard error of v sqrt(2 / n). A small scale, or any if the fit did not converge, must exceed twice
+    that. Only one scale is rejected at a time, since the other is learned anew without it.
     """
     prior, learning = mode.state.prior, mode.learning
-    ability_spread = float(np.exp(prior.log_slope))  # in logits
-    learns_slope = learning.slope and len(mode.state.item) > 1
-    if learns_slope and fixed_ability:  # then it is no unit: only steps without end are in doubt
+    ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
+    learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl it is 1
+    if learns_slope and fixed_ability:  # abilities have a unit: only a slope that grows without end is in doubt
         learning = learning._replace(slope=prior.log_slope < STEEPEST)
         learns_slope = False
     doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)
@@ -514,58 +575,67 @@ def _estimable(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
     system = derivatives(mode.state, mode.cells, data.count, observed=True)
     if doubts_slope:
         ability_information = float(np.mean(system.diagonal[:-1])) - 1.0  # less that of the prior
-        if not _stands_out(1.0, ability_information, len(mode.state.ability)):
+        ability_variance = 1.0  # in the learned unit
+        if not _exceeds_chance(ability_variance, ability_information, len(mode.state.ability)):
             return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
     if not doubts_spread:
         return learning
 
     items = int(data.count.sum())
-    item_precision = cholesky(system.block)[-1, -1] ** 2
-    item_information = float(data.count @ item_precision) / items - prior.spread**-2  # less that of the prior
-    stands_out = prior.spread > SPREAD_FLOOR and _stands_out(prior.spread**2, item_information, items)
-    return learning._replace(spread=stands_out)
+    difficulty_precision = cholesky(system.block)[-1, -1] ** 2  # of an item of each group, at known abilities
+    difficulty_information = float(data.count @ difficulty_precision) / items - prior.spread**-2  # less the prior's
+    exceeds_chance = _exceeds_chance(prior.spread**2, difficulty_information, items)
+    return learning._replace(spread=prior.spread > SPREAD_FLOOR and exceeds_chance)
 
 
-def _stands_out(variance: float, information: float, number: int) -> bool:
-    """Whether a variance of `number` values is above what chance gives where they do not differ."""
-    sampling_variance = 1 / max(information, 1e-12)
+def _exceeds_chance(variance: float, information: float, number: int) -> bool:
+    """Whether a variance of `number` values is two standard errors or more above that of values which do not differ.
+
+    information: of the responses on one value; its inverse is the sampling variance of an estimate.
+    """
+    sampling_variance = 1 / max(information, 1e-12)  # responses may give no information
     return bool(variance >= ERRORS * np.sqrt(2 / number) * sampling_variance)
 
 
 def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[Subjects, Parameters]:
-    """Laplace: roots of the diagonal of the inverse negative Hessian in all abilities and items, given the prior.
+    """Standard errors of abilities and of the items' free parameters (parameters x groups), by Laplace's approximation.
 
-    Where a scale of the prior was not learned, its centre is not taken as known for items either: few responses leave
-    it as open as the scale. Abilities count from the mean of the subjects in any case.
+    They are the roots of the diagonal of the inverse negative Hessian in all abilities and items, given the prior.
+    With S the Schur complement of the items, S⁻¹ is the covariance of abilities, and B⁻¹ + B⁻¹ C S⁻¹ Cᵀ B⁻¹ is that of
+    an item with block B and cross C.
 
-    With S the Schur complement of the items, S⁻¹ is the covariance of abilities and B⁻¹ + B⁻¹ C S⁻¹ Cᵀ B⁻¹ that of an
-    item with block B and crosses C.
+    Where a scale of the prior was not learned, the prior's centre is not taken as known for items either: few responses
+    leave it as open as the scale. Abilities count from the mean of the subjects, so theirs always take it as known.
+    fixed_ability: abilities are taken as known; their standard errors are 0.
     """
     system = derivatives(mode.state, mode.cells, data.count, observed=True)
     eliminated = eliminate(system, data.count)
     k, n_groups = eliminated.half_item.shape
 
-    # diagonal of B⁻¹ = L⁻ᵀ L⁻¹; k, l: parameters, g: groups
-    inverse = np.repeat(np.eye(k)[:, :, None], n_groups, axis=2)
+    # diagonal of B⁻¹ = L⁻ᵀ L⁻¹, from L⁻ᵀ; k, l: parameters, g: groups
+    inverse = np.repeat(np.eye(k)[:, :, None], n_groups, axis=2)  # an identity matrix for each group
     backward(eliminated.lower, inverse)
     item_variance = np.einsum("klg,klg->kg", inverse, inverse)
     if fixed_ability:
         return np.zeros(len(mode.state.ability)), np.sqrt(item_variance)
 
-    ability_covariance = _inverse(eliminated.complement[:-1, :-1])
+    ability_covariance = _invert_positive_definite(eliminated.complement[:-1, :-1])  # the centre comes last
     is_centre_known = all(mode.learning)
-    shared_covariance = ability_covariance if is_centre_known else _inverse(eliminated.complement)
+    if is_centre_known:
+        shared_covariance = ability_covariance
+    else:
+        shared_covariance = _invert_positive_definite(eliminated.complement)
 
-    # diagonal of B⁻¹ C S⁻¹ Cᵀ B⁻¹, with S⁻¹ = R Rᵀ: sums of squares of Rᵀ Cᵀ B⁻¹
+    # diagonal of B⁻¹ C S⁻¹ Cᵀ B⁻¹, with S⁻¹ = R Rᵀ: sums of squares of Rᵀ Cᵀ B⁻¹; s: shared, g: groups
     root = np.linalg.cholesky(shared_covariance).T
-    backward(eliminated.lower, eliminated.half_cross)
+    backward(eliminated.lower, eliminated.half_cross)  # in place: L⁻ᵀ L⁻¹ C = B⁻¹ C
     variance_by_parameter = []
     for cross in eliminated.half_cross:
-        spread = root @ cross[: len(root)]
-        variance_by_parameter.append(np.einsum("sg,sg->g", spread, spread))
+        rotated = root @ cross[: len(root)]  # without the centre where it is known
+        variance_by_parameter.append(np.einsum("sg,sg->g", rotated, rotated))
     return np.sqrt(np.diag(ability_covariance)), np.sqrt(item_variance + np.stack(variance_by_parameter))
 
 
-def _inverse(matrix: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
-    """Of a positive definite matrix."""
+def _invert_positive_definite(matrix: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
+    """The inverse of a positive definite matrix, by its Cholesky factor."""
     return cho_solve(cho_factor(matrix), np.eye(len(matrix)))

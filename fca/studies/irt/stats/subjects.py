@@ -11,30 +11,33 @@ NEARLY = 0.95  # of the items
 def one_class(
     correct: Float[np.ndarray, "subjects items"], labels: Shaped[np.ndarray, " items"]
 ) -> Bool[np.ndarray, " subjects"]:
-    """Which subjects answer one class nearly always, as an early snapshot of a training may.
+    """Which subjects predict a single class nearly always, as an early snapshot of a training may.
 
-    They are right on at least 95 % of the items of one label, and on at most 5 % of all others. Their accuracy is that
-    class's share, whatever their ability, and those of different classes disagree on every item, so that one scale
-    cannot hold them: ability then no longer orders all subjects as accuracy does. Simulated, 2PL, 90 subjects, 20 of
-    them such on a yes-no task whose commoner answer is right in 62 %: Kendall's tau 0.79 to 0.87 in five draws, without
-    any 0.98, and among the other 70 in the same fit 0.96 to 0.98 (experiments/irt_corruption/one_class.py). With ten
-    classes of equal size 20 such subjects leave it at 0.95 to 0.98.
+    They are right on at least 95 % of the items of one label, and on at most 5 % of all others. Their accuracy is the
+    share of that class, whatever their ability. Two of them with different classes disagree on nearly every item of
+    these classes. So no single scale of ability describes them, and with many of them ability no longer orders all
+    subjects as accuracy does.
 
-    correct: 1 right, 0 wrong, NaN missing.    labels: of the items; missing ones (None, NaN) are left out. With fewer
-    than two labels no subject can be judged, and none is named.
+    Simulated with a 2PL of 90 subjects, 20 of whom predict a single class of two, the commoner one being right in 62 %:
+    Kendall's tau of ability with accuracy is 0.79 to 0.87 in five draws, among the other 70 in the same fit 0.96 to
+    0.98, and 0.98 without such subjects (experiments/irt_corruption/one_class.py). With ten classes of equal size, 20
+    such subjects leave it at 0.95 to 0.98.
+
+    correct: 1 right, 0 wrong, NaN missing.    labels: of the items; items without one (None, NaN) are left out.
+    With fewer than two labels no subject can be judged, and all are False.
 
     >>> correct = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 0]], dtype=float)
     >>> one_class(correct, np.array(["no", "no", "yes", "yes"]))
     array([ True, False, False])
     """
     has_label = np.array([isinstance(label, str) for label in labels], dtype=bool)
-    class_names, class_of_item = np.unique(labels[has_label].astype(str), return_inverse=True)
+    class_names, class_of_item = np.unique(labels[has_label].astype(str), return_inverse=True)  # item -> class 0..k-1
     if len(class_names) < 2:
         return np.zeros(len(correct), dtype=bool)
 
     is_item_of_class = (class_of_item[:, None] == np.arange(len(class_names))).astype(float)  # items x classes
     labelled = correct[:, has_label]
-    n_answered = ~np.isnan(labelled) @ is_item_of_class  # subjects x classes
+    n_answered = ~np.isnan(labelled) @ is_item_of_class  # subjects x classes, as are all below
     n_right = np.nan_to_num(labelled) @ is_item_of_class
     n_answered_elsewhere = n_answered.sum(axis=1, keepdims=True) - n_answered
     n_right_elsewhere = n_right.sum(axis=1, keepdims=True) - n_right

@@ -53,10 +53,13 @@ class Population(NamedTuple):
 
 
 def population(mean: Vector, variance: Vector, count: Vector) -> Population:
-    """The best q(μ) q(τ) for parameters of these means and variances, each of which counts several times.
+    """Learn the prior N(μ, 1/τ) of parameters z from their posteriors: the best q(μ) q(τ), each found in turn.
 
-    q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2), q(μ) = N(E τ Σ E z / t, 1/t), t = n E τ + 10⁻⁶; each in turn. `evidence`
-    is E log p(z, μ, τ) - E log q(μ, τ), less that of a normal density of z with E μ and E τ for its parameters.
+    q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2),   q(μ) = N(E τ Σ E z / t, 1/t),   t = n E τ + 10⁻⁶
+
+    mean, variance: of the posterior of each parameter.    count: how often each counts (items of a group); n = Σ count.
+    `evidence` is E log p(z, μ, τ) - E log q(μ, τ), less E log of the normal density of z with E μ and E τ for its
+    parameters.
 
     >>> prior = population(np.array([0.0, 2.0]), np.zeros(2), np.ones(2))
     >>> round(prior.centre, 3), round(prior.precision, 3)
@@ -66,8 +69,8 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
     total = float(count @ mean)
     shape = 1 + n / 2
     centre = total / n
-    centre_variance = 0.0
-    previous_variance = -1.0
+    centre_variance = 0.0  # of q(μ)
+    previous_variance = -1.0  # differs, so that the loop starts
     while abs(centre_variance - previous_variance) > 1e-12 * centre_variance:
         previous_variance = centre_variance
         rate = 1 + float(count @ ((mean - centre) ** 2 + variance + centre_variance)) / 2
@@ -75,6 +78,7 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
         centre_variance = 1 / (n * precision + 1 / MEAN_VARIANCE)
         centre = centre_variance * precision * total
 
+    # E log τ; then the terms of z, of μ and of τ
     log_precision = float(digamma(shape) - np.log(rate))
     ratio = centre_variance / MEAN_VARIANCE
     evidence = n / 2 * (log_precision - np.log(precision) - precision * centre_variance)
@@ -104,7 +108,10 @@ class Grid(NamedTuple):
 
 
 def grid(model: str, subjects: int) -> Grid:
-    """Even steps of b and log a; λ at Gauss-Legendre points of U[0, 1], and at 1.
+    """Points where the posterior of an item is computed: even steps of b and log a; λ at points of U[0, 1] and at 1.
+
+    In the 1PL log a is 0 everywhere, and only 3pl-upper has λ below 1 (at Gauss-Legendre points).
+    subjects: their number; with many, difficulties need finer steps.
 
     >>> grid("1pl", 10).difficulty.shape, grid("3pl-upper", 10).difficulty.shape, grid("3pl-upper", 10).cap.shape
     ((31,), (341,), (11,))
@@ -115,13 +122,13 @@ def grid(model: str, subjects: int) -> Grid:
     slope_grid, difficulty_grid = np.meshgrid(log_a, b, indexing="ij")
     slope = slope_grid.ravel()
     difficulty = difficulty_grid.ravel()
-    log_weight = -(slope**2 + difficulty**2) / 2
+    log_weight = -(slope**2 + difficulty**2) / 2  # standard normal priors; their probabilities sum to 1
     log_weight -= np.log(np.exp(log_weight).sum())
 
     if model == "3pl-upper":
         node, node_weight = np.polynomial.legendre.leggauss(CAPS)  # of [-1, 1]
         feasibility = np.append((node + 1) / 2, 1.0)
-        cap = np.append(node_weight / 2, 0.0)
+        cap = np.append(node_weight / 2, 0.0)  # no prior mass of the capped items at λ = 1
     else:
         feasibility = np.ones(1)
         cap = np.zeros(1)
@@ -150,7 +157,10 @@ class State:
 
 
 def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
-    """Standardised logit accuracies with noise: one sign, one scale. Half of the items may have a cap.
+    """Where the fit starts: abilities as standardised logits of accuracy, plus noise from `rng`.
+
+    This fixes the sign and the scale of ability. The spread of difficulty and the mean discrimination start in the same
+    unit; under 3pl-upper half of the items are taken to have a cap (a feasibility below 1).
 
     >>> first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).scale.uncapped
     1.0
@@ -158,7 +168,7 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     accuracy_logit, easiness = data.logits()
     has_one_slope = model == "1pl"
     accuracy_logit = accuracy_logit - accuracy_logit.mean()
-    unit = 1.0 if has_one_slope else max(float(accuracy_logit.std()), 0.1)
+    unit = 1.0 if has_one_slope else max(float(accuracy_logit.std()), 0.1)  # subjects may all be alike
 
     # subjects with equal accuracies start equal
     levels, level_of_subject = np.unique(accuracy_logit, return_inverse=True)
@@ -189,7 +199,11 @@ class Logs(NamedTuple):
 
 
 def logs(state: State, points: Grid) -> Logs:
-    """Expected log probabilities of responses: P = λ / (1 + exp(-z)), z = a (θ - b). The formula is only here.
+    """Expected log probabilities of a right and of a wrong response, with derivatives by θ, by subject and point.
+
+    P(right) = λ / (1 + exp(-z)),   P(wrong) = (1 - λ) + λ / (1 + exp z),   z = a (θ - b)
+
+    The expectation is over q(θ), at two values (see `Logs`). `points` are in units of the priors in `state.scale`.
 
     >>> state = first_state(prepare(np.eye(3)), "1pl", np.random.default_rng(0))
     >>> right, wrong = logs(state, grid("1pl", 3)).value
@@ -201,17 +215,17 @@ def logs(state: State, points: Grid) -> Logs:
     difficulty = scale.centre + scale.spread * points.difficulty
     cap = points.feasibility.astype(points.kind)[:, None]  # levels x 1
 
-    # value, first and second derivative by θ, of right and of wrong: subjects x levels x pairs
+    # value, first and second derivative by θ, each of right and of wrong: subjects x levels of λ x pairs of b and log a
     shape = (len(state.ability), len(points.feasibility), len(points.slope))
     means = np.zeros((6, *shape), points.kind)
     for side in (-1.0, 1.0):
         distance = (state.ability + side * np.sqrt(state.variance))[:, None] - difficulty
-        z = np.clip(slope * distance, -CERTAIN, CERTAIN).astype(points.kind)[:, None]
+        z = np.clip(slope * distance, -CERTAIN, CERTAIN).astype(points.kind)[:, None]  # subjects x 1 x pairs
         solved = 1 / (1 + np.exp(-z))
         missed = 1 / (1 + np.exp(z))
-        wrong = (1 - cap) + cap * missed
-        wrong_slope = cap * (-slope * solved * missed) / wrong
-        terms = (
+        wrong = (1 - cap) + cap * missed  # P(wrong)
+        wrong_slope = cap * (-slope * solved * missed) / wrong  # of log P(wrong)
+        terms = (  # values, first and second derivatives, of log P(right) and of log P(wrong)
             np.log(cap) + np.log(solved),
             np.log(wrong),
             slope * missed,
@@ -242,9 +256,12 @@ class Items(NamedTuple):
 
 
 def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -> Items:
-    """The posterior of every item given q(θ), by Bayes' rule at every point.
+    """The posterior of every item given q(θ), by Bayes' rule at every point of the grid.
 
-    log density = Σ right log P(right) + Σ wrong log P(wrong) + log prior = Σ right gain + Σ log P(wrong) + log prior
+    log density = Σ right log P(right) + Σ wrong log P(wrong) + log prior
+                = Σ right gain + Σ log P(wrong) + log prior,   gain = log P(right) - log P(wrong)
+
+    The sums are over subjects with a response. `scale` holds the priors of items; `points` are in their units.
 
     >>> data = prepare(np.eye(3))
     >>> state, points = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
@@ -254,7 +271,7 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     """
     n_levels = len(points.feasibility)
     is_uncapped = points.feasibility == 1
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore"):  # a level without prior mass has log 0 = -inf
         log_cap = np.log((1 - scale.uncapped) * points.cap + scale.uncapped * is_uncapped)
     log_prior = (log_cap[:, None] + points.weight).ravel().astype(points.kind)  # by point
 
@@ -265,8 +282,9 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
 
     log_right, log_wrong = log_chances.value  # subjects x points
     gain = log_right - log_wrong
-    all_wrong = log_wrong.sum(axis=0) + log_prior
+    all_wrong = log_wrong.sum(axis=0) + log_prior  # where no response is missing
 
+    # groups in blocks, because their densities at all points are large
     correct = data.right.astype(points.kind)
     present = data.indicator.astype(points.kind)
     moments = np.empty((functions.shape[1], len(data.count)))
@@ -277,11 +295,12 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         block = slice(start, start + width)
         density = correct[:, block].T @ gain  # groups x points, in place because it is large
         density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
-        highest = density.max(axis=1, keepdims=True)
+        highest = density.max(axis=1, keepdims=True)  # taken off, so that exp cannot overflow
         np.exp(density - highest, out=density)
         total = density.sum(axis=1, keepdims=True)
-        density /= total
+        density /= total  # now the posterior probability of each point
 
+        # sums over groups, each of which counts as often as it has items
         evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
         moments[:, block] = (density @ functions).T
         density *= data.count[block, None].astype(points.kind)
@@ -302,21 +321,26 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
 def _unscaled(
     moments: Float[np.ndarray, "2 groups"], centre: float, spread: float, width: float
 ) -> Float[np.ndarray, "2 groups"]:
-    """Mean and variance from E t and E t², t = (z - centre) / spread; a point stands for all that is nearest to it."""
+    """Mean and variance of a parameter z from the moments E t and E t² of t = (z - centre) / spread.
+
+    width: of t between points. A point stands for all values nearest to it, which adds the variance within that width.
+    """
     mean, mean_square = moments
-    variance = np.maximum(mean_square - mean**2, 0) + width**2 / 12
+    variance = np.maximum(mean_square - mean**2, 0) + width**2 / 12  # not below 0 by rounding
     return np.stack([centre + spread * mean, spread**2 * variance])
 
 
 def subjects_step(state: State, log_chances: Logs, items: Items, prior: Population) -> tuple[Vector, Vector]:
-    """Means and variances of q(θ) given the posterior of the items: a Newton step, and the inverse of its curvature.
+    """Means and variances of q(θ) of every subject, given the posterior of the items.
 
-    Where a cap makes the curvature small or negative, a quarter of the information of the responses replaces it.
+    The means take a Newton step from `state`; the variances are the inverse of its curvature. Where a cap makes the
+    curvature small or negative, a quarter of the information of the responses (sum of squared slopes) replaces it.
+    log_chances: at `state`, as `logs` returns them.    prior: of abilities.
     """
     slope = np.zeros(len(state.ability))
     curvature = np.zeros(len(state.ability))
     least_curvature = np.zeros(len(state.ability))
-    expected_counts = (items.right, items.wrong)
+    expected_counts = (items.right, items.wrong)  # of responses: subjects x points
     for count, first, second in zip(expected_counts, log_chances.first, log_chances.second, strict=True):
         # s: subjects, p: points
         slope += np.einsum("sp,sp->s", count, first)
@@ -331,9 +355,10 @@ def subjects_step(state: State, log_chances: Logs, items: Items, prior: Populati
 
 
 def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, float]:
-    """Items given subjects, subjects given items, then priors given both; with the evidence before it.
+    """One round of the fit: items given subjects, priors of both, then subjects given items.
 
-    What no response determines is set: mean ability 0 and, where discrimination is learned, mean of E θ² 1.
+    Returns the new state, the posterior of the items, and the evidence (lower bound) at `state`, before the round.
+    What no response determines is set: abilities get mean 0 and, where discrimination is learned, E θ² gets mean 1.
     """
     has_one_slope = points.width[1] == 0
     log_chances = logs(state, points)
@@ -341,14 +366,14 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
 
     # priors of abilities, difficulties and log discriminations, and the evidence
     ability_prior = population(state.ability, state.variance, np.ones(len(state.ability)))
-    squares = (state.ability - ability_prior.centre) ** 2 + state.variance
+    squares = (state.ability - ability_prior.centre) ** 2 + state.variance  # E (θ - centre)²
     entropies = np.log(ability_prior.precision * state.variance) + 1 - ability_prior.precision * squares
     difficulty_prior = population(items.difficulty[0], items.difficulty[1], data.count)
     evidence = items.evidence + ability_prior.evidence
     evidence += 0.5 * float(entropies.sum())
     evidence += difficulty_prior.evidence
 
-    log_slope = 0.0
+    log_slope = 0.0  # a = 1 in the 1PL
     slope_spread = 0.0
     if not has_one_slope:
         slope_prior = population(items.slope[0], items.slope[1], data.count)
@@ -361,7 +386,7 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
         evidence += float(np.log(uncapped) + np.log1p(-uncapped))
         uncapped = (float(data.count @ items.uncapped) + 1) / (float(data.count.sum()) + 2)
 
-    # abilities, then the unit of all parameters
+    # abilities, then the origin and the unit of all parameters
     theta, variance = subjects_step(state, log_chances, items, ability_prior)
     shift = float(theta.mean())
     unit = 1.0 if has_one_slope else float(np.sqrt(np.mean((theta - shift) ** 2 + variance)))
@@ -376,7 +401,7 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
 
 
 def change(previous: State, state: State) -> float:
-    """The largest change of an ability, of its variance's logarithm, and of a parameter of the items' priors.
+    """How much a sweep changed: the largest change of an ability, of a log variance, or of a parameter of the priors.
 
     >>> state = first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0))
     >>> change(state, state)
@@ -391,17 +416,22 @@ def change(previous: State, state: State) -> float:
 def fit_variational(
     responses: Float[np.ndarray, "subjects items"], model: str = "3pl-upper", seed: int = 0, epochs: int = 2000
 ) -> IrtFit:
-    """Posterior means and standard deviations under the paper's priors (Sharma et al. 2023, eq. 3 to 5; see above).
+    """Fit by variational inference under the priors of Sharma et al. (2023), eq. 3 to 5, with two additions.
 
-    q is a product over subjects, items and each μ and τ: a normal for θ, a normal for μ and a Gamma for τ as in the
-    paper; the parameters of one item have the best q of any shape, on a grid. The evidence lower bound is maximised in
-    turns. Variances are 1/τ, as the text has them (py-irt reads 1/τ as a standard deviation). Of caps the paper has
-    U[0, 1]; here that is the prior of the items that have one, and the share that has none is learned.
+    P = λ / (1 + exp(-a (θ - b))),   each of θ, b, log a ~ N(μ, 1/τ) with its own μ ~ N(0, 10⁶) and τ ~ Gamma(1, 1)
 
-    model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.    epochs: sweeps at most; `converged` if fewer were enough.
+    The posterior is approximated by q, a product over subjects, items and each μ and τ: a normal for θ, a normal for μ
+    and a Gamma for τ as in the paper. The parameters of one item have the best q of any shape, on a grid; this is the
+    first addition. The evidence lower bound is maximised in q of items, priors and subjects in turn. Variances are 1/τ,
+    as the paper has them (py-irt reads 1/τ as a standard deviation). Of caps λ the paper has U[0, 1]; here that is the
+    prior of the items that have a cap, and the share of items without one (λ = 1) is learned: the second addition.
+
+    responses: 1 right, 0 wrong, NaN missing.
+    model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.    epochs: sweeps at most; `converged` if these were enough.
     seed:   of the noise on the start, logit accuracies; the end depends on it by little more than the tolerance, 3e-4.
-    In the result, ability has mean 0 and, but in the 1pl, E θ² has mean 1; `discrimination` is exp(E log a), as py-irt
-    gives it, and positive; `feasibility` is E λ; `*_se` are posterior standard deviations; `log_posterior` is the
+
+    In the result, ability has mean 0 and, but in the 1pl, E θ² has mean 1. `discrimination` is exp(E log a), as py-irt
+    gives it, and positive. `feasibility` is E λ. `*_se` are posterior standard deviations. `log_posterior` is the
     evidence lower bound. Raises FcaError for responses, models and epochs that cannot be fitted.
 
     >>> responses = np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, np.nan]])
