@@ -207,11 +207,11 @@ def clear(folder: Path) -> dict[str, Any] | None:
 def beating(held: dict[Path, str]) -> Iterator[None]:
     """Keep claims alive by a heartbeat while the body runs, and release them at its end.
 
-    held: folder -> token. The body may add or remove claims.
+    held: folder -> token. The body may add claims to it.
     """
 
     def beat() -> None:
-        for folder, token in list(held.items()):  # a copy: the body changes it in another thread
+        for folder, token in list(held.items()):  # a copy: the body may add one meanwhile
             if is_mine(folder, token):
                 with suppress(FileNotFoundError):  # taken over this moment; it is noticed before the row is written
                     os.utime(folder / CLAIM)
