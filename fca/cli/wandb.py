@@ -1,4 +1,4 @@
-"""`fca wandb sync` and `fca wandb report`: the store in W&B, for who looks at runs there."""
+"""`fca wandb sync` and `fca wandb report`: the store in W&B, for users who look at runs there."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DOORS = ("sync", "report")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Hand over to one of the two; exit code 2 for words that cannot be understood."""
-    if Words.at_tab is not None and arguments[:1] != ["sync"]:
-        if not arguments:  # the words of a report are Hydra's
+    """Run the sub-command that the first word names, or print help; exit code 2 for words that cannot be understood."""
+    if Words.at_tab is not None and arguments[:1] != ["sync"]:  # a tab was pressed; `sync` completes its own words
+        if not arguments:  # behind `report` there is nothing to offer: its words are Hydra's
             print(*DOORS, sep="\n")
         return 0
     if arguments[:1] in (["-h"], ["--help"], []):
@@ -34,7 +34,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def sync(arguments: Sequence[str]) -> int:
-    """Send what W&B lacks of a store, tracked or not; exit code 1 when a file was not sent."""
+    """Send to W&B what it lacks of a store; returns the exit code, which is 1 if a file was not sent.
+
+    Runs that were tracked have left files that are sent as they are. For runs and reports that were not tracked, such
+    files (entries) are written first, from the store.
+    """
     parser = Words(prog="fca wandb sync", description="Send what W&B lacks of a store, also what was not tracked.")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--project", help="in W&B, for what was not tracked (default: that of conf/logger/wandb.yaml)")
@@ -47,13 +51,13 @@ def sync(arguments: Sequence[str]) -> int:
         step = "W&B's server answers 429 to more"
         raise FcaError("--workers", options.workers, "1 to 16", step)
 
-    from fca.cli.configure import component, configured
+    from fca.cli.configure import component, configured  # here: --help need not wait
     from fca.report.tracking.runs import unreachable
     from fca.report.tracking.sync import LOG, missing, send, unsent
 
     keys = {"project": options.project, "entity": options.entity}
     typed_keys = {key: value for key, value in keys.items() if value}
-    os.environ["WANDB_MODE"] = "offline"  # entries are files first
+    os.environ["WANDB_MODE"] = "offline"  # entries are written as files, and sent later
     tracker = component(configured("run", "logger", "wandb", typed_keys, outputs=options.outputs), "logger")
 
     begun = time.monotonic()
@@ -90,12 +94,16 @@ def sync(arguments: Sequence[str]) -> int:
 
 
 def _last_line(log: Path) -> str:
+    """The last line of a log that is not empty, without passwords, and the path of the log; else the path alone."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return f"{without_password(lines[-1])[:200]} ({log})" if lines else str(log)
 
 
 def report(arguments: Sequence[str]) -> int:
-    """The page of `fca report` in W&B, then a saved workspace and a Report, whose addresses are printed."""
+    """Make the page of `fca report` and publish it in W&B, with a saved workspace and a Report; prints their addresses.
+
+    arguments: those of `fca report`.    Returns the exit code.
+    """
     from omegaconf import DictConfig
 
     from fca.cli import report as pages
@@ -107,7 +115,7 @@ def report(arguments: Sequence[str]) -> int:
 
     def work(config: DictConfig) -> None:
         tracker = component(config, "logger")
-        check_views(tracker)
+        check_views(tracker)  # before the page is made, which takes time
         command = pages.report(config)
         query = query_of(config, Store(Path(config.outputs)), ReportConfig)
         description = {"report": config.report.name, "query": query, "command": command}
