@@ -14,7 +14,7 @@ FILTER = "COLUMN=VALUES"
 
 
 class Words(argparse.ArgumentParser):
-    """An argument parser that raises FcaError for wrong words, and prints its description without new line breaks.
+    """An argument parser that raises FcaError for wrong words, and prints its description as it is written.
 
     at_tab: for completion in a shell, the words of the line so far. Parsing then prints what may come next, one
     word on each line, and ends the process. None: parsing is as usual.
@@ -151,6 +151,7 @@ def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]
 
     @wraps(main)
     def main_with_refusals(arguments: Sequence[str]) -> int:
+        """Run the sub-command; its exit code, or 2 after an error that was printed."""
         try:
             return main(arguments)
         except Exception as error:

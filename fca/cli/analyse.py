@@ -137,7 +137,8 @@ class Analysed:
         """What a notebook shows: each figure under its title, then each table under its name and question."""
         paragraphs = []
         for finding, chart in self._drawn():
-            picture = base64.b64encode(as_svg(spec(chart)).encode()).decode()  # an <img>: ids of inline SVGs collide
+            svg = as_svg(spec(chart))
+            picture = base64.b64encode(svg.encode()).decode()  # for an <img>, because ids of inline SVGs collide
             paragraphs.append(
                 f'<p><b>{html.escape(finding.title)}</b></p><img src="data:image/svg+xml;base64,{picture}">'
             )

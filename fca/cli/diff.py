@@ -47,9 +47,9 @@ class Side:
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print what differs; exit code 2 for an id that is no finished run."""
+    """Print how two or more runs differ; exit code 2 for an id that is no finished run."""
     parser = Words(prog="fca diff", description=__doc__)
-    parser.add_argument("ids", nargs="+", metavar="ID", help="of a run, or its beginning, or its folder")
+    parser.add_argument("ids", nargs="+", metavar="ID", help="id of a run, its beginning, or its folder")
     parser.offer(ids)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument(
@@ -58,12 +58,14 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if not 2 <= len(options.ids) <= len(ascii_uppercase):
         raise FcaError("ids", " ".join(options.ids), f"2 to {len(ascii_uppercase)} runs", "fca diff ID ID")
-    sides = [_side(name, typed, options.outputs) for name, typed in zip(ascii_uppercase, options.ids, strict=False)]
+    names_and_ids = zip(ascii_uppercase, options.ids, strict=False)  # A, B, ...
+    sides = [_side(name, typed, options.outputs) for name, typed in names_and_ids]
     print(printable("\n".join(_lines(sides, options.images)), keep="\n"))
     return 0
 
 
 def _side(name: str, typed: str, outputs: str) -> Side:
+    """The finished run that was typed (see `find`), under this name. Raises FcaError if there is none."""
     store, run_id = find(typed, outputs)
     return Side(name, store, store.row(run_id), flat_config(store.folder(run_id)))
 
@@ -149,7 +151,7 @@ def predicted(side: Side) -> Predicted | None:
     is_of_classes = stored.of_classes(classes)
     columns_of_classes = stored.columns[np.array(classes)]
     answers = masked_answers(stored.logits[is_of_classes], columns_of_classes)  # column of the logits for each image
-    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}
+    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}  # of the logits
     labels = np.array([label_by_column[int(column)] for column in answers], dtype=np.int32)
     return Predicted(split, stored.images[is_of_classes], labels, answers == stored.true[is_of_classes])
 
@@ -220,7 +222,9 @@ def compare(a: Predicted, b: Predicted) -> Compared | None:
     images, at_a, at_b = np.intersect1d(a.images, b.images, assume_unique=True, return_indices=True)
     if not len(images):
         return None
-    return Compared(images, np.stack([a.right[at_a], b.right[at_b]]), np.stack([a.labels[at_a], b.labels[at_b]]))
+    right = np.stack([a.right[at_a], b.right[at_b]])
+    labels = np.stack([a.labels[at_a], b.labels[at_b]])
+    return Compared(images, right, labels)
 
 
 def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:

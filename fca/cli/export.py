@@ -47,9 +47,9 @@ CHECKED = 64  # images, at most, on which a file is compared with the network
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Write the file and the JSON beside it; exit code 2 for what cannot be written or differs."""
+    """Export a network to a file with a JSON beside it; exit code 2 if that fails or the file gives other results."""
     parser = Words(prog="fca export", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--run", metavar="ID", help="of a training: fca results --query \"task == 'train'\"")
+    parser.add_argument("--run", metavar="ID", help="id of a training: fca results --query \"task == 'train'\"")
     parser.add_argument("--snapshot", default=BEST, help="best on val (default), or one of recipe.snapshots, as 0.5")
     parser.add_argument("--format", choices=tuple(SUFFIX_OF), default="onnx", help="default: onnx")
     parser.add_argument("--precision", choices=PRECISIONS, help="of an onnx file (default: that of the network)")
@@ -140,7 +140,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
     if program is not None and options.format != "onnx":
         allowed = "onnx: the network of this run is an ONNX program"
         raise FcaError("format", options.format, allowed, "leave format out")
-    if options.precision is None or options.precision == _precision(trained, False):
+    if options.precision is None or options.precision == _precision(trained, is_quantised=False):
         return program or export_content(classifier, options.format), False
     if options.precision == FP32:
         allowed = "int8, as the program is that was probed"
@@ -173,11 +173,12 @@ class Int8(NamedTuple):
         return {"loss_to_int8": loss, FILE_TEST: None if self.test is None else self.test.tested()}
 
     def __str__(self) -> str:
+        """Both losses in words, and the accuracy of the file on test images in percent."""
         line = f"in int8, {self.val} to validate"
         if self.test is None:
             return line
-        of_file = self.test.tested()
-        low, top1, high = (f"{100 * of_file[key]:.1f}" for key in ("top1_low", "top1", "top1_high"))
+        accuracy = self.test.tested()
+        low, top1, high = (f"{100 * accuracy[key]:.1f}" for key in ("top1_low", "top1", "top1_high"))
         return f"{line}, {self.test} to test: {top1} % [{low}, {high}] right"
 
 

@@ -133,5 +133,5 @@ def _pixels_at_input_size(
         allowed = "a network whose input is a resized and cropped image"
         raise FcaError("run", trained.model.run_id, allowed, "export a network")
     cache = trained.store.outputs / "cache"
-    pixels = open_pixels(trained.images(), geometry, cache, limit_gb=0.0, rows=rows)
+    pixels = open_pixels(trained.images(), geometry, cache, limit_gb=0.0, rows=rows)  # 0: read the cache, write nothing
     return np.asarray(pixels[rows])

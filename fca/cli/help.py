@@ -199,9 +199,11 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
             yield from _section_lines(section, width)
 
     yield "\nmore help"
-    yield from _two(f"fca {root} GROUP --help", "all options of a group and the keys of the chosen option", width)
-    yield from _two(f"fca {root} GROUP=OPTION --help", "the keys of that option", width)
-    yield from _two(f"fca {root} {ALL} --help", "every group, option and key", width)
+    yield from _two_columns(
+        f"fca {root} GROUP --help", "all options of a group and the keys of the chosen option", width
+    )
+    yield from _two_columns(f"fca {root} GROUP=OPTION --help", "the keys of that option", width)
+    yield from _two_columns(f"fca {root} {ALL} --help", "every group, option and key", width)
     yield from _flag_lines(root, width)
 
 
@@ -222,7 +224,7 @@ def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str])
         yield f"\noptions of {typed_group}; chosen: {chosen_options[typed_group] or 'null'}"
         for name in names:
             question = question_of(files[name]) if name in files else ""
-            yield from _two(name, textwrap.shorten(question, 120, placeholder=" ..."), width)
+            yield from _two_columns(name, textwrap.shorten(question, 120, placeholder=" ..."), width)
 
     for section in sections(root, config):
         if section.title.partition("=")[0] in typed_groups:
@@ -235,7 +237,7 @@ def _all_lines(root: str, config: DictConfig) -> Iterator[str]:
     yield _headline(root)
     yield f"\ngroups and their options (fca {root} GROUP=OPTION --help shows that option's keys)"
     for group, names in groups(root, config).items():
-        yield from _two(group, ", ".join(names), width)
+        yield from _two_columns(group, ", ".join(names), width)
     for section in sections(root, config):
         yield from _section_lines(section, width)
     yield from _flag_lines(root, width)
@@ -264,7 +266,7 @@ def _group_lines(root: str, group: str, chosen: str | None, options: Sequence[st
 
     meaning = MEANINGS_OF_GROUPS.get(group)
     text = ", ".join(listed_options)
-    yield from _two(f"{group}={chosen or 'null'}", f"{meaning}: {text}" if meaning else text, width)
+    yield from _two_columns(f"{group}={chosen or 'null'}", f"{meaning}: {text}" if meaning else text, width)
 
 
 def _section_lines(section: Section, width: int) -> Iterator[str]:
@@ -277,17 +279,17 @@ def _section_lines(section: Section, width: int) -> Iterator[str]:
 
 def _key_lines(key: Key, width: int) -> Iterator[str]:
     text = f"{key.meaning} [{key.allowed}]" if key.allowed else key.meaning
-    yield from _two(f"{key.name}={key.default}", text, width)
+    yield from _two_columns(f"{key.name}={key.default}", text, width)
 
 
 def _flag_lines(root: str, width: int) -> Iterator[str]:
     yield "\noptions of Hydra (fca run --hydra-help lists all)"
     for flag, meaning in FLAGS.items():
         if root == "run" or flag != "-m":
-            yield from _two(flag, meaning, width)
+            yield from _two_columns(flag, meaning, width)
 
 
-def _two(left: str, right: str, width: int) -> Iterator[str]:
+def _two_columns(left: str, right: str, width: int) -> Iterator[str]:
     """Lines of two columns, in which the right text is wrapped; a left text that is too long has a line of its own.
 
     width: characters of the terminal.
@@ -338,7 +340,7 @@ def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
 def _choices(config: DictConfig) -> list[tuple[str, str | None]]:
     """The groups of a configuration, as they are typed, each with its chosen option (None: none is chosen).
 
-    They are in the order of the defaults list. Hydra's own groups and `local` are left out.
+    They are in the order of the defaults list. Hydra's own groups are left out, and so is the user's conf/local.
     """
     option_by_group = {str(group): option for group, option in config.hydra.runtime.choices.items()}
     return [
@@ -386,7 +388,7 @@ def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
     """The keys of a command that belong to no group; those of a nested mapping (subset.ncl) one by one."""
     comments = comments_of(root_file(root))
     groups_of_root = dict(_choices(config))
-    for name, (hint, _) in rules_by_field(schema_of(root)).items():
+    for name, (hint, _) in rules_by_field(schema_of(root)).items():  # hint: the type; Any for a component of a group
         value = config.get(name)
         if is_dataclass(hint) and name not in groups_of_root:  # a mapping in the file of the command itself
             for key in value:
@@ -479,7 +481,7 @@ def _files_built_on(file: Path, depth: int = 0) -> Iterator[Path]:
         return
 
     yield file
-    for base_file in reversed(base_files):
+    for base_file in reversed(base_files):  # later ones override earlier ones
         yield from _files_built_on(base_file, depth + 1)
 
 
@@ -541,7 +543,7 @@ def question_of(file: Path) -> str:
         if not line.startswith("#") or line.startswith("#   "):  # commands are indented
             break
         lines.append(line.removeprefix("#").strip())
-    return " ".join(line for line in lines if not line.startswith("@package"))
+    return " ".join(line for line in lines if not line.startswith("@package"))  # which is for Hydra
 
 
 def _question_of_row(file: Path) -> str:

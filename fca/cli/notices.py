@@ -82,7 +82,8 @@ def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
     """
     text = record.getMessage()
     values = record.args if isinstance(record.args, tuple) else ()
-    words = re.findall(r"[^\W\d_]{2,}", _PLACEHOLDER.sub("", str(record.msg)))
+    message_without_values = _PLACEHOLDER.sub("", str(record.msg))
+    words = re.findall(r"[^\W\d_]{2,}", message_without_values)  # two or more letters
     has_enough_words = len(words) >= _ENOUGH_WORDS
     names = []
     if has_enough_words:

@@ -55,20 +55,24 @@ MAX_CLASSES = 2  # of each of these images
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Write the CSV; exit code 2 for what cannot be predicted."""
+    """Predict images, write the CSV and print a summary; exit code 2 for options or images that cannot be used."""
     parser = Words(prog="fca predict", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "images", metavar="FOLDER", nargs="?", help="a directory or .zip archive of images, or an image"
     )
-    parser.add_argument("--run", metavar="ID", help="of a training: fca results --query \"task == 'train'\"")
+    parser.add_argument("--run", metavar="ID", help="id of a training: fca results --query \"task == 'train'\"")
     parser.add_argument("--file", metavar="FILE", help="instead of run: net.onnx, with net.onnx.json beside it")
     parser.add_argument("--snapshot", help="best on val (default), or one of recipe.snapshots, as 0.5")
-    parser.add_argument("--error", type=float, help="of the answers, at most: abstain for it (default: answer all)")
     parser.add_argument(
-        "--metric", choices=(ACCURACY, BALANCED), help="of error=: of all answers, or mean over classes"
+        "--error", type=float, help="largest share of wrong answers; abstain to keep it (default: answer all)"
+    )
+    parser.add_argument(
+        "--metric",
+        choices=(ACCURACY, BALANCED),
+        help="what error= limits: the error of all answers, or its mean over classes",
     )
     parser.add_argument("--costs", metavar="FILE", help="CSV: cost by true class (lines) and answer (columns)")
-    parser.add_argument("--confidence", type=float, default=0.95, help="that it is kept (default: 0.95)")
+    parser.add_argument("--confidence", type=float, default=0.95, help="with which error= is kept (default: 0.95)")
     parser.add_argument("--out", metavar="FILE", default="predictions.csv", help="default: predictions.csv")
     parser.add_argument("--force", action="store_true", help="write over an existing FILE")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
@@ -185,7 +189,7 @@ def choose(
 
     row = trained.row
     no_threshold = Abstention(None, 0, 0, 0)
-    if row.get(COMPAT) is not None:
+    if row.get(COMPAT) is not None:  # it reproduces a released program with its quirks
         why = f"compat={row[COMPAT]} trains on the validation images too, so that none is left to choose a threshold on"
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
     data = trained.images()
@@ -194,7 +198,8 @@ def choose(
         why = "the training held out no validation images; next: dataset.val.share=0.3"
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
 
-    pixels = open_pixels(data, classifier.geometry, trained.store.outputs / "cache", limit_gb=0.0, rows=rows)
+    cache = trained.store.outputs / "cache"
+    pixels = open_pixels(data, classifier.geometry, cache, limit_gb=0.0, rows=rows)  # 0: read the cache, write nothing
     p = softmax(logits_of(classifier, pixels, rows).astype(np.float64), axis=1)  # images x classes
     true = logit_columns(classifier.classes, data.classes)[data.labels[rows]]  # column of each image's class
     is_right = p.argmax(axis=1) == true

@@ -246,10 +246,8 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
 
             measured_runs = group[numbers.notna()]
             for column in configuration_columns:
-                distinct_values = set(
-                    measured_runs[column].astype(object).map(repr)
-                )  # as text, so that missing values are equal
-                if len(distinct_values) > 1:
+                values_as_text = measured_runs[column].astype(object).map(repr)  # so that missing values are equal
+                if len(set(values_as_text)) > 1:
                     mixed_columns.add(column)
         lines.append(line)
 

@@ -31,12 +31,12 @@ _PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")  # "loss 0.25," beh
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print all that is known of a run or a table; exit code 2 for an unknown id."""
+    """Print all that is stored of a run or a table; exit code 2 for an unknown id."""
     parser = Words(prog="fca show", description="`fca show`: one run or saved table: what it is and all that it has.")
-    parser.add_argument("id", metavar="ID", help="of a run or table, or its beginning, or its folder")
+    parser.add_argument("id", metavar="ID", help="id of a run or table, its beginning, or its folder")
     parser.offer(ids)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
-    parser.add_argument("--config", action="store_true", help="the whole configuration, not only what is no default")
+    parser.add_argument("--config", action="store_true", help="show the whole configuration, not only where it differs")
     options = parser.parse_args(arguments)
     store, full_id = find(options.id, options.outputs)
     is_run = store.folder(full_id).is_dir()

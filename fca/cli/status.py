@@ -33,7 +33,10 @@ _CAUSED_BY_PARENT = re.compile(r"run [0-9a-f]{12}, which it needs, (?:failed|was
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print counts, workers, every damaged file and the failures by their errors; exit code 2 for no such store."""
+    """Print the state of a store: counts, workers, damaged files, and failures by their errors.
+
+    Returns the exit code, which is 2 if there is no such store.
+    """
     parser = Words(prog="fca status", description=__doc__)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
@@ -67,7 +70,7 @@ def _release_stale_claims(store: Store) -> None:
 
 
 def _forget_failures(store: Store) -> None:
-    """Remove the records of failures, and print the commands that do the failed runs again."""
+    """Remove the records of failed runs, so that they count as not done, and print the commands that do them again."""
     runs = _status(store)
     failed_runs = runs[runs["state"] == "failed"]
     for run_id in failed_runs["run_id"]:
@@ -137,7 +140,8 @@ def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
 
     if state is State.DONE:
         return {"state": "done"}
-    return {"state": "stale" if (folder / claims.CLAIM).exists() else "left"}
+    has_claim = (folder / claims.CLAIM).exists()  # a stale one, as nobody holds the run
+    return {"state": "stale" if has_claim else "left"}
 
 
 def _progress_of_training(folder: Path, started: float) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Trained:
         rows = self.rows_of_test_images()
         if rows:  # all of them evaluated the same weights on the same images
             return {
-                "top1": rows[0]["top1_open"],
+                "top1": rows[0]["top1_open"],  # all classes of the model compete, as when it is used
                 "top1_low": rows[0]["top1_open_low"],
                 "top1_high": rows[0]["top1_open_high"],
                 "n_test": rows[0]["n_test"],
@@ -216,6 +216,7 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
     warn_of_left_out(files.root, other_files)
 
     def read(position: int) -> UInt8[np.ndarray, "height width 3"]:
+        """The pixels of the image at a position in the list. Raises UnreadableImage with the reason."""
         name = images[position]
         reason = by_content.not_read.get(name)
         if reason:

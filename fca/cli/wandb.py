@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -14,20 +15,24 @@ from fca.cli import Words, refused
 from fca.cli.show import check_store
 from fca.types import FcaError, check_choice, without_password
 
-DOORS = ("sync", "report")
+if TYPE_CHECKING:
+    from fca.report.tracking.entries import Entry
+    from fca.report.tracking.runs import WandbTracker
+
+COMMANDS = ("sync", "report")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the sub-command that the first word names, or print help; exit code 2 for words that cannot be understood."""
     if Words.at_tab is not None and arguments[:1] != ["sync"]:  # a tab was pressed; `sync` completes its own words
         if not arguments:  # behind `report` there is nothing to offer: its words are Hydra's
-            print(*DOORS, sep="\n")
+            print(*COMMANDS, sep="\n")
         return 0
     if arguments[:1] in (["-h"], ["--help"], []):
         print(f"{__doc__}\n\n  fca wandb sync --help\n  fca wandb report report=few_class")
         return 0
     try:
-        check_choice("fca wandb", arguments[0], DOORS)
+        check_choice("fca wandb", arguments[0], COMMANDS)
         return (sync if arguments[0] == "sync" else report)(arguments[1:])
     except FcaError as error:
         return refused(error)
@@ -36,8 +41,8 @@ def main(arguments: Sequence[str]) -> int:
 def sync(arguments: Sequence[str]) -> int:
     """Send to W&B what it lacks of a store; returns the exit code, which is 1 if a file was not sent.
 
-    Runs that were tracked have left files that are sent as they are. For runs and reports that were not tracked, such
-    files (entries) are written first, from the store.
+    W&B takes files that each describe a run. Runs that were tracked have left such files; for the others (entries) they
+    are written first, from the store.
     """
     parser = Words(prog="fca wandb sync", description="Send what W&B lacks of a store, also what was not tracked.")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
@@ -53,7 +58,7 @@ def sync(arguments: Sequence[str]) -> int:
 
     from fca.cli.configure import component, configured  # here: --help need not wait
     from fca.report.tracking.runs import unreachable
-    from fca.report.tracking.sync import LOG, missing, send, unsent
+    from fca.report.tracking.sync import missing, unsent
 
     keys = {"project": options.project, "entity": options.entity}
     typed_keys = {key: value for key, value in keys.items() if value}
@@ -72,6 +77,23 @@ def sync(arguments: Sequence[str]) -> int:
     if reason:
         raise FcaError("W&B", reason, "a server that answers, and a login", "wandb login")
 
+    n_sent, n_not_sent, log = _write_and_send(tracker, entries, options.workers)
+    seconds = time.monotonic() - begun
+    print(f"{n_sent} files sent in {seconds:.0f} s, {len(entries)} entries of them from the store")
+    if n_not_sent:
+        print(f"{n_not_sent} files were not sent: {_last_line(log)}; next: fca wandb sync goes on", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _write_and_send(tracker: WandbTracker, entries: Sequence[Entry], workers: int) -> tuple[int, int, Path]:
+    """Write the files of these entries, then send all files that W&B lacks, with a progress bar for each step.
+
+    workers: how many files are sent at a time.
+    Returns how many files were sent, how many were not, and the log with the messages of W&B.
+    """
+    from fca.report.tracking.sync import LOG, send, unsent
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns) as bar:
         write_task = bar.add_task("write entries", total=len(entries))
@@ -82,15 +104,8 @@ def sync(arguments: Sequence[str]) -> int:
         folders = unsent(tracker)
         send_task = bar.add_task("send", total=len(folders))
         log = Path(tracker.dir, "wandb", LOG)
-        not_sent = send(folders, options.workers, log, lambda number: bar.update(send_task, completed=number))
-
-    seconds = time.monotonic() - begun
-    n_sent = len(folders) - len(not_sent)
-    print(f"{n_sent} files sent in {seconds:.0f} s, {len(entries)} entries of them from the store")
-    if not_sent:
-        print(f"{len(not_sent)} files were not sent: {_last_line(log)}; next: fca wandb sync goes on", file=sys.stderr)
-        return 1
-    return 0
+        not_sent = send(folders, workers, log, lambda number: bar.update(send_task, completed=number))
+    return len(folders) - len(not_sent), len(not_sent), log
 
 
 def _last_line(log: Path) -> str:

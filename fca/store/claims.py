@@ -230,7 +230,7 @@ def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
     stop = threading.Event()
 
     def repeat() -> None:
-        while not stop.wait(seconds):
+        while not stop.wait(seconds):  # true as soon as the body has ended
             work()
 
     thread = threading.Thread(target=repeat, daemon=True, name=f"fca-{work.__name__}")

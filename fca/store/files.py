@@ -314,7 +314,7 @@ class _Measure:
             raise ValueError(f"has the tag {tag}, which may make any object")
 
         match event:
-            case yaml.AliasEvent():
+            case yaml.AliasEvent():  # counts as the value that it repeats
                 if event.anchor not in self.size_of_anchor:
                     raise ValueError(f"has the alias *{event.anchor} inside of &{event.anchor}, or without it")
                 values, height = self.size_of_anchor[event.anchor]
@@ -322,7 +322,7 @@ class _Measure:
             case yaml.ScalarEvent():
                 self.size_of_anchor[event.anchor] = (1, 0)
                 self._count(1, 0)
-            case yaml.CollectionStartEvent():
+            case yaml.CollectionStartEvent():  # counts as a value itself
                 self.open_collections.append((event.anchor, self.total))
                 self.heights.append(0)
                 self._count(1, 0)
@@ -464,7 +464,7 @@ def _refuse_constant(constant: str) -> None:
 
 def _check_depth(value: object) -> None:
     """Raise RecursionError for a JSON value with more than DEEPEST levels, on which recursive code may fail."""
-    level_values = [value]
+    level_values = [value]  # all values of one level of nesting, level by level
     for _ in range(DEEPEST):
         inner_values: list[object] = []
         for outer_value in level_values:

@@ -47,7 +47,9 @@ def key_of(word: str) -> str | None:
 
 
 def column_of(word: str) -> str:
-    """The column that a filter names. Raises FcaError for a word that is no filter.
+    """The column that a filter names, also if it is called by a key of `fca run` or by an earlier name.
+
+    Raises FcaError for a word that is no filter.
 
     >>> column_of("subset.ncl<=5"), column_of("recipe.epochs=3")
     ('ncl', 'recipe_epochs')
@@ -268,7 +270,8 @@ def _literals(column: str, text: str, present: pd.Series) -> list[str]:
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, bool):
+    """The kind of a value in a column: truth, tuple, number or text."""
+    if isinstance(value, bool):  # a bool is also a Number
         return "truth"
     if isinstance(value, tuple):
         return "tuple"

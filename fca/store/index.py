@@ -89,6 +89,7 @@ def _stamps(runs: Path) -> pa.Table:
 def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
     """The rows of all runs in `stamps`, with the columns of their stamps, in the order in which the runs finished.
 
+    stamps: folder of each finished run, with size and time of its row.json, sorted by folder.
     They come from the index where it has their current stamp; the others are parsed. If that were many, a new index is
     written. Damaged rows are left out, with a warning.
     """
@@ -112,7 +113,8 @@ def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
     warn(damaged)
 
     sort_columns = [name for name in ("finished", "run_id") if name in table.column_names]
-    if sort_columns:  # missing values sort first
+    if sort_columns:
+        # As text, because a column with values of several types is JSON; missing values sort first
         texts = {name: pc.fill_null(table[name].cast(pa.string()), "") for name in sort_columns}
         order = pc.sort_indices(pa.table(texts), sort_keys=[(name, "ascending") for name in sort_columns])
         table = table.take(order)
@@ -130,8 +132,9 @@ def _as_tuples(stamps: pa.Table) -> list[tuple[str, int, int]]:
 
 
 def _parsed_rows(runs: Path, stamps: Sequence[tuple[str, int, int]], damaged: list[DamagedFile]) -> pa.Table:
-    """A table of the rows of the runs with these stamps, read from their files: a line for each, with its stamp.
+    """A table of rows read from their files, with a line for each run and the columns of its stamp.
 
+    stamps: (folder of a run, size and time of its row.json).
     Damaged rows are left out and appended to `damaged`.
     """
     rows: list[Row] = []

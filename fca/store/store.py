@@ -108,7 +108,7 @@ class Store:
         return self.state_and_damage(run_id)[1]
 
     def state_and_damage(self, run_id: str) -> tuple[State, DamagedFile | None]:
-        """The results of `state` and `problem` together, for the time of one.
+        """The results of `state` and `problem` together, at the cost of one.
 
         A damaged run that a worker is repeating is RUNNING, with its damage.
         """
@@ -124,7 +124,10 @@ class Store:
         return state, damaged
 
     def _state_without_row(self, run_id: str) -> tuple[State, DamagedFile | None]:
-        """The state of a run that has no row, by its error record, and the damage of that record if it is damaged."""
+        """The state of a run without a row, that is without a result, by its error record.
+
+        If that record is damaged, the second value says so; otherwise it is None.
+        """
         try:
             error = self.error(run_id)
         except FileNotFoundError:

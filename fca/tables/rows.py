@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -69,7 +69,7 @@ log = logging.getLogger(__name__)
 class Rows:
     """The stored rows (one for each finished run) that the few-class analyses read, in one frame for each kind.
 
-    trained:  `train` rows: sub-models, and full models where ncl is the number of classes.
+    trained:  `train` rows: sub-models, trained on a subset of the classes, and full models, trained on all of them.
     full:     `predict` rows of full models on clean test images, with the best weights (not snapshots of training).
     scored:   `score` rows of the predictions in `full`: the accuracy of a full model on a class subset, whether or not
               a sub-model was trained on that subset.
@@ -153,13 +153,15 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
 
 
 def by_full_models(rows: pd.DataFrame) -> pd.Series:
-    """Whether each row is a `predict` row on test images by a full model, which knows every class of the data set."""
+    """Whether each row is a `predict` row on test images by a full model, which knows all classes of the data set."""
     knows_every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)  # rows of some tasks have no ncl
     return (rows["task"] == "predict") & knows_every_class & (rows["split"] == "test")
 
 
 def readable_rows(store: Store, query: str | None) -> pd.DataFrame:
-    """All stored rows that an analysis may read. The query is only checked here; `apply_query` applies it.
+    """All stored rows, each the record of a finished run, that an analysis may read.
+
+    The query is only checked here, because it may name columns of some kinds of row alone; `apply_query` applies it.
 
     Leaves out rows that lack a column which their task requires (REQUIRED_COLUMNS), rows of trainings that diverged,
     and rows that were computed with the weights of such trainings. The log says what was left out.
@@ -174,7 +176,10 @@ def readable_rows(store: Store, query: str | None) -> pd.DataFrame:
 
 
 def without_incomplete(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> pd.DataFrame:
-    """The rows except those of this task that have no value in one of the needed columns; the log names these runs."""
+    """The rows except those of this task that lack a value in one of the needed columns; the log names their runs.
+
+    fca itself writes no such rows, but a store may come from elsewhere.
+    """
     is_lacking = (rows[TASK] == task) & rows[list(needed)].isna().any(axis="columns")
     if not is_lacking.any():
         return rows
@@ -241,18 +246,18 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
         stored_rows = stored_rows[stored_rows[DATASET] == dataset]
         version_of, words_of_version = _versions_and_words(store, dataset_rows, stored_rows)
         for version, words in words_of_version.items():
-            # The fingerprints of one version: the whole set, its 70/10/20 cut, or both
-            tested = sorted({name for name in model_rows[FINGERPRINT] if version_of.get(name) == version})
+            # The images on which models of this version were tested: the whole set, its 70/10/20 cut, or both
+            tested_fingerprints = sorted({name for name in model_rows[FINGERPRINT] if version_of.get(name) == version})
             tested_names: list[str] = []
-            for tested_fingerprint in tested:
+            for tested_fingerprint in tested_fingerprints:
                 all_words = list(words)
-                if len(tested) > 1:
+                if len(tested_fingerprints) > 1:
                     all_words.append("all test" if tested_fingerprint == version else CUT)
                 tested_name = _dataset_name(str(dataset), all_words)
                 model_names[tested_fingerprint] = [tested_name]
                 tested_names.append(tested_name)
 
-            # Features take the names of the accuracies that they are compared with, if there are any
+            # Features take the names of the accuracies with which they are compared, if there are any
             feature_names[version] = tested_names or [_dataset_name(str(dataset), words)]
 
     renamed_models = [_with_dataset_names(rows, model_names) for rows in models]
@@ -376,6 +381,8 @@ class MixedRows(FcaError):
 class Conflict:
     """Why the rows of one data set must not be in one table: they differ in columns that are no axis of the analysis.
 
+    An axis is a column whose values the analysis compares or averages over, such as the model or the seed.
+
     columns:   the columns in which the rows differ.
     values:    the values of the first of these columns, as a user types them.
     filters:   the words to type so that one value of each of these columns is kept.
@@ -422,8 +429,9 @@ def drop_conflicting_rows(
 ) -> Rows:
     """The rows except those of data sets whose rows must not be compared; these are logged and noted in `left_out`.
 
-    The rows of a data set must not be compared if they differ in a column that is no axis of the analysis, such as an
-    epoch count. A missing value equals every value, except in WEIGHT_COLUMNS.
+    An axis of an analysis is a column whose values it compares or averages over, such as the model or the seed. The
+    rows of a data set must not be compared if they differ in a column that is no axis, such as the number of epochs:
+    the difference would be taken for one between models. A missing value equals every value, except in WEIGHT_COLUMNS.
 
     rows:      everything that the analysis read.
     read:      those of the rows that it puts in one table.
@@ -451,10 +459,12 @@ def drop_conflicting_rows(
 
 
 def filters_that_agree(trained: pd.DataFrame) -> list[str]:
-    """The filters to type so that the remaining trainings may be in one table; empty if all of them may.
+    """The filters, such as recipe_epochs=5, that leave only trainings which may be compared in one table.
 
-    trained: `train` rows as they are stored. Differences between versions of a data set, or between adaptations of a
+    Empty if all of them may be compared. Differences between versions of a data set, or between adaptations of a
     network, need no filter, because analyses treat these as different data sets and models.
+
+    trained: `train` rows as they are stored.
     """
     version = trained[DATASET] + " " + trained[FINGERPRINT].astype("object").fillna("")
     distinguished = trained.assign(dataset=version, model=_distinct_names(trained))
@@ -499,7 +509,11 @@ class _Differing(NamedTuple):
 
 
 def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Differing | None:
-    """The first column in which rows of one data set differ although they must agree; None if all of them agree."""
+    """The first column in which rows of one data set differ although they must agree; None if there is none.
+
+    Columns of CONFIG, and of the recipe, must agree between all rows that are compared; WEIGHT_COLUMNS only between the
+    rows of one model and task, since networks may start from different weights.
+    """
     compared = [str(column) for column in dataset_rows if rule.columns is None or column in rule.columns]
 
     # What was requested must agree between all rows; a missing value equals every value
@@ -556,7 +570,7 @@ def _conflict(
     conditions: list[str] = []
     words: list[str] = []
     remaining = dataset_rows
-    differing = cast("_Differing | None", first)
+    differing: _Differing | None = first
     while differing is not None:
         choice = _rows_with_commonest_value(remaining, differing)
         columns.append(differing.column)
