@@ -61,7 +61,7 @@ def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
     if typed in all_ids:
         return store, typed
 
-    matches = [full_id for full_id in all_ids if typed and full_id.startswith(typed)]
+    matches = [full_id for full_id in all_ids if typed and full_id.startswith(typed)]  # no text is no beginning
     if len(matches) == 1:
         return store, matches[0]
     if matches:

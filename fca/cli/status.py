@@ -76,7 +76,7 @@ def _forget_failures(store: Store) -> None:
     for run_id in failed_runs["run_id"]:
         store.forgive(run_id)
 
-    hint = "; run the same sweep again, or" if len(failed_runs) else ""
+    hint = "; run the same sweep again, or" if len(failed_runs) else ""  # the commands follow on the next lines
     print(f"forgot {len(failed_runs)} failures{hint}")
     for command in failed_runs["command"].dropna().unique():
         print(printable(command))

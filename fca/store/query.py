@@ -185,7 +185,7 @@ class _Reader:
         if not isinstance(left, ast.Name):
             if not isinstance(right, ast.Name) or type(comparison) not in _SIDES_SWAPPED:
                 raise _refused(left, "stands where a column should be")
-            left, right = right, left
+            left, right = right, left  # 5 <= ncl is read as ncl >= 5
             comparison = _SIDES_SWAPPED[type(comparison)]()
 
         column = self._column(left)
