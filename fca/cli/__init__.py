@@ -10,13 +10,14 @@ from functools import wraps
 from typing import Any, ClassVar, NoReturn
 
 FILTER = "COLUMN=VALUES"
-"""How the help of a command calls its filters of runs."""
+"""The placeholder for filters of runs in the help of a command."""
 
 
 class Words(argparse.ArgumentParser):
-    """A parser whose complaints are errors of ours, and whose texts stand as they are written.
+    """An argument parser that raises FcaError for wrong words, and prints its description as it is written.
 
-    at_tab: the words of a line that is to be completed. It then prints what may come next, one a line, and ends.
+    at_tab: for completion in a shell, the words of the line so far. Parsing then prints what may come next, one
+    word on each line, and ends the process. None: parsing is as usual.
     """
 
     at_tab: ClassVar[Sequence[str] | None] = None
@@ -26,22 +27,28 @@ class Words(argparse.ArgumentParser):
         self._offers: list[Callable[[str], Iterable[str]]] = []
 
     def offer(self, values: Callable[[str], Iterable[str]]) -> None:
-        """At a tab, offer these for an argument without a name.    values: given the folder of the store."""
+        """Offer values for an argument without a name when a line is completed.
+
+        values: returns them, given the folder of the store.
+        """
         self._offers.append(values)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does; but see `at_tab`."""
+        """Parse as argparse does; if `at_tab` is set, print what may come next and end the process."""
         if self.at_tab is None:
             return super().parse_known_args(args, namespace)
         print(*self._next(self.at_tab), sep="\n")
         raise SystemExit(0)
 
     def _next(self, words: Sequence[str]) -> list[str]:
-        """The values of the option before the last word; else all options, and the values of arguments."""
+        """What may stand in place of the last word, which may be incomplete; the shell filters by its beginning.
+
+        These are the values of the option before it, or else all options and the offered values of arguments.
+        """
         previous_word = words[-2] if len(words) > 1 else ""
         outputs = words[words.index("--outputs") + 1] if "--outputs" in words[:-2] else "outputs"
         for action in self._actions:
-            if previous_word in action.option_strings and action.nargs != 0:
+            if previous_word in action.option_strings and action.nargs != 0:  # an option that takes a value
                 return list(action.choices or ())
         next_words = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
         for offer in self._offers:
@@ -49,7 +56,10 @@ class Words(argparse.ArgumentParser):
         return next_words
 
     def error(self, message: str) -> NoReturn:
-        """Raise FcaError for words that are wrong."""
+        """Raise FcaError in place of argparse's error: what was typed, what is allowed, and what to do.
+
+        message: argparse's text, which is taken apart by its form.
+        """
         from fca.types import FcaError  # imports pandas, for which a tab or --help need not wait
 
         missing = re.fullmatch(r"the following arguments are required: (.*)", message)
@@ -75,7 +85,10 @@ class Words(argparse.ArgumentParser):
         raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", self._step(value))
 
     def _step(self, value: str) -> str:
-        """What to type in place of a word that is no option and no argument."""
+        """What to type in place of a word that argparse does not know, as the last part of an error.
+
+        value: the word, such as --modl=resnet18: an option that is similar, or a filter with dashes in front.
+        """
         from fca.types import similar_choices
 
         typed = re.match(r"--([a-z]\w*)(?:[= ](\S+))?", value)
@@ -93,7 +106,9 @@ class Words(argparse.ArgumentParser):
 
 
 def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:
-    """KEY=VALUE, as `fca run` takes it, as an option of argparse.    keys: those that are options; empty: all.
+    """The words of a command line, with each KEY=VALUE, as `fca run` takes it, as an option --KEY=VALUE of argparse.
+
+    keys: the keys that are options; other words stay, as filters do. Empty: every key is an option.
 
     >>> as_options(["photos", "run=0123456789ab", "--outputs", "store"])
     ['photos', '--run=0123456789ab', '--outputs', 'store']
@@ -102,7 +117,7 @@ def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:
     >>> as_options(["query=ncl == 2", "ncl=2"], ["query"])
     ['--query=ncl == 2', 'ncl=2']
     """
-    name = "|".join(map(re.escape, keys)) or "[a-z_]+"
+    name = "|".join(map(re.escape, keys)) or "[a-z_]+"  # a pattern
     options = []
     for word in words:
         key, equals, value = word.partition("=")
@@ -112,9 +127,9 @@ def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with control characters as their codes: no file name and no store may control the terminal.
+    """The text with control characters replaced by their codes, so that no file name can control the terminal.
 
-    keep: control characters that stay, such as those between lines.
+    keep: control characters that stay, such as line breaks.
 
     >>> print(printable("a\x1b[2J.png"))
     a\\x1b[2J.png
@@ -122,22 +137,26 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        character if character.isprintable() or character in keep else repr(character)[1:-1] for character in text
+        character if character.isprintable() or character in keep else repr(character)[1:-1]  # without its quotes
+        for character in text
     )
 
 
 def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
-    """A sub-command that ends with exit code 2 and one line for an error that a user can correct.
+    """Decorate a sub-command so that an error which the user can correct becomes one line and exit code 2.
 
-    These are errors of ours, damaged files of the store, images that cannot be read, and files that the system refuses.
+    These are FcaError, damaged files of the store, images that cannot be read, and files that the system refuses. Any
+    other exception is a defect and passes through.
     """
 
     @wraps(main)
     def main_with_refusals(arguments: Sequence[str]) -> int:
+        """Run the sub-command; its exit code, or 2 after an error that was printed."""
         try:
             return main(arguments)
         except Exception as error:
-            refusal = _refusal(error, main.__module__.rpartition(".")[2], arguments)
+            command_name = main.__module__.rpartition(".")[2]
+            refusal = _refusal(error, command_name, arguments)
             if refusal is None:
                 raise
             return refused(refusal)
@@ -146,7 +165,10 @@ def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]
 
 
 def _refusal(error: Exception, name: str, words: Sequence[str]) -> str | None:
-    """The line for an error that a user can mend; None for a defect."""
+    """The line to print for an error that the user can correct; None for a defect.
+
+    name: of the sub-command.    words: behind it; both go into the advice on an error of a file.
+    """
     from fca.store.files import DamagedFile
     from fca.types import FcaError, UnreadableImage
 
@@ -155,13 +177,13 @@ def _refusal(error: Exception, name: str, words: Sequence[str]) -> str | None:
     if not isinstance(error, DamagedFile | OSError):
         return None
 
-    from fca.cli.application import as_line  # imports Hydra
+    from fca.cli.application import as_line  # imports Hydra, for which other errors need not wait
 
     return as_line(error, name, words)
 
 
 def refused(error: Exception | str) -> int:
-    """Print what was wrong, on one line, without passwords; returns the exit code."""
+    """Print an error on one line, without passwords and control characters; returns the exit code 2."""
     from fca.types import without_password  # imports pandas, for which a tab or --help need not wait
 
     line = without_password(" ".join(str(error).split()))

@@ -27,23 +27,31 @@ from fca.store.files import DamagedFile
 from fca.store.filters import Filters, words_of
 from fca.types import Analysis, Table
 
-LINES = 40  # of a table that are shown; the file has all
+MAX_LINES = 40  # of a table; the file has all
 
 
 def _print(config: DictConfig) -> None:
-    """Print every table with its question and source, and where it is saved; the ones that answer, and how, last."""
+    """Run an analysis, save its tables, and print each with its question, source and folder; then the answers.
+
+    Tables from which an answer (a sentence) is made come last, next to the answers.
+    """
     check_root("analyse", config)
     result = _analysed(config, config.outputs)
     findings = [finding for finding in findings_of(result.analysis) if finding.state is not None]
     tables_with_sentence = {finding.tables[0].name for finding in findings}
 
-    saved_tables = zip(result.tables.values(), result.save(), strict=True)
-    for table, folder in sorted(saved_tables, key=lambda saved: saved[0].name in tables_with_sentence):
+    saved_tables = list(zip(result.tables.values(), result.save(), strict=True))
+    saved_tables.sort(key=lambda table_and_folder: table_and_folder[0].name in tables_with_sentence)
+    for table, folder in saved_tables:
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {folder}\n")
     print(*map(printable, sentences(result.analysis, result.tables)), sep="\n")
 
 
 def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:
+    """Run the analysis of a configuration on the store in `outputs`.
+
+    Raises FcaError for no such store, an unknown key, and a store without rows for the analysis.
+    """
     check_store(outputs, "outputs")
     store = store_with_images(outputs)
     narrow(config, store, AnalyseConfig)
@@ -54,7 +62,10 @@ def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:
 
 
 def tables_of(analysis: Analysis, store: Store) -> tuple[list[Table], Store]:
-    """The tables of an analysis, and the store without the runs that it could not read, which the log names."""
+    """The tables of an analysis, and the store without the damaged runs that it could not read; the log names these.
+
+    The analysis begins again without the runs that need a damaged file, as often as it comes upon another one.
+    """
     while True:
         try:
             return list(analysis(store)), store
@@ -66,15 +77,18 @@ main = partial(application, "analyse", _print)  # exit code 0, or 2 when there i
 
 
 def _text(table: Table) -> str:
-    return f"{as_text(table.frame, f'{table.name}: {table.question}', LINES)}\n{table.source}"
+    """A table as text under its name and question, with its source below."""
+    lines = as_text(table.frame, f"{table.name}: {table.question}", MAX_LINES)
+    return f"{lines}\n{table.source}"
 
 
 def analyse(name: str, outputs: str | Path = "outputs", *, filters: Filters | None = None, **options: Any) -> Analysed:
-    """Run conf/analysis/<name>.yaml on the store in `outputs`; the result shows its tables and figures in a notebook.
+    """Run the analysis of conf/analysis/<name>.yaml on the store in `outputs`; nothing is saved.
 
+    The result has its tables and figures, and shows them in a notebook.
     filters: which runs it reads, as `fca.results` takes them, e.g. {"dataset": "digits"}.
     options: values of that file to change, e.g. query="dataset == 'digits'".
-    Raises FcaError for an unknown name, folder, column or option, and where the store has no rows for it.
+    Raises FcaError for an unknown name, folder, column or option, and if the store has no rows for the analysis.
     """
     config = configured("analyse", "analysis", name, options, filters=words_of(filters))
     return _analysed(config, outputs)
@@ -82,9 +96,10 @@ def analyse(name: str, outputs: str | Path = "outputs", *, filters: Filters | No
 
 @dataclass(frozen=True)
 class Analysed:
-    """The tables of an analysis by name, and its figures. In a notebook it shows both; in a console, the tables.
+    """The result of an analysis: its tables and figures. A notebook shows both, a console the tables.
 
-    result["accuracy"] is a table's DataFrame; `result.figures` are Altair charts by name, with hover.
+    result["accuracy"] is the DataFrame of a table; `result.figures` has Altair charts by name, with tooltips.
+    tables: by name.
     """
 
     store: Store
@@ -104,26 +119,31 @@ class Analysed:
         return {finding.key: chart for finding, chart in self._drawn()}
 
     def _drawn(self) -> Iterator[tuple[Finding, Any]]:
+        """Yield each finding that has a figure, with its chart; those whose tables have too few values are skipped."""
         for finding in findings_of(self.analysis):
             if finding.draw is None or not finding.is_in(self.tables):
                 continue
+            tables = [self.tables[table.name] for table in finding.tables]
             try:
-                yield finding, finding.draw(*(self.tables[table.name] for table in finding.tables))
+                chart = finding.draw(*tables)
             except NothingToDraw:
                 continue
+            yield finding, chart
 
     def __repr__(self) -> str:
         return "\n\n".join(map(_text, self.tables.values()))
 
     def _repr_html_(self) -> str:
+        """What a notebook shows: each figure under its title, then each table under its name and question."""
         paragraphs = []
         for finding, chart in self._drawn():
-            picture = base64.b64encode(as_svg(spec(chart)).encode()).decode()  # an <img>: ids of inline SVGs collide
+            svg = as_svg(spec(chart))
+            picture = base64.b64encode(svg.encode()).decode()  # for an <img>, because ids of inline SVGs collide
             paragraphs.append(
                 f'<p><b>{html.escape(finding.title)}</b></p><img src="data:image/svg+xml;base64,{picture}">'
             )
         for table in self.tables.values():
             title = f"<b>{html.escape(table.name)}</b>: {html.escape(table.question)}"
-            lines = table.frame[shown_columns(table.frame)].to_html(index=False, max_rows=LINES, na_rep="")
+            lines = table.frame[shown_columns(table.frame)].to_html(index=False, max_rows=MAX_LINES, na_rep="")
             paragraphs.append(f"<p>{title}</p>{lines}<p><small>{html.escape(table.source)}</small></p>")
         return "\n".join(paragraphs)

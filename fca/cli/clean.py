@@ -32,12 +32,17 @@ KINDS = {
     "stale": "claims and half-written files of processes that died",
 }
 WEIGHTS = ("weights", "snapshots", "diverged")
-FREE = ("checkpoints", "diverged", "hydra", "stale")  # nobody needs them: --yes removes them if no kind is named
-QUIET = (*WEIGHTS, "cache", "hydra")  # kinds that stay while anything is at work
+FREE = ("checkpoints", "diverged", "hydra", "stale")  # nobody needs these: --yes removes them if no kind is named
+KEPT_DURING_WORK = (*WEIGHTS, "cache", "hydra")  # a run or sweep that is at work may be using them
 
 
 class Waste(NamedTuple):
-    """A file or folder that can go.    train_s: of the training that makes it again.    images: to decode again."""
+    """A file or folder that can be removed without losing a result.
+
+    kind:    a key of KINDS.    size: bytes.
+    train_s: seconds of the training that would make it again; 0 for other files.
+    images:  images that would be decoded again; 0 for other files.
+    """
 
     kind: str
     path: Path
@@ -48,7 +53,7 @@ class Waste(NamedTuple):
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print what would go, or with --yes remove it; exit code 2 for no such store."""
+    """Print what would be removed, or with --yes remove it; exit code 2 if there is no such store."""
     parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
     parser.add_argument("filters", nargs="*", metavar=FILTER, help="only what belongs to these runs, as in fca results")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
@@ -60,8 +65,8 @@ def main(arguments: Sequence[str]) -> int:
     check_store(options.outputs)
     try:
         return _clean(options)
-    except OSError as error:  # the store is somebody else's
-        if error.filename is None:
+    except OSError as error:  # the store belongs to another user
+        if error.filename is None:  # not an error of a file
             raise
         allowed = f"a store that you may read and change ({error.strerror}: {os.fsdecode(error.filename)})"
         step = "ask its owner to run fca clean; what was removed before is not missed"
@@ -69,19 +74,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _clean(options: argparse.Namespace) -> int:
-    """Print what would go, or remove it."""
+    """Print what would be removed, or remove it; returns the exit code."""
     store = Store(Path(options.outputs))
     n_at_work, removable = waste(store)
-    removable = _of_runs(store, removable, options.query, options.filters)
+    removable = _only_of_runs(store, removable, options.query, options.filters)
     named_kinds = [kind for kind in KINDS if getattr(options, kind)]
     kinds = named_kinds or FREE
     to_remove = [item for item in removable if item.kind in kinds]
 
-    if n_at_work and (not options.yes or any(kind in QUIET for kind in kinds)):
+    if n_at_work and (not options.yes or any(kind in KEPT_DURING_WORK for kind in kinds)):
         if n_at_work == 1:
-            print(f"1 run or sweep is at work here: {', '.join(QUIET)} stay until it ends")
+            print(f"1 run or sweep is at work here: {', '.join(KEPT_DURING_WORK)} stay until it ends")
         else:
-            print(f"{n_at_work} runs or sweeps are at work here: {', '.join(QUIET)} stay until they end")
+            print(f"{n_at_work} runs or sweeps are at work here: {', '.join(KEPT_DURING_WORK)} stay until they end")
     for kind in kinds:
         print(_line(kind, [item for item in to_remove if item.kind == kind]))
     total = as_bytes(sum(item.size for item in to_remove))
@@ -101,8 +106,11 @@ def _clean(options: argparse.Namespace) -> int:
     return 0
 
 
-def _of_runs(store: Store, removable: list[Waste], query: str | None, filters: Sequence[str]) -> list[Waste]:
-    """What belongs to the runs that the query and the filters keep; everything without them."""
+def _only_of_runs(store: Store, removable: list[Waste], query: str | None, filters: Sequence[str]) -> list[Waste]:
+    """The waste in the folders of the runs that a query and filters select; all of it without query and filters.
+
+    Prints a note for a filter that no run meets.
+    """
     rows = store.rows()
     condition = combined_query(query, filters, rows)
     if condition is None:
@@ -115,7 +123,11 @@ def _of_runs(store: Store, removable: list[Waste], query: str | None, filters: S
 
 
 def waste(store: Store) -> tuple[int, list[Waste]]:
-    """How many runs and sweeps are at work, and what can go: no link, nothing behind one, nothing of a run at work."""
+    """How many runs and sweeps are at work in a store, and all that can be removed from it.
+
+    Nothing of a run at work is listed, and while anything is at work, none of the kinds KEPT_DURING_WORK. Links, and
+    what is behind them, are never listed, because a store may come from a stranger.
+    """
     outputs = store.outputs
     rows = store.rows().set_index(RUN_ID)
     train_s = rows["train_s"].dropna()
@@ -123,7 +135,7 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
 
     removable: list[Waste] = []
     n_at_work = 0
-    for folder in _inside(outputs / "runs"):
+    for folder in _entries_without_links(outputs / "runs"):
         run_id = folder.name
         if not (is_run_id(run_id) and folder.is_dir()):
             continue
@@ -143,14 +155,19 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
         removable += [_measured("stale", path) for path in abandoned_parts(outputs / name)]
 
     if n_at_work:
-        return n_at_work, [item for item in removable if item.kind not in QUIET]
-    removable += [_measured("cache", path) for path in _inside(outputs / "cache") if path.suffix != ".part"]
-    removable += [_measured("hydra", path) for path in _inside(outputs / ".hydra")]
+        return n_at_work, [item for item in removable if item.kind not in KEPT_DURING_WORK]
+
+    cache_files = [path for path in _entries_without_links(outputs / "cache") if path.suffix != ".part"]
+    removable += [_measured("cache", path) for path in cache_files]  # without unfinished files, which are "stale"
+    removable += [_measured("hydra", path) for path in _entries_without_links(outputs / ".hydra")]
     return n_at_work, removable
 
 
 def _waste_of_run(store: Store, run_id: str, train_s: float, has_diverged: bool) -> list[Waste]:
-    """What can go of a run that is done: its weights, checkpoint, and what a process that died left there."""
+    """What can be removed of a run that is done: its weights and checkpoint, and what a process that died left there.
+
+    train_s: seconds that the training took, which would make the weights again.
+    """
     folder = store.folder(run_id)
     kind_by_path = {}
     weights = store.weights(run_id)
@@ -164,36 +181,43 @@ def _waste_of_run(store: Store, run_id: str, train_s: float, has_diverged: bool)
 
     return [
         _measured(kind_by_path[path], path, train_s if path in weights else 0.0)
-        for path in _inside(folder)
+        for path in _entries_without_links(folder)
         if path in kind_by_path
     ]
 
 
-def _inside(folder: Path) -> list[Path]:
-    """What is in a folder of the store, without links; nothing if it is a link itself."""
+def _entries_without_links(folder: Path) -> list[Path]:
+    """The files and folders in a folder of the store, sorted, without links; empty if the folder itself is a link."""
     if folder.is_symlink() or not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if not path.is_symlink())
 
 
 def _left_by_dead_process(folder: Path) -> list[Path]:
-    """What a process that died left in a run's folder."""
+    """What a process that died left in a run's folder: unfinished files, its claim, and its progress.
+
+    The caller has made sure that no live process holds the run.
+    """
     leftovers = {*abandoned_parts(folder), folder / claims.CLAIM, folder / PROGRESS}
-    return [path for path in _inside(folder) if path in leftovers]
+    return [path for path in _entries_without_links(folder) if path in leftovers]
 
 
 def _measured(kind: str, path: Path, train_s: float = 0.0) -> Waste:
-    """A file or folder with its size, and of a shard of the cache the number of images."""
+    """A file or folder of this kind as `Waste`, with its size and the number of decoded images.
+
+    The number is in the JSON file that the cache has beside each file of pixels, and is counted for that JSON file.
+    """
     images = 0
-    if kind == "cache" and path.suffix == ".json":  # the record of a shard
+    if kind == "cache" and path.suffix == ".json":
         with if_whole():
             images = read_object(path, images=int)["images"]
-    files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names] or [path]
+    files_inside = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    files = files_inside or [path]  # a file, or an empty folder
     return Waste(kind, path, sum(file.lstat().st_size for file in files), train_s, images)
 
 
 def _line(kind: str, items: Sequence[Waste]) -> str:
-    """How many files of a kind there are, their bytes and what it costs to make them again."""
+    """The printed line on a kind: number of its files, their size, and what it costs to make them again."""
     train_s = sum({item.path.parent: item.train_s for item in items}.values())  # one training makes all of its weights
     cost = f"{as_time(train_s)} of training" if train_s else ""
     if kind == "cache" and items:
@@ -203,11 +227,12 @@ def _line(kind: str, items: Sequence[Waste]) -> str:
 
 
 def _remove(store: Store, item: Waste) -> None:
+    """Remove a file or folder. Raises OSError that names it."""
     folder = item.path.parent
     if item.kind in WEIGHTS:
-        store.remove_weights(folder.name, [item.path], "fca clean")
+        store.remove_weights(folder.name, [item.path], "fca clean")  # with a record, else they would count as damage
     elif item.path.name == claims.CLAIM:
-        claims.clear(folder)
+        claims.clear(folder)  # checks again that the claim is stale
     else:
-        with naming(item.path):  # of a folder, an error names the file inside alone
+        with naming(item.path):  # the error of a folder would name only the last part of a path inside
             remove(item.path)

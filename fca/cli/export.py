@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from fca.models.export import LogitDifference
 
 SUFFIX_OF = {"onnx": ".onnx", "torchscript": ".pt", "safetensors": ".safetensors"}
-CHECKED = 64  # images on which a file is compared with the network
+CHECKED = 64  # images, at most, on which a file is compared with the network
 
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Write the file and the JSON beside it; exit code 2 for what cannot be written or differs."""
+    """Export a network to a file with a JSON beside it; exit code 2 if that fails or the file gives other results."""
     parser = Words(prog="fca export", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--run", metavar="ID", help="of a training: fca results --query \"task == 'train'\"")
+    parser.add_argument("--run", metavar="ID", help="id of a training: fca results --query \"task == 'train'\"")
     parser.add_argument("--snapshot", default=BEST, help="best on val (default), or one of recipe.snapshots, as 0.5")
     parser.add_argument("--format", choices=tuple(SUFFIX_OF), default="onnx", help="default: onnx")
     parser.add_argument("--precision", choices=PRECISIONS, help="of an onnx file (default: that of the network)")
@@ -63,9 +63,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _export(options: argparse.Namespace) -> str:
+    """Write the file and its JSON, compare the file with the network, and return the line for the terminal.
+
+    Raises FcaError, and leaves no file, if the network cannot be exported so or the file differs from it.
+    """
     trained = Trained.of(options.outputs, options.run, options.snapshot)
-    path, description_path = _paths(options, trained)
-    from fca.models.export import check_export_packages, preprocessing  # torch: a second
+    path, description_path = _output_paths(options, trained)
+    from fca.models.export import check_export_packages, preprocessing  # imports torch: after the quick checks
 
     check_export_packages(options.format)
     classifier = trained.model.build()
@@ -76,11 +80,11 @@ def _export(options: argparse.Namespace) -> str:
         **preprocessing(classifier, options.format),
         "white": WHITE if trained.white is None else trained.white,
     }
-    images = _images(trained, classifier, options.verify)
+    images = _images_to_compare(trained, classifier, options.verify)
     if options.format == "safetensors":
         words = loading_words(trained, path)
         description["load"] = shlex.join(["fca", "run", "task=predict", *words])
-    content, is_quantised = _content(trained, classifier, options)
+    content, is_quantised = _file_content(trained, classifier, options)
     if options.format == "onnx":
         description[PRECISION] = _precision(trained, is_quantised)
         description[SHA256] = hashlib.sha256(content).hexdigest()
@@ -88,14 +92,14 @@ def _export(options: argparse.Namespace) -> str:
     # The file is compared with the network, and removed if it differs
     write_whole(path, lambda file: file.write(content))
     try:
-        if is_quantised:
+        if is_quantised:  # logits in int8 differ anyway: what counts is how many images are right
             cost = _cost_of_int8(trained, classifier, content, options.max_loss)
             description.update(cost.described())
             check = str(cost)
         else:
-            check = _checked(classifier, content, description, images)
+            check = _compared(classifier, content, description, images)
         write_json(description_path, description)
-    except BaseException:
+    except BaseException:  # also Ctrl-C
         remove(path)
         raise
 
@@ -105,12 +109,16 @@ def _export(options: argparse.Namespace) -> str:
     return f"{path}: {summary}; {check}; described in {description_path}"
 
 
-def _paths(options: argparse.Namespace, trained: Trained) -> tuple[Path, Path]:
-    """The file to write, and the JSON beside it. Raises FcaError for values out of range and files that exist."""
+def _output_paths(options: argparse.Namespace, trained: Trained) -> tuple[Path, Path]:
+    """The paths of the file to write and of the JSON beside it.
+
+    Raises FcaError for max_loss= out of range, a name with another suffix than the format's, and a file that exists.
+    """
     if not 0 <= options.max_loss < 1:
         raise FcaError("max_loss", options.max_loss, "at least 0 and below 1, a share of images", "e.g. max_loss=0.01")
     suffix = SUFFIX_OF[options.format]
-    path = Path(options.out or f"{trained.row['model'].split(' ')[0]}-{options.run}{suffix}")
+    model_name = trained.row["model"].split(" ")[0]  # further words may follow the name
+    path = Path(options.out or f"{model_name}-{options.run}{suffix}")
     if path.suffix != suffix:
         raise FcaError("out", path, f"a name that ends in {suffix}", "rename it")
     description_path = path.with_name(f"{path.name}.json")
@@ -120,15 +128,19 @@ def _paths(options: argparse.Namespace, trained: Trained) -> tuple[Path, Path]:
     return path, description_path
 
 
-def _content(trained: Trained, classifier: Classifier, options: argparse.Namespace) -> tuple[bytes, bool]:
-    """The file, and whether it was quantised now. Raises FcaError for a precision that the network is not, or loses."""
+def _file_content(trained: Trained, classifier: Classifier, options: argparse.Namespace) -> tuple[bytes, bool]:
+    """The bytes of the file, and whether the network was quantised to int8 for it.
+
+    A training may have probed an ONNX program, which task=compile made; its network already is one, in a precision.
+    Raises FcaError for a format or precision in which this network cannot be exported.
+    """
     from fca.models.export import export_content
 
-    program = trained.model.program()
+    program = trained.model.program()  # None for other networks
     if program is not None and options.format != "onnx":
         allowed = "onnx: the network of this run is an ONNX program"
         raise FcaError("format", options.format, allowed, "leave format out")
-    if options.precision is None or options.precision == _precision(trained, False):
+    if options.precision is None or options.precision == _precision(trained, is_quantised=False):
         return program or export_content(classifier, options.format), False
     if options.precision == FP32:
         allowed = "int8, as the program is that was probed"
@@ -139,7 +151,7 @@ def _content(trained: Trained, classifier: Classifier, options: argparse.Namespa
 
 
 def _precision(trained: Trained, is_quantised: bool) -> str:
-    """Of the file: what it was quantised to, or what the network of the training is."""
+    """The precision of the exported file: int8 if it was quantised for it, else that of the network of the training."""
     if is_quantised:
         return INT8
     program = trained.model.compiled()
@@ -147,36 +159,43 @@ def _precision(trained: Trained, is_quantised: bool) -> str:
 
 
 class Int8(NamedTuple):
-    """What a file in int8 costs, on validation images, which decide, and on test images."""
+    """What int8 costs in accuracy on the validation images, which decide whether it is allowed, and on test images.
+
+    test: None if there are no test images.
+    """
 
     val: Loss
     test: Loss | None
 
     def described(self) -> dict[str, Any]:
-        """For the JSON of the file."""
+        """The keys of the JSON beside the file that state this loss, and the file's own accuracy on test images."""
         loss = {"val": self.val._asdict(), "test": None if self.test is None else self.test._asdict()}
         return {"loss_to_int8": loss, FILE_TEST: None if self.test is None else self.test.tested()}
 
     def __str__(self) -> str:
+        """Both losses in words, and the accuracy of the file on test images in percent."""
         line = f"in int8, {self.val} to validate"
         if self.test is None:
             return line
-        of_file = self.test.tested()
-        low, top1, high = (f"{100 * of_file[key]:.1f}" for key in ("top1_low", "top1", "top1_high"))
+        accuracy = self.test.tested()
+        low, top1, high = (f"{100 * accuracy[key]:.1f}" for key in ("top1_low", "top1", "top1_high"))
         return f"{line}, {self.test} to test: {top1} % [{low}, {high}] right"
 
 
 def _cost_of_int8(trained: Trained, classifier: Classifier, content: bytes, max_loss: float) -> Int8:
-    """The loss of the file in int8. Raises FcaError where it is more than `max_loss` on validation images."""
+    """The loss of accuracy of a file in int8. Raises FcaError if it exceeds `max_loss` on validation images."""
     val = allowed_loss(loss_on("val", trained, classifier, content), max_loss, trained)
     return Int8(val, loss_on("test", trained, classifier, content))
 
 
-def _checked(
+def _compared(
     classifier: Classifier, content: bytes, description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]
 ) -> str:
-    """How far the file's logits are from the network's; added to the description, too."""
-    comparison = _compare(classifier, content, description, images)
+    """Compare the file's logits with the network's, and return the result in words; it is added to `description`.
+
+    Raises FcaError if they differ by more than rounding allows.
+    """
+    comparison = _difference_of_logits(classifier, content, description, images)
     description["checked"] = {
         "images": comparison.images,
         "largest_difference": comparison.largest,
@@ -187,11 +206,14 @@ def _checked(
 
 
 def _description_of_network(trained: Trained) -> dict[str, Any]:
-    """Run, accuracy and licence of the network. Values that are unknown are null."""
+    """The keys of the JSON that describe the network: classes, origin, licence, run, data and accuracy.
+
+    A value that is not known is None.
+    """
     row = trained.row
     start_model, classes = trained.started()
     licence = None
-    if isinstance(start_model, TimmModel) and start_model.pretrained:
+    if isinstance(start_model, TimmModel) and start_model.pretrained:  # random weights have no licence
         licence = getattr(record_of(start_model.name), "license", None)
     return {
         "classes": classes,
@@ -207,8 +229,14 @@ def _description_of_network(trained: Trained) -> dict[str, Any]:
     }
 
 
-def _images(trained: Trained, classifier: Classifier, folder: str | None) -> UInt8[np.ndarray, "images size size 3"]:
-    """Real images at input size: of the folder if one is given, else a fixed draw of the test images, every class."""
+def _images_to_compare(
+    trained: Trained, classifier: Classifier, folder: str | None
+) -> UInt8[np.ndarray, "images size size 3"]:
+    """Up to CHECKED real images at input size, on which the file is compared with the network.
+
+    folder: takes its first images; None: takes a fixed draw of the training's test images, of every class.
+    Raises FcaError if none of them can be read.
+    """
     if folder is not None:
         paths, read = loose_images(folder, "verify", trained.white)
         n = min(CHECKED, len(paths))
@@ -217,22 +245,28 @@ def _images(trained: Trained, classifier: Classifier, folder: str | None) -> UIn
         rows = fixed_draw(data, data.rows("test", trained.row["classes"]), CHECKED)
         n = len(rows)
         read = lambda position: data.read(int(rows[position]))  # noqa: E731
-    images = [image for image in at_input(read, classifier.geometry, n, "reading") if not isinstance(image, str)]
+    images_or_reasons = at_input(read, classifier.geometry, n, "reading")
+    images = [image for image in images_or_reasons if not isinstance(image, str)]
     if not images:
         raise FcaError("verify", folder, "at least one image that can be read", "name another folder")
     return np.stack(images)
 
 
-def _compare(
+def _difference_of_logits(
     classifier: Classifier, content: bytes, description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]
 ) -> LogitDifference:
-    """The file's logits, of the first image alone and of the others together, beside the network's."""
+    """The comparison of the file's logits with those of the network; adds the file's interface to `description`.
+
+    The first image is given alone and the others together, so that two sizes of a batch are tried.
+    Raises FcaError if the logits differ too much, or if a file of weights gives a network of other classes.
+    """
     from fca.models.export import INPUT, OPSET, OUTPUTS, compare_logits, logits_function
     from fca.training.infer import logits_of
 
     all_images = np.arange(len(images))
     if description["format"] == "safetensors":
-        loaded = component(composed("run", shlex.split(description["load"])[3:]), "model").build()
+        words = shlex.split(description["load"])[3:]  # behind fca run task=predict
+        loaded = component(composed("run", words), "model").build()
         if loaded.classes != classifier.classes:  # odd letters in a key
             step = "take format=onnx, or rename the classes"
             raise FcaError("classes", loaded.classes, f"as they are typed: {classifier.classes}", step)
@@ -250,9 +284,11 @@ def _compare(
 
 
 def loading_words(trained: Trained, path: Path) -> list[str]:
-    """The words of `fca run` that make this network of a file of its weights.
+    """The words of `fca run` that build this network from a file of its weights.
 
-    Raises FcaError for a linear probe, whose network is stored elsewhere, and a class that no file of conf/model names.
+    These are model=OPTION, and each key whose value is not the default of that option.
+    path: of the file.    Raises FcaError for a linear probe, whose network is stored elsewhere, and for a network whose
+    class no file of conf/model names.
     """
     model, classes = trained.started()
     target = f"{type(model).__module__}.{type(model).__qualname__}"
@@ -270,6 +306,6 @@ def loading_words(trained: Trained, path: Path) -> list[str]:
     for key, value in fields.items():
         if defaults.get(key) == value:
             continue
-        adds_keys = isinstance(value, dict)
-        words.append(f"{'+' if adds_keys else ''}{word(f'model.{key}', value)}")
+        plus = "+" if isinstance(value, dict) else ""  # Hydra wants a + to add keys to a mapping
+        words.append(f"{plus}{word(f'model.{key}', value)}")
     return words

@@ -20,13 +20,14 @@ from fca.store.columns import CLASSES
 from fca.types import Classifier, FcaError
 
 CALIBRATION = 32  # training images that give the ranges of activations, as of task=compile
-MAX_LOSS = 0.01
+MAX_LOSS = 0.01  # default of max_loss=, a share of images
 
 
 class Loss(NamedTuple):
-    """Accuracy of the network minus that of its file on the same images, with its 95 % interval.
+    """Accuracy of a network minus that of its file on the same images, with its 95 % interval.
 
-    right: images that the file has right.
+    images: their number.    right: number of them that the file classifies right.
+    value, low, high: the difference and its interval; as text they are printed as a gain, with the opposite sign.
 
     >>> print(Loss(images=80, right=60, value=0.0125, low=-0.026, high=0.052))
     -1.2 points [-5.2, +2.6] against the network on 80 images
@@ -45,23 +46,27 @@ class Loss(NamedTuple):
         return f"{gain:+.1f} points [{low:+.1f}, {high:+.1f}] against the network on {self.images} images"
 
     def tested(self) -> dict[str, Any]:
-        """The file's accuracy on these images, as the JSON has it."""
+        """The accuracy of the file on these images with its 95 % interval, as keys of the JSON beside the file."""
         low, high = wilson(self.right, self.images)
         return {"top1": self.right / self.images, "top1_low": low, "top1_high": high, "n_test": self.images}
 
 
 def in_int8(trained: Trained, classifier: Classifier, content: bytes) -> bytes:
-    """The program in int8, in the ranges that its activations have on a fixed draw of the training images.
+    """The ONNX program `content` quantised to int8.
 
-    Raises FcaError where these are no longer there, and for a program that the quantiser refuses.
+    The ranges of its activations are measured on a fixed draw of the training images. Raises FcaError if these images
+    are no longer at hand, and for a program that the quantiser refuses.
     """
     data = trained.images()
     rows = fixed_draw(data, data.rows("train", trained.row[CLASSES]), CALIBRATION)
-    return quantised(simplified(content), _pixels(trained, classifier, rows))
+    return quantised(simplified(content), _pixels_at_input_size(trained, classifier, rows))
 
 
 def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes) -> Loss | None:
-    """What the file loses against the network on the images of a split of its training; None without any."""
+    """The accuracy that an ONNX file loses against the network on the images of a split of its training.
+
+    content: of the file.    Returns None if the split has no images.
+    """
     from fca.models.export import logits_function
     from fca.training.infer import batch_size_of, logits_of
 
@@ -69,19 +74,21 @@ def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes
     rows = data.rows(split, trained.row[CLASSES])
     if not len(rows):
         return None
-    pixels = _pixels(trained, classifier, rows)
-    labels = logit_columns(classifier.classes, data.classes)[data.labels[rows]]
+    pixels = _pixels_at_input_size(trained, classifier, rows)
+    labels = logit_columns(classifier.classes, data.classes)[data.labels[rows]]  # column of each image's class
 
     answers = logits_function(content, "onnx")
     size = batch_size_of(classifier.input_size)
     batches = [pixels[start : start + size] for start in range(0, len(pixels), size)]
     logits_of_file = np.concatenate([answers(batch) for batch in batches])
     logits_of_network = logits_of(classifier, pixels, np.arange(len(pixels)), accelerator="cpu")
-    return loss_between(logits_of_network.argmax(axis=1) == labels, logits_of_file.argmax(axis=1) == labels)
+    network_is_right = logits_of_network.argmax(axis=1) == labels
+    file_is_right = logits_of_file.argmax(axis=1) == labels
+    return loss_between(network_is_right, file_is_right)
 
 
 def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
-    """The loss of the file, given which images the network and the file classify right.
+    """The loss of the file, given whether the network and the file classify each image right (masks of equal length).
 
     >>> str(loss_between(np.array([True, True, False, True]), np.array([True, False, False, True])))
     '-25.0 points [-65.5, +32.0] against the network on 4 images'
@@ -101,26 +108,30 @@ def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
 
 
 def allowed_loss(loss: Loss | None, max_loss: float, trained: Trained) -> Loss:
-    """The loss on validation images. Raises FcaError where it is more than `max_loss`, or where there are none."""
+    """The given loss on validation images. Raises FcaError if it exceeds `max_loss`, or if it is None (no images)."""
     if loss is None:
         allowed = "a training that held out validation images, which show what int8 costs"
         raise FcaError("precision", INT8, allowed, "train with dataset.val.share=0.3, or export precision=fp32")
     if loss.value > max_loss:
         allowed = f"at most max_loss={max_loss:g} on validation images ({loss})"
-        is_probe = isinstance(trained.started()[0], Probed)
-        probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), " * is_probe
+        probe = ""
+        if isinstance(trained.started()[0], Probed):  # its backbone can be quantised before the probe is fitted
+            probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), "
         raise FcaError("precision", INT8, allowed, f"{probe}export precision={FP32}, or allow more: max_loss=")
     return loss
 
 
-def _pixels(
+def _pixels_at_input_size(
     trained: Trained, classifier: Classifier, rows: Int[np.ndarray, " images"]
 ) -> UInt8[np.ndarray, "images size size 3"]:
-    """These images at input size."""
+    """The pixels of images of the training's data set, resized and cropped to the input size of the network.
+
+    rows: positions of the images in the data set.    Raises FcaError for a network with another kind of input.
+    """
     geometry = classifier.geometry
     if not isinstance(geometry, ResizeCrop):
         allowed = "a network whose input is a resized and cropped image"
         raise FcaError("run", trained.model.run_id, allowed, "export a network")
     cache = trained.store.outputs / "cache"
-    pixels = open_pixels(trained.images(), geometry, cache, limit_gb=0.0, rows=rows)
+    pixels = open_pixels(trained.images(), geometry, cache, limit_gb=0.0, rows=rows)  # 0: read the cache, write nothing
     return np.asarray(pixels[rows])

@@ -43,10 +43,10 @@ from fca.plugins import class_of, plugins, use_plugins
 from fca.types import FcaError
 from fca.validation import describe_allowed, meanings_of, rules_by_field
 
-_COMMENT = re.compile(r"[,}\]\s]*#\s*(.*)")
-_MAX_DEPTH = 6  # of files that build on each other
-LEFT = 34  # characters of the column of keys
-ALL = "all"  # fca run all --help
+_COMMENT = re.compile(r"[,}\]\s]*#\s*(.*)")  # behind a value, and behind brackets that close there
+_MAX_DEPTH = 6  # of files that build on each other: a circle of files must end
+LEFT_WIDTH = 34  # characters of the left column, with keys and options
+ALL = "all"  # the word in `fca run all --help`
 FLAGS = {
     "-m": "sweep: run every combination of the values that commas or range(...) list",
     "--cfg job": "print the whole configuration and start nothing",
@@ -54,7 +54,7 @@ FLAGS = {
     "--info defaults": "where each part of it comes from",
 }
 
-CHANGED_FIRST = (  # by most users, in this order; groups and keys of `fca run`
+CHANGED_FIRST = (  # groups and keys of `fca run` that most users change, in this order
     "dataset",
     "model",
     "model.weights",
@@ -83,7 +83,7 @@ MEANINGS_OF_GROUPS = {
     "subset": "how the classes are chosen",
     "logger": "where runs are followed",
 }
-MAX_OPTIONS = 14  # of a group that are all listed; a longer list is cut to these:
+MAX_OPTIONS = 14  # of a group; of one with more only the useful options are listed
 USEFUL_OPTIONS = {
     "dataset": ("digits", "cifar10", "cifar100", "caltech101", "food101", "imagenet", "folder", "manifest", "hf"),
     "model": (
@@ -106,7 +106,7 @@ USEFUL_OPTIONS = {
 
 
 class Key(NamedTuple):
-    """A key as it is typed, its default, meaning and allowed values."""
+    """A key of the configuration, as the help prints it: as it is typed, its default, meaning and allowed values."""
 
     name: str
     default: str
@@ -115,7 +115,10 @@ class Key(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The keys of a group, under the option that is chosen, with the first line of its file."""
+    """The keys of a group with its chosen option.
+
+    title: group=option.    question: what the option is for, from the head of its file.
+    """
 
     title: str
     question: str
@@ -123,16 +126,21 @@ class Section(NamedTuple):
 
 
 def main(root: str, arguments: Sequence[str]) -> int:
-    """Print the help of a command for the options that the other words choose; exit code 2 for a wrong option."""
+    """Print the help of a command, for the options that are chosen among its words; returns the exit code.
+
+    root: the command (run, analyse, ...), whose configuration is conf/<root>.yaml.
+    arguments: the words behind it, with --help. The code is 2 for an unknown option or a wrong value.
+    """
     words = [word for word in arguments if "=" in word and not word.startswith("-")]
     try:
+        # Plugins first: they add folders of options
         plugin_words = [word for word in words if word.startswith("plugins=")]
         use_plugins(list(OmegaConf.from_dotlist(plugin_words).get("plugins", [])))
         overrides = [hydra_word for word in words for hydra_word in hydra_words(word)]
         config = composed(root, overrides, with_hydra=True)
 
         typed_groups = [group for group in _option_by_group(config) if _is_named(group, arguments)]
-        if typed_groups:
+        if typed_groups:  # fca run model --help
             lines = _lines_of_groups(root, config, typed_groups)
         elif root != "run" or ALL in arguments:
             lines = _all_lines(root, config)
@@ -145,12 +153,20 @@ def main(root: str, arguments: Sequence[str]) -> int:
 
 
 def _is_named(group: str, words: Sequence[str]) -> bool:
-    """Whether one of these words is the group as it is typed, or, as encoder for model@encoder, its place."""
-    return group in words or (bool(group.partition("@")[2]) and group.partition("@")[2] in words)
+    """Whether one of these words is the name of a group.
+
+    A group such as model@encoder (options of model, used as encoder) may be named by the part behind the @ alone.
+    """
+    place = group.partition("@")[2]
+    return group in words or (place != "" and place in words)
 
 
 def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterator[str]:
-    """What people change first, the other groups and keys of the root, and the keys of the groups that were typed."""
+    """The lines of `fca run --help`: what most users change, then the other groups and keys.
+
+    Keys of a group are only shown if the group is among `words` (the other words that were typed), or if it comes with
+    the chosen task.
+    """
     options = groups(root, config)
     chosen_options = _option_by_group(config)
     root_section, *group_sections = sections(root, config)
@@ -175,22 +191,27 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
         if key.name not in CHANGED_FIRST and not key.name.startswith("subset."):  # subset is a group
             yield from _key_lines(key, width)
 
-    typed_names = {re.split(r"[./=]", word.lstrip("+~"))[0] for word in words}
+    typed_names = {re.split(r"[./=]", word.lstrip("+~"))[0] for word in words}  # recipe of +recipe.lr=0.1
     for section in group_sections:
         group = section.title.partition("=")[0]
-        is_from_task = "@" not in group and group not in rules_by_field(schema_of(root))
+        is_from_task = "@" not in group and group not in rules_by_field(schema_of(root))  # no group of the command
         if _is_named(group, list(typed_names)) or is_from_task:
             yield from _section_lines(section, width)
 
     yield "\nmore help"
-    yield from _two(f"fca {root} GROUP --help", "all options of a group and the keys of the chosen option", width)
-    yield from _two(f"fca {root} GROUP=OPTION --help", "the keys of that option", width)
-    yield from _two(f"fca {root} {ALL} --help", "every group, option and key", width)
+    yield from _two_columns(
+        f"fca {root} GROUP --help", "all options of a group and the keys of the chosen option", width
+    )
+    yield from _two_columns(f"fca {root} GROUP=OPTION --help", "the keys of that option", width)
+    yield from _two_columns(f"fca {root} {ALL} --help", "every group, option and key", width)
     yield from _flag_lines(root, width)
 
 
 def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str]) -> Iterator[str]:
-    """Every option of these groups with its question, then the keys of the chosen option."""
+    """The lines of `fca run GROUP --help`: every option of these groups and what it is for, then the chosen one's keys.
+
+    typed_groups: as they are typed, such as model@encoder.
+    """
     options = groups(root, config)
     chosen_options = _option_by_group(config)
     width = _terminal_width()
@@ -203,7 +224,7 @@ def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str])
         yield f"\noptions of {typed_group}; chosen: {chosen_options[typed_group] or 'null'}"
         for name in names:
             question = question_of(files[name]) if name in files else ""
-            yield from _two(name, textwrap.shorten(question, 120, placeholder=" ..."), width)
+            yield from _two_columns(name, textwrap.shorten(question, 120, placeholder=" ..."), width)
 
     for section in sections(root, config):
         if section.title.partition("=")[0] in typed_groups:
@@ -211,12 +232,12 @@ def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str])
 
 
 def _all_lines(root: str, config: DictConfig) -> Iterator[str]:
-    """Every group with its options, and every key of the chosen options."""
+    """The lines of `fca run all --help`: every group with its options, and every key of the chosen options."""
     width = _terminal_width()
     yield _headline(root)
     yield f"\ngroups and their options (fca {root} GROUP=OPTION --help shows that option's keys)"
     for group, names in groups(root, config).items():
-        yield from _two(group, ", ".join(names), width)
+        yield from _two_columns(group, ", ".join(names), width)
     for section in sections(root, config):
         yield from _section_lines(section, width)
     yield from _flag_lines(root, width)
@@ -231,18 +252,21 @@ def _headline(root: str) -> str:
 
 
 def _group_lines(root: str, group: str, chosen: str | None, options: Sequence[str], width: int) -> Iterator[str]:
-    """A group with its chosen option and, of a long list of options, the useful ones."""
+    """The lines on a group: the chosen option, what the group is for, and its options (of many, the useful ones).
+
+    group: as it is typed.    chosen: None where no option is chosen.    options: empty where they are not listed.
+    """
     listed_options = list(options)
     if len(options) > MAX_OPTIONS:
         useful = USEFUL_OPTIONS.get(group, options[:MAX_OPTIONS])
-        listed_options = [name for name in useful if name in options]
+        listed_options = [name for name in useful if name in options]  # a root may offer fewer
         listed_options.append(f"... ({len(options)} in all: fca {root} {group} --help)")
     elif not options:
         listed_options.append(f"its keys: fca {root} {group} --help")
 
     meaning = MEANINGS_OF_GROUPS.get(group)
     text = ", ".join(listed_options)
-    yield from _two(f"{group}={chosen or 'null'}", f"{meaning}: {text}" if meaning else text, width)
+    yield from _two_columns(f"{group}={chosen or 'null'}", f"{meaning}: {text}" if meaning else text, width)
 
 
 def _section_lines(section: Section, width: int) -> Iterator[str]:
@@ -255,39 +279,46 @@ def _section_lines(section: Section, width: int) -> Iterator[str]:
 
 def _key_lines(key: Key, width: int) -> Iterator[str]:
     text = f"{key.meaning} [{key.allowed}]" if key.allowed else key.meaning
-    yield from _two(f"{key.name}={key.default}", text, width)
+    yield from _two_columns(f"{key.name}={key.default}", text, width)
 
 
 def _flag_lines(root: str, width: int) -> Iterator[str]:
     yield "\noptions of Hydra (fca run --hydra-help lists all)"
     for flag, meaning in FLAGS.items():
         if root == "run" or flag != "-m":
-            yield from _two(flag, meaning, width)
+            yield from _two_columns(flag, meaning, width)
 
 
-def _two(left: str, right: str, width: int) -> Iterator[str]:
-    """Two columns, the right one wrapped; a long left one has a line of its own."""
-    indent = " " * (LEFT + 4)
-    wrapped = textwrap.wrap(right, max(40, width - len(indent)), break_long_words=False) or [""]
-    if len(left) > LEFT:
+def _two_columns(left: str, right: str, width: int) -> Iterator[str]:
+    """Lines of two columns, in which the right text is wrapped; a left text that is too long has a line of its own.
+
+    width: characters of the terminal.
+    """
+    indent = " " * (LEFT_WIDTH + 4)
+    wrapped = textwrap.wrap(right, max(40, width - len(indent)), break_long_words=False) or [""]  # of an empty text
+    if len(left) > LEFT_WIDTH:
         yield f"  {left}"
         yield from (f"{indent}{line}" for line in wrapped)
     else:
-        yield f"  {left:{LEFT}}  {wrapped[0]}".rstrip()
+        yield f"  {left:{LEFT_WIDTH}}  {wrapped[0]}".rstrip()
         yield from (f"{indent}{line}" for line in wrapped[1:])
 
 
 def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
-    """The groups of a root that have more than one option, as they are typed, with their options."""
+    """Each group of a command that has more than one option -> its options; groups as they are typed.
+
+    root: the command.    config: its whole configuration, with Hydra's part.
+    """
     chosen_groups = [typed for typed, _ in _choices(config)]
     options_by_group: dict[str, list[str]] = {}
     for typed in chosen_groups:
         group, _, package = typed.partition("@")
-        if package and group in options_by_group:
+        if package and group in options_by_group:  # model@encoder beside model: the list is not repeated
             options_by_group[typed] = [f"those of {group}"]
             continue
 
-        # A folder of options may be a group itself, as recipe/augment is
+        # Options in folders are listed with their folder (corruption/fog of shift), unless the folder is a group of its
+        # own, as recipe/augment is
         folders = {f"{group}/{path.name}" for path in (CONF / group).glob("*/")}
         inner_groups = folders & set(chosen_groups)
         nested_names = []
@@ -297,35 +328,38 @@ def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
                 nested_names.append(name)
 
         names = option_names(group) + nested_names
-        if len(names) > 1 or group in ("debug", "experiment"):
+        if len(names) > 1 or group in ("debug", "experiment"):  # these two may also stay unset, so one is a choice
             options_by_group[typed] = names
 
     if root == "run":
         launchers = option_names("hydra/launcher")
-        options_by_group["hydra/launcher"] = sorted({"basic", "joblib", *launchers})
+        options_by_group["hydra/launcher"] = sorted({"basic", "joblib", *launchers})  # two come with Hydra
     return options_by_group
 
 
 def _choices(config: DictConfig) -> list[tuple[str, str | None]]:
-    """Group, as it is typed, and chosen option, but for `local` and Hydra's; in the order of the defaults list."""
+    """The groups of a configuration, as they are typed, each with its chosen option (None: none is chosen).
+
+    They are in the order of the defaults list. Hydra's own groups are left out, and so is the user's conf/local.
+    """
     option_by_group = {str(group): option for group, option in config.hydra.runtime.choices.items()}
     return [
-        (_plain(group), option)
-        for group, option in reversed(option_by_group.items())
+        (_as_typed(group), option)
+        for group, option in reversed(option_by_group.items())  # Hydra lists them backwards
         if not group.startswith(("hydra/", "local"))
     ]
 
 
 def _option_by_group(config: DictConfig) -> dict[str, str | None]:
-    """The chosen option of each group, as it is typed, the launcher included."""
+    """Each group, as it is typed, -> its chosen option; with the launcher, although it is a group of Hydra's."""
     launcher = config.hydra.runtime.choices.get("hydra/launcher")
     return {**dict(_choices(config)), "hydra/launcher": launcher}
 
 
-def _plain(group: str) -> str:
-    """A group without the package that follows from its own name.
+def _as_typed(group: str) -> str:
+    """A group as a user types it: without the package (the place of its keys) where this follows from its name.
 
-    >>> _plain("recipe/augment@recipe.augment"), _plain("model@encoder"), _plain("domain@_global_.domain")
+    >>> _as_typed("recipe/augment@recipe.augment"), _as_typed("model@encoder"), _as_typed("domain@_global_.domain")
     ('recipe/augment', 'model@encoder', 'domain')
     """
     name, _, package = group.partition("@")
@@ -333,7 +367,11 @@ def _plain(group: str) -> str:
 
 
 def sections(root: str, config: DictConfig) -> Iterator[Section]:
-    """The keys of the root itself, then those of each chosen option, in the order of the defaults."""
+    """The section of the command's own keys, then one for each chosen option, in the order of the defaults list.
+
+    root: the command.    config: its whole configuration, with Hydra's part. Groups inside another group have no
+    section: their keys are in that of the outer group.
+    """
     yield Section(f"keys of fca {root}", "", list(_keys_of_root(root, config)))
 
     for typed, option in _choices(config):
@@ -347,12 +385,12 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
 
 
 def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
-    """The keys of a root that belong to no group."""
+    """The keys of a command that belong to no group; those of a nested mapping (subset.ncl) one by one."""
     comments = comments_of(root_file(root))
     groups_of_root = dict(_choices(config))
-    for name, (hint, _) in rules_by_field(schema_of(root)).items():
+    for name, (hint, _) in rules_by_field(schema_of(root)).items():  # hint: the type; Any for a component of a group
         value = config.get(name)
-        if is_dataclass(hint) and name not in groups_of_root:
+        if is_dataclass(hint) and name not in groups_of_root:  # a mapping in the file of the command itself
             for key in value:
                 typed = f"{name}.{key}"
                 yield _key(hint, key, typed, value[key], comments.get(typed, ""))
@@ -361,9 +399,14 @@ def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
 
 
 def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Iterator[Key]:
-    """The keys of a node; a component in it (an augmentation in a recipe) has keys of its own."""
+    """The keys of a chosen option; those of a component in it (the augmentation in a recipe) one by one.
+
+    root: the command.    group: of the option.    name: the place of its keys, such as recipe or recipe.augment.
+    file: of the option.    node: its part of the configuration.
+    """
     values: Any = OmegaConf.to_container(node, resolve=False)
-    kind: Any = rules_by_field(schema_of(root))[name][0] if name in rules_by_field(schema_of(root)) else Any
+    rules = rules_by_field(schema_of(root))
+    kind: Any = rules[name][0] if name in rules else Any
     if "_target_" in values:
         kind = class_of(f"{name}._target_", values["_target_"])
 
@@ -372,6 +415,8 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
         if key == "_target_":
             continue
         if isinstance(value, dict) and "_target_" in value:
+            # Its options are in a folder of this group, or are a group of their own. A file that need not exist stands
+            # for the chosen one, because meanings also come from the class and from the other options
             inner_group = CONF / group / str(key)
             folder = inner_group if inner_group.is_dir() else CONF / str(key)
             folder_name = folder.relative_to(CONF).as_posix()
@@ -381,7 +426,10 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
 
 
 def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
-    """A key of a class, with its default as it is typed."""
+    """A key with its default as it is typed, and the values that its class allows.
+
+    kind: the class that declares the key, or Any.    name: of its field.    typed: the key as it is typed.
+    """
     fields: Mapping[str, object] = rules_by_field(kind) if is_dataclass(kind) else {}  # type: ignore[arg-type]
     allowed = describe_allowed(kind, name) if name in fields else ""
     default = OmegaConf.to_container(default) if OmegaConf.is_config(default) else default
@@ -389,24 +437,29 @@ def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
 
 
 def meanings(file: Path, target: str | None, kind: Any = None) -> dict[str, str]:
-    """Key -> meaning: as its class declares it, else the comment in this file or in one that it builds on, else in
-    another file of its group with the same class.
+    """The meaning of each key of an option: key -> meaning.
 
-    target: the name of the class.    kind: the class; None where there is none.
+    It is what the class of the option declares, else the comment beside the key in its file or in a file that it builds
+    on, else that in another file of its group with the same class.
+
+    file: of the option.    target: the name of its class.    kind: the class; None where there is none.
     """
     files_of_group = tuple(option_files(group_of(file)).values())
     files_of_class = _files_by_class(files_of_group).get(target or "", [])
 
     comments: dict[str, str] = {}
     for other_file in (file, *files_of_class):
-        for path in _chain(other_file):
-            comments = {**comments_of(path), **comments}
+        for path in _files_built_on(other_file):
+            comments = {**comments_of(path), **comments}  # the first comment on a key counts
     return {**comments, **meanings_of(kind)} if is_dataclass(kind) else comments
 
 
 @cache
 def _files_by_class(files: tuple[Path, ...]) -> dict[str, list[Path]]:
-    """These options by the name of their class; rows name none."""
+    """Name of a class -> the files, among these options, that name it under `_target_`.
+
+    Options that are rows of a table have no file and are skipped.
+    """
     files_by_class: dict[str, list[Path]] = {}
     for path in filter(Path.is_file, files):
         target = re.search(r"^_target_: (\S+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
@@ -415,23 +468,26 @@ def _files_by_class(files: tuple[Path, ...]) -> dict[str, list[Path]]:
     return files_by_class
 
 
-def _chain(file: Path, depth: int = 0) -> Iterator[Path]:
-    """A file and those of its folder in its defaults list, the nearest first; none that is broken."""
+def _files_built_on(file: Path, depth: int = 0) -> Iterator[Path]:
+    """An option's file, then the files of its folder that its defaults list names, and so on; the nearest first.
+
+    Files that cannot be read are skipped. depth: how many files build on this one.
+    """
     if not is_option(file) or depth > _MAX_DEPTH:
         return
     try:
         base_files = built_on(file)
-    except FcaError:  # nobody chose it, or Hydra would have refused it
+    except FcaError:  # a broken file that is not chosen, else Hydra would have refused it
         return
 
     yield file
-    for base_file in reversed(base_files):
-        yield from _chain(base_file, depth + 1)
+    for base_file in reversed(base_files):  # later ones override earlier ones
+        yield from _files_built_on(base_file, depth + 1)
 
 
 @cache
 def comments_of(file: Path) -> Mapping[str, str]:
-    """Key -> the comment behind its value; keys inside others as outer.inner. Empty where there is no file.
+    """Key -> the comment behind its value in a YAML file; keys inside others as outer.inner. Empty without a file.
 
     >>> comments_of(CONF / "machine" / "default.yaml")["accelerator"]
     'auto, cpu or gpu'
@@ -446,12 +502,18 @@ def comments_of(file: Path) -> Mapping[str, str]:
 
 
 def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str, comments: dict[str, str]) -> None:
-    """Add to `comments` those of a mapping's keys: behind the value, or the key of a block or of a long value."""
+    """Add to `comments` the comment beside each key of a mapping in YAML, and of the mappings inside it.
+
+    The comment stands behind the value. For a block, which begins on the next line, it stands behind the key, and for a
+    value that begins on the next line it may stand behind either.
+
+    lines: of the text.    prefix: the outer keys, such as "recipe.".
+    """
     for key, value in node.value:
         name = f"{prefix}{key.value}"
         is_block = isinstance(value, yaml.CollectionNode) and not value.flow_style
 
-        ends = []
+        ends = []  # the positions behind which the comment may stand
         if not is_block:
             ends.append(value.end_mark)
         if value.start_mark.line > key.end_mark.line:
@@ -467,7 +529,10 @@ def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str,
 
 
 def question_of(file: Path) -> str:
-    """What a file is for: the comment at its top, as far as the first command; or that of a row in its place."""
+    """What an option is for: the comment at the top of its file, up to the first command in it.
+
+    For an option that is a row of a table it is the comment beside the row; empty where there is neither.
+    """
     if file in rows():
         return _question_of_corruption(file.stem) if file.parent == CORRUPTIONS else _question_of_row(file)
     if not file.is_file():
@@ -475,20 +540,20 @@ def question_of(file: Path) -> str:
 
     lines = []
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-        if not line.startswith("#") or line.startswith("#   "):
+        if not line.startswith("#") or line.startswith("#   "):  # commands are indented
             break
         lines.append(line.removeprefix("#").strip())
-    return " ".join(line for line in lines if not line.startswith("@package"))
+    return " ".join(line for line in lines if not line.startswith("@package"))  # which is for Hydra
 
 
 def _question_of_row(file: Path) -> str:
-    """The comment behind a row."""
-    key = file.relative_to(CONF).with_suffix("").as_posix().replace("/", ".", 1)
+    """The comment beside the row of a table that stands in the place of this file."""
+    key = file.relative_to(CONF).with_suffix("").as_posix().replace("/", ".", 1)  # group.option
     comments_of_tables = [comments_of(table) for table in tables()]
     return next(comments[key] for comments in comments_of_tables if key in comments)
 
 
 def _question_of_corruption(kind: str) -> str:
-    from fca.shifts.corruption import KINDS  # which imports SciPy
+    from fca.shifts.corruption import KINDS  # imports SciPy
 
     return f"How much accuracy is lost to {KINDS[kind].cause}?"

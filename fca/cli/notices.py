@@ -25,15 +25,19 @@ FOLDER = "FCA_NOTICES"
 """The environment variable with the folder in which the processes of one command note what they showed."""
 
 MAX_NAMED = 3  # names that a line lists
-_PLACEHOLDER = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
-_NUMBER = re.compile(r"(?<![\w.])[\d,]*\d(?:\.\d+)?(?!\w)")
-_RUN = re.compile(r"\b[0-9a-f]{12}\b")
-_ENOUGH_WORDS = 4  # of a text beside its names, so that two with the same words mean the same
+_PLACEHOLDER = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")  # %s, %5.1f
+_NUMBER = re.compile(r"(?<![\w.])[\d,]*\d(?:\.\d+)?(?!\w)")  # 3, 0.25, 1,000; not inside a word
+_RUN = re.compile(r"\b[0-9a-f]{12}\b")  # id of a run
+_ENOUGH_WORDS = 4  # that a text must have beside its names: with fewer, two texts may mean different things
 
 
 @dataclass
 class Notice:
-    """A text that was shown, how often it came, and the names of the others."""
+    """A warning, and those like it, which differ only in names and numbers.
+
+    text:   of the first one.                   names:  the names and numbers in it, in order.
+    count:  how many of these warnings came.    others: the names of further ones that differ from those of the first.
+    """
 
     text: str
     names: list[str]
@@ -41,21 +45,23 @@ class Notice:
     others: list[str] = field(default_factory=list)
 
     def add(self, names: list[str]) -> None:
-        """It came once more, with these names in place of its own."""
+        """Count a further warning like this one, which has these names in place of the first one's."""
         self.count += 1
-        differing = ", ".join(name for name, own in zip(names, self.names, strict=False) if name != own)
+        pairs = zip(names, self.names, strict=False)
+        differing = ", ".join(name for name, first_name in pairs if name != first_name)
         if differing and differing not in self.others:
             self.others.append(differing)
 
     def line(self) -> str:
-        """The text with its count."""
+        """The text with the number of such warnings, for a warning that was not shown yet."""
         return self.text if self.count == 1 else f"{self.text} ({self.count} times{self._also()})"
 
     def repeats(self) -> str:
-        """How often it came after it was shown."""
+        """How many such warnings came after the first, for a warning that was shown when it came."""
         return f"{self.count - 1} more such warnings{self._also()}: {self.text}"
 
     def _also(self) -> str:
+        """The first names of the others in words, with a comma in front; empty if there are none."""
         if not self.others:
             return ""
         names = ", ".join(self.others[:MAX_NAMED])
@@ -65,7 +71,10 @@ class Notice:
 
 
 def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
-    """The text of a warning, what it shares with those that differ only in names and numbers, and these.
+    """The text of a warning, a key that it shares with warnings like it, and the names and numbers in it.
+
+    The key is the text with ... in place of each name, id of a run, and number. If the message has too few other words,
+    only ids of runs are replaced, so that different warnings do not share a key.
 
     >>> record = logging.makeLogRecord({"msg": "run %s is left out: its row lacks one of %s", "args": ("0a", "top1")})
     >>> text_key_and_names(record)
@@ -73,30 +82,34 @@ def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
     """
     text = record.getMessage()
     values = record.args if isinstance(record.args, tuple) else ()
-    words = re.findall(r"[^\W\d_]{2,}", _PLACEHOLDER.sub("", str(record.msg)))
+    message_without_values = _PLACEHOLDER.sub("", str(record.msg))
+    words = re.findall(r"[^\W\d_]{2,}", message_without_values)  # two or more letters
+    has_enough_words = len(words) >= _ENOUGH_WORDS
     names = []
-    if len(words) >= _ENOUGH_WORDS:
+    if has_enough_words:
         names = [str(value) for value in values if isinstance(value, str) and _is_name(value)]
+
     key = text
     for name in names:
         key = key.replace(name, "...", 1)
     runs = [run for run in _RUN.findall(key) if run not in names]
     key = _RUN.sub("...", key)
     numbers: list[str] = []
-    if len(words) >= _ENOUGH_WORDS:
+    if has_enough_words:
         numbers = _NUMBER.findall(key)
         key = _NUMBER.sub("...", key)
     return text, key, [*names, *runs, *numbers]
 
 
 def _is_name(value: str) -> bool:
+    """Whether an argument of a message is a name, not a sentence: one word, and not too long."""
     return len(value) <= 60 and len(value.split()) == 1
 
 
 class Console(logging.Handler):
-    """Shows each warning when it first comes; those like it are counted.
+    """The handler of the log that prints warnings: each when it first comes; those like it are only counted.
 
-    Within `gathered` they are shown at its end, with their count.
+    held: within `gathered`, the warnings to print at its end, by their keys; otherwise None.
     """
 
     def __init__(self) -> None:
@@ -104,17 +117,18 @@ class Console(logging.Handler):
         self.held: dict[str, Notice] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show, hold or count a warning."""
+        """Print a warning, keep it for the end of `gathered`, or only count it if one like it was printed."""
         try:
             text, key, names = text_key_and_names(record)
             if self.held is not None:
                 self._hold(text, key, names)
             elif _is_first(key, text, names):
                 _print(text)
-        except Exception:  # as every handler does: a warning ends no work
+        except Exception:  # as every handler does: a warning must not end any work
             self.handleError(record)
 
     def _hold(self, text: str, key: str, names: list[str]) -> None:
+        """Keep a warning for the end of `gathered`, or count it with one like it; for the arguments see `Notice`."""
         assert self.held is not None
         if key in self.held:
             self.held[key].add(names)
@@ -124,7 +138,7 @@ class Console(logging.Handler):
 
 @cache
 def console() -> Console:
-    """The handler of this process, on the logger of all our modules."""
+    """The handler of this process. The first call adds it to the logger of all modules of fca."""
     handler = Console()
     logging.getLogger("fca").addHandler(handler)
     return handler
@@ -132,9 +146,12 @@ def console() -> Console:
 
 @contextmanager
 def gathered() -> Iterator[None]:
-    """Show the warnings of the body at its end, each text once with its count; later ones like them are not shown."""
+    """Print the warnings of the body at its end, each text once with the number of those like it.
+
+    Such warnings are not printed again by this command. Inside another `gathered`, the outer one prints all.
+    """
     handler = console()
-    if handler.held is not None:  # within another
+    if handler.held is not None:  # inside another one
         yield
         return
 
@@ -144,15 +161,19 @@ def gathered() -> Iterator[None]:
     finally:
         notices, handler.held = handler.held, None
         for key, notice in notices.items():
-            if _is_first(key, notice.text, notice.names, counted=False):
+            if _is_first(key, notice.text, notice.names, counted=False):  # the line has the count already
                 _print(notice.line())
 
 
 @contextmanager
 def shared() -> Iterator[None]:
-    """Count the warnings of the body, and of the processes that it starts; its end prints how often each came again."""
+    """Count warnings over all processes of a command: this one during the body, and those that it starts.
+
+    Each warning is printed once by the process in which it first comes. At the end of the body a line for each warning
+    that came again says how often. In a process that was started by such a body nothing changes.
+    """
     console()
-    if os.environ.get(FOLDER):
+    if os.environ.get(FOLDER):  # started by a process that counts
         yield
         return
 
@@ -162,7 +183,7 @@ def shared() -> Iterator[None]:
             yield
         finally:
             del os.environ[FOLDER]
-            for notice in _noted(Path(folder)):
+            for notice in _counted_notices(Path(folder)):
                 if notice.count > 1:
                     _print(notice.repeats())
 
@@ -172,15 +193,17 @@ def _print(text: str) -> None:
 
 
 def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) -> bool:
-    """Whether no process of this command has shown a warning like this; noted for the others.
+    """Whether no process of this command has shown a warning like this one. It is noted for the other processes.
 
-    counted: whether those that follow are of interest.
+    Each key has a file in the folder of the command, with a line for each such warning; who creates the file is first.
+    key, text, names: see `text_key_and_names`.    counted: whether the end of `shared` is to print how many follow.
     """
     folder = os.environ.get(FOLDER)
-    if not folder:
+    if not folder:  # outside of `shared`
         return True
+
     path = Path(folder, hashlib.sha256(key.encode()).hexdigest()[:16])
-    with suppress(OSError):  # the folder is gone, or the disk is full: rather twice than not at all
+    with suppress(OSError):  # the folder is gone, or the disk is full: better shown twice than not at all
         try:
             file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND)
             is_first = True
@@ -194,8 +217,11 @@ def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) ->
     return True
 
 
-def _noted(folder: Path) -> Sequence[Notice]:
-    """The warnings whose repetitions count, as the processes noted them."""
+def _counted_notices(folder: Path) -> Sequence[Notice]:
+    """The warnings that processes noted in a folder (see `_is_first`), in the order of their last repetition.
+
+    Without those that `gathered` printed, which had their count already.
+    """
     notices = []
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_ctime_ns):
         first, *repetitions = [json.loads(line) for line in path.read_text().splitlines()]

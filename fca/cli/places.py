@@ -13,13 +13,15 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if folder.is_dir())
 STUDIES = _PACKAGE / "studies"
+# plugins=a,b or plugins=[a,b]; group 1: what stands in the brackets
 _PLUGINS_WORD = re.compile(r"plugins=\[?([^\]]*)\]?")
 
 
 def study_folders(plugins: Iterable[str] = ()) -> dict[str, Path]:
-    """The package of each study -> its folder: ours by name, then the packages of these plugins.
+    """Name of the package of each study -> its folder: those of fca in alphabetical order, then these plugins.
 
-    A plugin that Python does not find has no folder here; `fca.plugins` refuses it.
+    plugins: names of modules; the outermost package of each counts. One that Python does not find is left out here and
+    refused by `fca.plugins`.
 
     >>> study_folders()["fca.studies.irt"].name
     'irt'
@@ -34,7 +36,7 @@ def study_folders(plugins: Iterable[str] = ()) -> dict[str, Path]:
 
 
 def typed_plugins(words: Sequence[str]) -> list[str]:
-    """The modules that these words of a command line list under `plugins`, or that FCA_PLUGINS lists.
+    """The names of modules that FCA_PLUGINS lists, then those that these words of a command line list as plugins=...
 
     >>> typed_plugins(["seed=1", "plugins=[my_study,my_models]"])
     ['my_study', 'my_models']
@@ -50,12 +52,13 @@ def typed_plugins(words: Sequence[str]) -> list[str]:
 
 
 def _folder_of(package: str) -> Path | None:
-    """The folder of a package that Python finds; imports nothing."""
-    if not package.isidentifier():
+    """The folder of a package, which is not imported; None if Python does not find it, or it is a single module."""
+    if not package.isidentifier():  # find_spec raises an error for some other texts
         return None
 
     from importlib.util import find_spec  # most commands list no plugin
 
     spec = find_spec(package)
-    places = (spec and spec.submodule_search_locations) or []
-    return next(map(Path, places), None)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return next(map(Path, spec.submodule_search_locations), None)

@@ -49,25 +49,30 @@ from fca.types import BEST, Classifier, FcaError
 
 ANSWER_ALL = 0.0  # a threshold below any probability
 MEAN_ERROR = "the mean over classes of the error rate"
-PRINTED, NAMED = 10, 2  # images in the terminal, and classes of each
+MAX_IMAGES = 10  # in the terminal
+MAX_CLASSES = 2  # of each of these images
 
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Write the CSV; exit code 2 for what cannot be predicted."""
+    """Predict images, write the CSV and print a summary; exit code 2 for options or images that cannot be used."""
     parser = Words(prog="fca predict", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "images", metavar="FOLDER", nargs="?", help="a directory or .zip archive of images, or an image"
     )
-    parser.add_argument("--run", metavar="ID", help="of a training: fca results --query \"task == 'train'\"")
+    parser.add_argument("--run", metavar="ID", help="id of a training: fca results --query \"task == 'train'\"")
     parser.add_argument("--file", metavar="FILE", help="instead of run: net.onnx, with net.onnx.json beside it")
     parser.add_argument("--snapshot", help="best on val (default), or one of recipe.snapshots, as 0.5")
-    parser.add_argument("--error", type=float, help="of the answers, at most: abstain for it (default: answer all)")
     parser.add_argument(
-        "--metric", choices=(ACCURACY, BALANCED), help="of error=: of all answers, or mean over classes"
+        "--error", type=float, help="largest share of wrong answers; abstain to keep it (default: answer all)"
+    )
+    parser.add_argument(
+        "--metric",
+        choices=(ACCURACY, BALANCED),
+        help="what error= limits: the error of all answers, or its mean over classes",
     )
     parser.add_argument("--costs", metavar="FILE", help="CSV: cost by true class (lines) and answer (columns)")
-    parser.add_argument("--confidence", type=float, default=0.95, help="that it is kept (default: 0.95)")
+    parser.add_argument("--confidence", type=float, default=0.95, help="with which error= is kept (default: 0.95)")
     parser.add_argument("--out", metavar="FILE", default="predictions.csv", help="default: predictions.csv")
     parser.add_argument("--force", action="store_true", help="write over an existing FILE")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
@@ -76,28 +81,32 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _predict(options: argparse.Namespace) -> list[str]:
-    _check(options)
+    """Predict the images that the options name, write the CSV, and return the lines for the terminal."""
+    _check_options(options)
     out = Path(options.out)
     network = _network(options)
     paths, read = loose_images(options.images, "FOLDER", network.white)
     classifier = network.model.build()
     costs = None if options.costs is None else read_costs(options.costs).of(classifier.classes)
+
+    # The threshold is chosen on validation images before any of the user's images is predicted
     chosen = None
     if options.error is not None:
         trained = network if isinstance(network, Trained) else network.trained()
         chosen = choose(trained, classifier, options.error, options.confidence, options.metric == BALANCED)
-
     threshold = ANSWER_ALL if chosen is None else chosen.found.threshold
-    logits = logits_in_batches(classifier, at_input(read, classifier.geometry, len(paths), "predicting"))
+
+    images_or_reasons = at_input(read, classifier.geometry, len(paths), "predicting")
+    logits = logits_in_batches(classifier, images_or_reasons)
     frame = table(paths, list(logits), classifier.classes, threshold, costs)
     write_text(out, csv_text(frame))
 
     if costs is not None:
         lines = [*_answers_of_least_cost(frame, classifier.classes), *_cost_on_test(network, costs)]
     elif chosen is None:
-        lines = [*_most_probable_classes(frame, classifier.classes), *_expected(network)]
+        lines = [*_most_probable_classes(frame, classifier.classes), *_accuracy_on_test(network)]
     else:
-        lines = _guaranteed(chosen, frame, options)
+        lines = _guarantee(chosen, frame, options)
     n_unread = int((frame["error"] != "").sum())
     if n_unread:
         lines.append(f"{n_unread} of {len(paths)} images cannot be read; why: column error")
@@ -105,7 +114,10 @@ def _predict(options: argparse.Namespace) -> list[str]:
 
 
 def _network(options: argparse.Namespace) -> Trained | Exported:
-    """The training, or the file that was exported from it."""
+    """The network to predict with: of the training after run=, or of the exported file after file=.
+
+    Raises FcaError for an unknown one, and for run= or snapshot= beside file=.
+    """
     if options.file is None:
         return Trained.of(options.outputs, options.run, options.snapshot or BEST)
     for key in ("run", "snapshot"):
@@ -115,8 +127,11 @@ def _network(options: argparse.Namespace) -> Trained | Exported:
     return Exported.of(options.file, options.outputs)
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Raises FcaError for words that are out of range, and for a file that would be lost."""
+def _check_options(options: argparse.Namespace) -> None:
+    """Raise FcaError for a value out of range, options that exclude each other, no images, and an existing file.
+
+    This comes before anything that takes time, such as reading weights.
+    """
     for key in ("error", "confidence"):
         value = getattr(options, key)
         if value is not None and not 0 < value < 1:
@@ -139,10 +154,15 @@ def _check(options: argparse.Namespace) -> None:
 
 
 class Chosen(NamedTuple):
-    """A threshold.    candidates: networks among which the validation images chose.    why_not: where there is none.
+    """The threshold that the validation images of a training chose, and what the user should know of it.
 
-    to_all: where not all images are answered: the error that can be promised of answers to all, as a sentence.
-    group: the column of the data that no drawn split cuts apart, if there is one: such images are not independent.
+    found:      the threshold, and how the validation images are answered with it.
+    candidates: number of networks among which the same images chose the best.
+    why_not:    why there is no threshold, and what would give one; empty if there is one.
+    to_all:     a sentence on the larger error that can be promised if all images are answered; empty if the requested
+                error can be promised for these, too.
+    group:      the column of the data (such as `patient`) whose images stay together when splits are drawn, because
+                they are alike; None: there is none. Such images are not independent.
     """
 
     found: Abstention
@@ -155,18 +175,21 @@ class Chosen(NamedTuple):
 def choose(
     trained: Trained, classifier: Classifier, error: float, confidence: float, is_balanced: bool = False
 ) -> Chosen:
-    """The threshold on the highest probability, from the validation images of the training and nothing else.
+    """The lowest threshold on the highest probability that keeps an error, from the training's validation images.
 
-    classifier: the network, or the file of it, whose own probabilities count.
+    classifier:  the network of the training, or the file exported from it; its probabilities on these images decide.
+    error:       the largest allowed share of wrong answers among those given, between 0 and 1.
+    confidence:  probability over the draw of the validation images with which the error is kept.
     is_balanced: whether the error is the mean over classes.
 
-    The best epoch was chosen on these images too, so each epoch counts as a candidate.
+    The best epoch was chosen on these images too, so each epoch counts as a candidate. There is no threshold if no
+    validation images are left, or if they do not show that the error is kept; see `Chosen.why_not`.
     """
     from fca.training.infer import logits_of
 
     row = trained.row
     no_threshold = Abstention(None, 0, 0, 0)
-    if row.get(COMPAT) is not None:
+    if row.get(COMPAT) is not None:  # it reproduces a released program with its quirks
         why = f"compat={row[COMPAT]} trains on the validation images too, so that none is left to choose a threshold on"
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
     data = trained.images()
@@ -175,41 +198,51 @@ def choose(
         why = "the training held out no validation images; next: dataset.val.share=0.3"
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
 
-    pixels = open_pixels(data, classifier.geometry, trained.store.outputs / "cache", limit_gb=0.0, rows=rows)
+    cache = trained.store.outputs / "cache"
+    pixels = open_pixels(data, classifier.geometry, cache, limit_gb=0.0, rows=rows)  # 0: read the cache, write nothing
     p = softmax(logits_of(classifier, pixels, rows).astype(np.float64), axis=1)  # images x classes
-    true = logit_columns(classifier.classes, data.classes)[data.labels[rows]]
+    true = logit_columns(classifier.classes, data.classes)[data.labels[rows]]  # column of each image's class
     is_right = p.argmax(axis=1) == true
     highest_p = p.max(axis=1)
+
     labels = true if is_balanced else None
-    chose_among_epochs = trained.snapshot == BEST and row[ADAPTATION] != "probe"
+    chose_among_epochs = trained.snapshot == BEST and row[ADAPTATION] != "probe"  # a probe has no epochs
     candidates = int(row["epochs_run"]) if chose_among_epochs else 1
     choice = abstention(highest_p, is_right, error, confidence, candidates, labels)
 
-    # The error that can be promised of answers to all images
-    n_wrong = int((~is_right).sum())
-    count = f"{n_wrong} of {len(rows)} validation images {'is' if n_wrong == 1 else 'are'} wrong"
-    if is_balanced:
-        wrong_by_class, images_by_class = wrong_and_images_by_class(is_right, true)
-        kind = MEAN_ERROR
-        bound = balanced_error_bound(wrong_by_class, images_by_class, confidence, candidates)
-        count += f" (the smallest class has {images_by_class.min()} of them)"
-    else:
-        kind = "an error rate"
-        bound = error_bound(n_wrong, len(rows), confidence, candidates)
     to_all = ""
+    wrong, bound = _wrong_and_bound(is_right, labels, confidence, candidates)
     if bound > error:
+        kind = MEAN_ERROR if is_balanced else "an error rate"
         promise = f"{kind} below {100 * bound:.1f} % can be promised at {100 * confidence:g} % confidence"
-        to_all = f"{count}: for answers to all images, {promise}"
+        to_all = f"{wrong}: for answers to all images, {promise}"
 
     why_not = ""
     if choice.threshold is None:
-        steps = _what_would_do(highest_p, is_right, error, confidence, candidates, labels)
-        reason = to_all or f"{count}, also among the surest"
+        steps = _what_would_give_a_threshold(highest_p, is_right, error, confidence, candidates, labels)
+        reason = to_all or f"{wrong}, also among the surest"
         why_not = f"{reason}; error={error:g} cannot be promised; next: {steps}"
     return Chosen(choice, candidates, why_not, to_all, row.get(GROUP))
 
 
-def _what_would_do(
+def _wrong_and_bound(
+    is_right: np.ndarray, labels: np.ndarray | None, confidence: float, candidates: int
+) -> tuple[str, float]:
+    """How many validation images are wrong, in words, and the upper bound on the error if all images are answered.
+
+    labels: the class of each image, where the error is the mean over classes; None: the share of images.
+    """
+    n_wrong = int((~is_right).sum())
+    wrong = f"{n_wrong} of {len(is_right)} validation images {'is' if n_wrong == 1 else 'are'} wrong"
+    if labels is None:
+        return wrong, error_bound(n_wrong, len(is_right), confidence, candidates)
+
+    wrong_by_class, images_by_class = wrong_and_images_by_class(is_right, labels)
+    bound = balanced_error_bound(wrong_by_class, images_by_class, confidence, candidates)
+    return f"{wrong} (the smallest class has {images_by_class.min()} of them)", bound
+
+
+def _what_would_give_a_threshold(
     highest_p: np.ndarray,
     is_right: np.ndarray,
     error: float,
@@ -217,7 +250,11 @@ def _what_would_do(
     candidates: int,
     labels: np.ndarray | None,
 ) -> str:
-    """What would give a threshold where these validation images give none.    labels: where classes count alike."""
+    """What the user can change to get a threshold, where these validation images give none; in words.
+
+    highest_p, is_right: the highest probability of each image, and whether its class is the right one.
+    labels: the class of each image, where the error is the mean over classes; otherwise None.
+    """
     steps = []
     larger_error = error_that_answers_all(highest_p, is_right, confidence, candidates, labels)
     if larger_error is not None:
@@ -242,10 +279,15 @@ def table(
     threshold: float | None,
     costs: Costs | None = None,
 ) -> pd.DataFrame:
-    """A line an image: image, predicted, answer ("" = abstains), abstain, p_<class> of each class, error.
+    """The table that is written: one line for each image.
 
-    logits: of each image, or why it cannot be read; then `predicted` is empty too.
-    costs: of these classes: `predicted` is then the answer of least expected cost, whose column is `expected_cost`.
+    Columns: image (its path), predicted (a class key), answer (the same, or "" where the network abstains), abstain,
+    with costs also expected_cost, p_<class> (the probability of each class), and error (why the image cannot be read).
+
+    logits:    of each image, or a text with the reason why it cannot be read; `predicted` and `answer` are then "".
+    threshold: the highest probability must be above it, else the network abstains; None: it always abstains.
+    costs:     a table of costs of these classes; `predicted` is then the answer of least expected cost, not the most
+               probable class.
 
     >>> table(["a.png", "b.png"], [np.array([2.0, 0.0]), "b.png: cut"], ["cat", "dog"], 0.9).iloc[:, :4]
        image predicted answer  abstain
@@ -257,11 +299,12 @@ def table(
     if is_read.any():
         logits_of_read = np.stack([entry for entry in logits if not isinstance(entry, str)])
         p[is_read] = softmax(logits_of_read.astype(np.float64), axis=1)
-    p_or_zero = np.nan_to_num(p)
+    p_or_zero = np.nan_to_num(p)  # argmax and max need numbers, also for images that cannot be read
 
     column_of_answer = p_or_zero.argmax(axis=1) if costs is None else costs.answers(p_or_zero)
     predicted = np.where(is_read, np.array(classes, dtype=object)[column_of_answer], "")
-    is_answered = is_read & (p_or_zero.max(axis=1) > (np.inf if threshold is None else threshold))
+    least_p = np.inf if threshold is None else threshold
+    is_answered = is_read & (p_or_zero.max(axis=1) > least_p)
 
     columns = {
         "image": list(paths),
@@ -270,7 +313,7 @@ def table(
         "abstain": ~is_answered,
     }
     if costs is not None:
-        expected_cost = costs.expected(p)[np.arange(len(p)), column_of_answer]
+        expected_cost = costs.expected(p)[np.arange(len(p)), column_of_answer]  # of the answer, for each image
         columns["expected_cost"] = expected_cost.astype(np.float32)
     for column, key in enumerate(classes):
         columns[f"p_{key}"] = p[:, column].astype(np.float32)
@@ -279,20 +322,26 @@ def table(
 
 
 def _most_probable_classes(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
-    """The most probable classes of the first images."""
+    """Lines for the terminal: how many images are answered, and the most probable classes of the first of them.
+
+    frame: see `table`.
+    """
     read_images = frame[frame["error"] == ""]
-    probabilities = read_images[[f"p_{key}" for key in classes]].head(PRINTED).to_numpy()  # images x classes
+    probabilities = read_images[[f"p_{key}" for key in classes]].head(MAX_IMAGES).to_numpy()  # images x classes
     answers = []
     for p in probabilities:
-        most_probable = np.argsort(-p, kind="stable")[:NAMED]
+        most_probable = np.argsort(-p, kind="stable")[:MAX_CLASSES]
         answers.append(", ".join(f"{classes[column]} {100 * p[column]:.1f} %" for column in most_probable))
     return _first_images(read_images, "; the most probable classes:", answers)
 
 
 def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
-    """The answers of least expected cost to the first images, and the mean cost of those to all images."""
+    """Lines for the terminal: the answers of least expected cost to the first images, and the mean cost of all.
+
+    frame: see `table`.
+    """
     read_images = frame[frame["error"] == ""]
-    first_images = read_images.head(PRINTED)
+    first_images = read_images.head(MAX_IMAGES)
     pairs = zip(first_images["predicted"], first_images["expected_cost"], strict=True)
     answers = [f"{answer}, expected cost {format_cost(cost)}" for answer, cost in pairs]
     lines = _first_images(read_images, " at the least expected cost:", answers)
@@ -307,32 +356,36 @@ def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[
 
 
 def _first_images(read_images: pd.DataFrame, description: str, answers: Sequence[str]) -> list[str]:
-    """How many images are answered, and a line for each of the first; the file has all.
+    """Lines for the terminal: how many images are answered, then one line for each of the first of them.
 
-    description: of these lines.    answers: to the first of the images that can be read.
+    description: what the lines show, added to the number.    answers: the text of each of these lines.
     """
     n_images = len(read_images)
     if not n_images:
         return ["answers none: no image can be read"]
     number = "the image" if n_images == 1 else f"all {n_images} images"
     lines = [f"answers {number}{description}"]
-    for image, answer in zip(read_images["image"].head(PRINTED), answers, strict=True):
+    for image, answer in zip(read_images["image"].head(MAX_IMAGES), answers, strict=True):
         lines.append(f"  {printable(image)}: {answer}")
-    if n_images > PRINTED:
-        lines.append(f"  and {n_images - PRINTED} more images in the file")
+    if n_images > MAX_IMAGES:
+        lines.append(f"  and {n_images - MAX_IMAGES} more images in the file")
     return lines
 
 
 def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
-    """The cost of such answers on the test images, where the store has the predictions of these weights."""
-    if not isinstance(network, Trained):
+    """A line with the mean cost, on test images, of answers at the least expected cost; none if it is not known.
+
+    It is known where the store has the predictions of these weights for the clean test images.
+    """
+    if not isinstance(network, Trained):  # an exported file comes without these predictions
         return []
     rows = network.rows_of_test_images()
     if not rows:
         return []
     tested = predictions(network.store, rows[0])
-    costs = costs.of(tested.logit_classes)
-    mean, low, high = mean_cost(costs, tested.true, costs.answers(softmax(tested.logits.astype(np.float64), axis=1)))
+    costs = costs.of(tested.logit_classes)  # in the order of the stored logits
+    probabilities = softmax(tested.logits.astype(np.float64), axis=1)  # images x classes
+    mean, low, high = mean_cost(costs, tested.true, costs.answers(probabilities))
     cost = f"{format_cost(mean)} [{format_cost(low)}, {format_cost(high)}] an image on {len(tested.true)} test images"
     most_probable = (
         f"the most probable classes would cost {format_cost(costs.paid(tested.true, tested.pred).mean())} there"
@@ -340,8 +393,8 @@ def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
     return [f"expect of images like those of its training: {cost}; {most_probable}"]
 
 
-def _expected(network: Trained | Exported) -> list[str]:
-    """How often such answers are right, where the network was tested."""
+def _accuracy_on_test(network: Trained | Exported) -> list[str]:
+    """A line with the accuracy on test images, which new images may be expected to have; none if it is not known."""
     tested = network.tested()
     if tested is None:
         return []
@@ -350,8 +403,11 @@ def _expected(network: Trained | Exported) -> list[str]:
     return [f"expect of images like those of its training: {right}; error=0.05 abstains where it is too unsure"]
 
 
-def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
-    """How many images are answered under the error that was typed, and what the guarantee rests on."""
+def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
+    """Lines for the terminal: how many images are answered at the requested error, and what that promise rests on.
+
+    frame: see `table`.
+    """
     choice = chosen.found
     n_read = int((frame["error"] == "").sum())
     limit = f"{100 * options.error:g} %"
@@ -373,7 +429,7 @@ def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace
         n_answered = int((~frame["abstain"]).sum())
         share = f" ({100 * n_answered / n_read:.0f} %)" if n_read else ""
         criterion = "all of them, however unsure"
-        if choice.threshold:
+        if choice.threshold:  # 0 answers all
             criterion = f"highest probability above {choice.threshold:.3g}"
         lines = [
             f"answers {n_answered} of {images}{share}: {criterion}",
@@ -384,7 +440,9 @@ def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace
             lines.append(chosen.to_all)
 
     if chosen.candidates > 1:
-        lines.append(f"the validation images also chose the best of {chosen.candidates} networks, which is counted")
+        networks = f"the best of {chosen.candidates} networks"
+        lines.append(f"the validation images also chose {networks}; the promise takes this into account")
     if chosen.group is not None:
-        lines.append(f"images of one {chosen.group} are alike, which is not counted: take the guarantee as too good")
+        images_of_group = f"images of the same {chosen.group}"
+        lines.append(f"{images_of_group} are alike; the promise ignores this, so it is too optimistic")
     return lines

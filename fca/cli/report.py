@@ -44,13 +44,14 @@ from fca.tables.rows import DATA_LEFT_OUT, MixedRows
 from fca.types import Analysis, FcaError, check_choice
 from fca.validation import plain_name
 
-MADE_OF = "made_of.json"  # beside a page: what it was made of
+MADE_OF = "made_of.json"  # beside a page: a hash of what it was made of, and the sizes of its files
 
 
 def report(config: DictConfig) -> str:
-    """Print the answers at the top of the page, and where the page is; with serve=true, serve it until stopped.
+    """Make a page of analyses, and print the answers at its top and where it is.
 
-    Returns the command that makes it again.
+    With serve=true it is then served on this machine, and made again while runs finish, until Ctrl-C.
+    Returns the command that makes the page again.
     """
     hydra = HydraConfig.get()
     words = [word for word in typed_words(hydra) if not word.startswith("serve=")]
@@ -63,7 +64,7 @@ def report(config: DictConfig) -> str:
     for reason in dict.fromkeys(result.missing for result in made_page.results if result.mixed):
         print(f"some answers are missing: {printable(reason)}")
     if made_page.lost:
-        print(printable(f"the page before also had {_named(made_page.lost)}; {_why_lost(made_page)}"))
+        print(printable(f"the page before also had {_lost_in_words(made_page.lost)}; {_why_lost(made_page)}"))
     print(f"page: {made_page.page}")
 
     if config.serve:
@@ -71,12 +72,12 @@ def report(config: DictConfig) -> str:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is how it ends, no failure
             print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
             with suppress(KeyboardInterrupt):
-                follow(lambda: _finished(config), make)
+                follow(lambda: _finished_runs(config), make)
     return page_command
 
 
-def _finished(config: DictConfig) -> tuple[str, ...]:
-    """The runs that the page may show."""
+def _finished_runs(config: DictConfig) -> tuple[str, ...]:
+    """The ids of the finished runs that the page may show; when they change, the page is out of date."""
     query = query_of(config, Store(Path(config.outputs)), ReportConfig)
     return tuple(sorted(results_of(config.outputs, query)[RUN_ID]))
 
@@ -94,12 +95,13 @@ def write_report(
     filters: Filters | None = None,
     **keys: Any,
 ) -> Path:
-    """Write the page of conf/report/<name>.yaml with its figures and tables, as `fca report` does; returns the page.
+    """Write the page of conf/report/<name>.yaml with its figures and tables, as `fca report` does; returns its path.
 
     A page that was made of the same runs, keys and code is left as it is.
-    query, filters: which runs it reads, see `fca.results`.    keys: values of that file to change, e.g.
-    title="Our nine classes".
-    Raises FcaError for an unknown name, folder, column or key, and where the store has no rows for any of its analyses.
+
+    outputs: the store.    query, filters: which runs the page reads, see `fca.results`.
+    keys: values of the file to change, e.g. title="Our nine classes".
+    Raises FcaError for an unknown name, folder, column or key, and if the store has no rows for any of its analyses.
     """
     filter_words = words_of(filters)
     config = configured(
@@ -111,8 +113,8 @@ def write_report(
     page_command = shlex.join(["fca", "report", *words, *filter_words])
 
     store = Store(Path(outputs))
-    folder = _folder_of(config, store)
-    if _is_made_of(folder, _made_of(config, page_command, store)):
+    folder = _page_folder(config, store)
+    if _is_made_of(folder, _hash_of_ingredients(config, page_command, store)):
         return folder / "index.html"
     return _make_page(config, page_command).page
 
@@ -120,8 +122,9 @@ def write_report(
 class MadePage(NamedTuple):
     """A page that was written.
 
-    left_out: a sentence for each data set that is not on it.
-    lost: the tables of the page before that are not on it, each with the data set, where it lacks only that.
+    left_out: a sentence for each data set that is not on it although the store has runs of it.
+    lost:     what the page of before had and this one has not: (table, None) for a table, and (table, data set) for a
+              table that is still there but lacks this data set.
     """
 
     page: Path
@@ -131,9 +134,9 @@ class MadePage(NamedTuple):
 
 
 def _make_page(config: DictConfig, page_command: str) -> MadePage:
-    """Run the analyses and write the page. Of analyses that find no rows the page gives the reason.
+    """Run the analyses and write the page; warnings are shown together at the end.
 
-    page_command: makes the page again.
+    page_command: the command that makes the page again, which the page shows.
     """
     check_root("report", config)
     check_store(config.outputs, "outputs")
@@ -142,16 +145,20 @@ def _make_page(config: DictConfig, page_command: str) -> MadePage:
 
 
 def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
+    """Run the analyses, save their tables, write the page with them, and publish it in the tracker.
+
+    The page states why an analysis found no rows. Raises FcaError if none of them found any.
+    """
     store = store_with_images(config.outputs)
     maker = component(config, "report")
     tracker = component(config, "logger")
-    folder = _folder_of(config, store)
+    folder = _page_folder(config, store)
     query = query_of(config, store, ReportConfig)
 
     # Run the analyses; each leaves out of the store the runs that it could not read
     results: list[Result] = []
     for analysis in _analyses(maker, query):
-        result, store = _result(analysis, store)
+        result, store = _result_or_reason(analysis, store)
         results.append(result)
     tables = [table for result in results for table in result.tables]
     if not tables:
@@ -160,15 +167,18 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
         store.save(table)
 
     # Write the page, with notes on damaged files and data sets that are left out
-    damages = {damage.args: damage for damage in (*store.left_out, *store.damaged())}
+    damages = {damage.args: damage for damage in (*store.left_out, *store.damaged())}  # each once
     left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
     notes = [*shortened_list(damages.values()), *left_out]
     pictures = large_pictures(store, tables)
-    tables_before = _on_page(folder)
+    tables_before = _tables_on_page(folder)
     page: Path = maker(folder, results, store.rows(), page_command, store.columns(), notes, pictures)
-    lost = _lost(tables_before, _on_page(folder))
+    lost = _lost(tables_before, _tables_on_page(folder))
     write_comparison_scripts(page.parent, store, store.rows(query))
-    record = {"made_of": _made_of(config, page_command, store), "files": _files_of(folder)}
+    record = {
+        "made_of": _hash_of_ingredients(config, page_command, store),
+        "files": _sizes_of_files(folder),
+    }
     write_json(folder / MADE_OF, record)
 
     description = {
@@ -182,6 +192,7 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
 
 
 def _nothing_found(config: DictConfig, results: Sequence[Result]) -> FcaError:
+    """The error for a report none of whose analyses found rows, with their reasons."""
     reasons = dict.fromkeys(result.missing for result in results)  # mostly one, as the analyses read the same rows
     nothing = "none of its analyses found rows that it can read"
     return FcaError("report", OmegaConf.select(config, "report.title"), nothing, "; ".join(reasons))
@@ -190,25 +201,28 @@ def _nothing_found(config: DictConfig, results: Sequence[Result]) -> FcaError:
 def _lost(
     tables_before: set[tuple[str, str | None]], tables_now: set[tuple[str, str | None]]
 ) -> list[tuple[str, str | None]]:
-    """What a page had before and has no more, see `_on_page`. A table that is gone is not named for each data set."""
+    """What a page had before and has no longer, as `MadePage.lost`; sorted.
+
+    tables_before, tables_now: see `_tables_on_page`. A table that is gone is listed once, not for each data set in it.
+    """
     lost = tables_before - tables_now
     lost_tables = {name for name, dataset in lost if dataset is None}
     entries = [(name, dataset) for name, dataset in lost if dataset is None or name not in lost_tables]
-    return sorted(entries, key=lambda entry: (entry[0], entry[1] or ""))
+    return sorted(entries, key=lambda entry: (entry[0], entry[1] or ""))  # None cannot be compared with text
 
 
-def _folder_of(config: DictConfig, store: Store) -> Path:
-    """Where the page is."""
+def _page_folder(config: DictConfig, store: Store) -> Path:
+    """The folder of the page, named by report.name. Raises FcaError for a name that leads elsewhere."""
     return store.outputs / "reports" / plain_name("report.name", OmegaConf.select(config, "report.name"))
 
 
-def _made_of(config: DictConfig, page_command: str, store: Store) -> str:
-    """A hash of what a page is made of: its configuration, the finished runs, and the code.
+def _hash_of_ingredients(config: DictConfig, page_command: str, store: Store) -> str:
+    """A hash of all that a page depends on: its configuration, the finished runs, and the code.
 
-    A checkout with changes is never the same code.    page_command: makes the page.
+    page_command: the command that makes the page, which the page shows.
     """
     code = provenance()
-    if (code["commit"] or "").endswith("-dirty"):
+    if (code["commit"] or "").endswith("-dirty"):  # a checkout with changes may be another one each time
         code = {"commit": uuid.uuid4().hex}
     runs = store.rows()[[RUN_ID, "finished"]].sort_values(RUN_ID).to_numpy().tolist()
     ingredients = [code, plugins(), OmegaConf.to_container(config), page_command, runs]
@@ -217,24 +231,27 @@ def _made_of(config: DictConfig, page_command: str, store: Store) -> str:
 
 
 def _is_made_of(folder: Path, made_of: str) -> bool:
-    """Whether the page in the folder was made of this, and is whole."""
+    """Whether the page in the folder has this hash of its ingredients, and all of its files with their sizes."""
     with if_whole():
         record = read_object(folder / MADE_OF, made_of=str, files=dict)
-        return record["made_of"] == made_of and record["files"] == _files_of(folder)
+        return record["made_of"] == made_of and record["files"] == _sizes_of_files(folder)
     return False
 
 
-def _files_of(folder: Path) -> dict[str, int]:
-    """The files of a page with their sizes in bytes, without the record of what it is made of."""
+def _sizes_of_files(folder: Path) -> dict[str, int]:
+    """Path of each file of a page inside its folder -> its size in bytes; without the record MADE_OF itself."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MADE_OF)
     return {str(path.relative_to(folder)): path.stat().st_size for path in files}
 
 
-def _on_page(folder: Path) -> set[tuple[str, str | None]]:
-    """The tables of a page by name, and again with every data set that they have; none where there is no page."""
+def _tables_on_page(folder: Path) -> set[tuple[str, str | None]]:
+    """The tables of a page, read from its CSV files: (table, None), and (table, data set) for each data set in it.
+
+    Empty if there is no page.
+    """
     entries: set[tuple[str, str | None]] = set()
     for path in folder.glob("tables/*.csv"):
-        if path.stem == RUNS:
+        if path.stem == RUNS:  # the list of runs is no table of an analysis
             continue
         entries.add((path.stem, None))
         with suppress(ValueError, OSError):  # no such column, or a file that fca did not write
@@ -243,10 +260,10 @@ def _on_page(folder: Path) -> set[tuple[str, str | None]]:
     return entries
 
 
-def _named(lost: Sequence[tuple[str, str | None]]) -> str:
-    """Tables in words: whole ones by name, then the data sets that others lack.
+def _lost_in_words(lost: Sequence[tuple[str, str | None]]) -> str:
+    """The entries of `MadePage.lost` in words: the tables that are gone, then the data sets that others lack.
 
-    >>> _named([("gap", None), ("accuracy", "flowers"), ("dcn", "flowers")])
+    >>> _lost_in_words([("gap", None), ("accuracy", "flowers"), ("dcn", "flowers")])
     'the table gap; flowers in accuracy, dcn'
     """
     whole_tables = [name for name, dataset in lost if dataset is None]
@@ -265,41 +282,48 @@ def _named(lost: Sequence[tuple[str, str | None]]) -> str:
 
 
 def _why_lost(made_page: MadePage) -> str:
-    """Why a page has less than the one before."""
+    """Why a page has less than the one before: the reasons that are known, or a guess."""
     missing = [result.missing for result in made_page.results if result.missing]
     reasons = dict.fromkeys([*made_page.left_out, *missing])
     return f"now: {'; '.join(reasons)}" if reasons else "their runs are no longer read: other filters, or another store"
 
 
-def _result(analysis: Analysis, store: Store) -> tuple[Result, Store]:
-    """The tables of an analysis, and the store without the runs that it could not read."""
+def _result_or_reason(analysis: Analysis, store: Store) -> tuple[Result, Store]:
+    """The tables of an analysis, or the reason why it has none; and the store without the runs that it could not read.
+
+    FcaError of the analysis is caught, because a page is written as long as one analysis succeeds.
+    """
     try:
         with keys_of("report.options", analysis):
             tables, store = tables_of(analysis, store)
         return Result(analysis, tables), store
     except FcaError as error:
-        return Result(analysis, (), _typed_here(str(error)), isinstance(error, MixedRows)), store
+        reason = _with_report_keys(str(error))
+        return Result(analysis, (), reason, mixed=isinstance(error, MixedRows)), store
 
 
-def _typed_here(reason: str) -> str:
-    """The reason why an analysis found nothing, with keys as `fca report` takes them.
+def _with_report_keys(reason: str) -> str:
+    """An error of `fca analyse` in which analysis.KEY=VALUE is replaced by what `fca report` takes instead.
 
-    >>> print(_typed_here("keep one, recipe_lr=0.1, or analysis.per_model=[recipe]"))
+    >>> print(_with_report_keys("keep one, recipe_lr=0.1, or analysis.per_model=[recipe]"))
     keep one, recipe_lr=0.1, or '+report.options={per_model: [recipe]}'
     """
+    # group 1: the key; group 2: a list in brackets, or a value up to a space, comma or semicolon
     return re.sub(r"\banalysis\.(\w+)=(\[[^\]]*\]|[^\s,;]+)", r"'+report.options={\1: \2}'", reason)
 
 
 def _analyses(maker: Any, query: str | None) -> list[Any]:
-    """The analyses of a report, each with those of its options that it has.
+    """The analyses of a report, built from their files in conf/analysis/.
 
-    Raises FcaError for an unknown analysis, and for an option that none of them has.
+    maker: the component of the report, which names the analyses and their options. Each analysis gets those options,
+    and the query, that it has a key for.
+    Raises FcaError for an unknown analysis, and for an option that no analysis of the report has.
     """
     files = option_files("analysis")
     for name in maker.analyses:
         check_choice("report.analyses", name, sorted(files), "name analyses of conf/analysis/")
     with _as_report_options():
-        nodes = [_node_of(files[name]) for name in maker.analyses]
+        nodes = [_analysis_node(files[name]) for name in maker.analyses]
     keys = sorted({str(key) for node in nodes for key in node} - {"_target_", "query", "defaults"})
     for key in maker.options:
         check_choice("report.options", key, keys, "name options of the report's analyses")
@@ -314,8 +338,11 @@ def _analyses(maker: Any, query: str | None) -> list[Any]:
     return analyses
 
 
-def _node_of(file: Path) -> DictConfig:
-    """An analysis as its file has it, with the defaults of its class. Raises FcaError for a file that may not be."""
+def _analysis_node(file: Path) -> DictConfig:
+    """The configuration of an analysis: the keys of its file, and defaults of its class for the others.
+
+    Raises FcaError for a file that is no configuration, or that sets what a file may not set (see `check_file`).
+    """
     written = load_yaml(file)
     check_file(str(file), written)
     values: Any = OmegaConf.to_container(written, resolve=False)
@@ -324,7 +351,7 @@ def _node_of(file: Path) -> DictConfig:
 
 @contextmanager
 def _as_report_options() -> Iterator[None]:
-    """Make errors about a key of an analysis name it as `fca report` takes it."""
+    """Make FcaErrors of the body that name analysis.KEY name report.options.KEY, as it is typed for `fca report`."""
     try:
         yield
     except FcaError as error:

@@ -44,8 +44,10 @@ from fca.store.query import rows_matching
 from fca.types import FcaError, check_choice
 
 FORMATS = ("table", "csv", "json", "markdown", "parquet")
+# Suffix of --out -> format
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".md": "markdown", ".parquet": "parquet", ".txt": "table"}
 MAX_NAMED = 5  # columns that a note lists
+# Beside the recipe, the columns that say what was requested; seeds are not among them, because a mean is over these.
 MEANING = (TASK, DATASET, LIMIT, SPLIT, MODEL, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SAMPLER, COMPAT)
 EXAMPLES = """examples:
   fca results dataset=digits ncl=2,5 'top1>0.9'          filters: a column, a comparison, values
@@ -57,7 +59,7 @@ EXAMPLES = """examples:
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print or write the rows; exit code 2 for words that cannot be understood."""
+    """Print or write the table of runs; exit code 2 for words that cannot be understood."""
     parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)
     parser.add_argument("filters", nargs="*", metavar=FILTER, help="only these runs; also != < <= > >=")
     parser.offer(lambda _: [f"{column}=" for column in MAIN])
@@ -100,11 +102,14 @@ def results(
     *,
     filters: Filters | None = None,
 ) -> pd.DataFrame:
-    """One line per finished run, as `fca.store.results`; a query or filter may name a column that no run has.
+    """One line for each finished run, with the columns of `fca.store.results`.
 
-    columns: those to return; empty: all.    filters: which runs, as the words that `fca results` takes,
-    ["dataset=digits", "ncl<=5"], or as a dictionary, {"dataset": "digits", "ncl": [2, 5]}.
-    Raises FcaError for a folder that is none, a query or filter that cannot be read, and an unknown column.
+    query:   which runs, e.g. "ncl <= 5 or model == 'test_vit'", see `fca.store.query`.
+    columns: those to return; empty: all.
+    filters: which runs, as the words that `fca results` takes, ["dataset=digits", "ncl<=5"], or as a dictionary,
+             {"dataset": "digits", "ncl": [2, 5]}.
+    A query, filter or `columns` may name a column that is declared but that no run has.
+    Raises FcaError if there is no such folder, for a query or filter that cannot be read, and for an unknown column.
 
     >>> results("no/such/folder")
     Traceback (most recent call last):
@@ -122,7 +127,11 @@ def results(
 
 
 def frame_with_columns(outputs: str | Path, names: Iterable[str]) -> pd.DataFrame:
-    """All finished runs. If these columns are not all there, also those that are declared but no run has."""
+    """All finished runs, one line for each.
+
+    names: columns that the caller needs. If no run has one of them, all columns that any task declares are added, so
+    that a declared column is found, without values, and only an unknown one is refused.
+    """
     frame = store.results(outputs)
     if set(names) <= set(frame):
         return frame
@@ -130,7 +139,10 @@ def frame_with_columns(outputs: str | Path, names: Iterable[str]) -> pd.DataFram
 
 
 def _selected(options: Any, kind: str) -> pd.DataFrame:
-    """The lines and columns that the options ask for."""
+    """The lines and columns that the options of the command line ask for, as runs or, with --by, as groups of runs.
+
+    kind: the format. Without --columns, a table to read has the columns of MAIN, and a file all columns.
+    """
     group_columns = _typed_columns(options.by) if options.by else []
     sort = _typed_columns(options.sort) if options.sort else []
     column_names = _typed_columns(options.columns) if options.columns is not None else []
@@ -161,11 +173,14 @@ def _selected(options: Any, kind: str) -> pd.DataFrame:
 
 
 def _typed_columns(text: str) -> list[str]:
-    """The columns of a list that was typed; a - before a column means a descending sort."""
+    """The columns of a typed list, separated by commas, under their present names.
+
+    A - in front of a column, which stands for a descending sort, is kept.
+    """
     columns = []
     for word in re.split(r"\s*,\s*", text):
         name = word.removeprefix("-")
-        sign = word.removesuffix(name)
+        sign = word.removesuffix(name)  # - or nothing
         columns.append(f"{sign}{present_name(name)}")
     return columns
 
@@ -175,25 +190,29 @@ def _is_pattern(name: str) -> bool:
 
 
 def _expanded(names: Sequence[str], frame: pd.DataFrame) -> list[str]:
-    """Names of columns, with those that a pattern stands for. Raises FcaError for one that stands for none."""
+    """The columns of a frame that these names and patterns (recipe_*) select, each once, in this order.
+
+    Raises FcaError for an unknown column, and for a pattern without a match.
+    """
     columns: list[str] = []
     for name in names:
         matches = []
         if _is_pattern(name):
             matches = [str(column) for column in frame if fnmatchcase(str(column), name)]
-        if not matches:
+        if not matches:  # a pattern without a match is refused as an unknown column
             check_choice("--columns", name, frame, "name columns of the results")
         columns += matches or [name]
     return list(dict.fromkeys(columns))
 
 
 def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) -> pd.DataFrame:
-    """One line a group: of every value its mean, both ends of its 95 % interval, and how many runs have it.
+    """One line for each group of runs with equal values in the columns `by`.
 
-    values: columns of numbers; empty: the accuracies. The interval is that of `mean_with_interval`, over the class
-    subsets that were drawn; where none was, over the seeds of the initial weights.
-    `attrs["mixed"]`: columns of the configuration that differ within a group, which a mean hides.
-    Raises FcaError for a column that has no numbers.
+    For each column in `values` (empty: the accuracies) the line has the mean, the ends of its 95 % interval (`_low`,
+    `_high`), and the number of runs that have a value (`_n`). The interval is that of `mean_with_interval` over the
+    class subsets that were drawn at random, or over the seeds of the initial weights where no subset was drawn.
+    `attrs["mixed"]` of the result lists columns of the configuration that differ within a group, which the mean hides.
+    Raises FcaError for a column in `values` that has no numbers.
 
     >>> frame = pd.DataFrame({"model": "a", "ncl": 2, "subset_seed": [0, 1], "seed": 0, "top1": [0.7, 0.9]})
     >>> grouped(frame, ["model"], ["top1"]).round(2).to_dict("records")
@@ -201,13 +220,13 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
     >>> grouped(frame.assign(subset_seed=[None, None], dataset="digits"), ["model"], ["top1"])["top1_n"].tolist()
     [2]
     """
-    from fca.stats.intervals import EVERYWHERE, FRACTION, mean_with_interval  # scipy: only for this question
+    from fca.stats.intervals import EVERYWHERE, FRACTION, mean_with_interval  # imports SciPy, needed here alone
 
     values = values or [name for name in HEADLINES if name in frame and frame[name].notna().any()]
     for name in values:
         if not pd.api.types.is_numeric_dtype(frame[name]):
             raise FcaError("--columns", name, "columns of numbers, with --by", "leave it out, or add it to --by")
-    if values:
+    if values:  # only runs that measured any of them
         frame = frame[frame[list(values)].notna().any(axis="columns")]
     draws = _draws(frame)
     configuration_columns = _configuration_columns(frame, by)
@@ -218,7 +237,7 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
         line = dict(zip(by, key, strict=True))
         for name in map(str, values):
             numbers = group[name].astype("float64")
-            limits = FRACTION if name in HEADLINES else EVERYWHERE
+            limits = FRACTION if name in HEADLINES else EVERYWHERE  # an accuracy is between 0 and 1
             mean, low, high = mean_with_interval(numbers, draws[group.index], within=limits)
             line[name] = mean
             line[f"{name}_low"] = low
@@ -227,7 +246,8 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
 
             measured_runs = group[numbers.notna()]
             for column in configuration_columns:
-                if len(set(measured_runs[column].astype(object).map(repr))) > 1:
+                values_as_text = measured_runs[column].astype(object).map(repr)  # so that missing values are equal
+                if len(set(values_as_text)) > 1:
                     mixed_columns.add(column)
         lines.append(line)
 
@@ -237,27 +257,32 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
 
 
 def _draws(frame: pd.DataFrame) -> pd.Series:
-    """What was drawn at random for each run: its class subset, else the seed of its weights; missing: neither."""
+    """A text for each run that names its random draw; runs with equal texts share a draw.
+
+    The draw is the class subset (data set, ncl and subset seed), else the seed of the initial weights; a run with
+    neither seed has no text.
+    """
     draws = pd.Series(None, index=frame.index, dtype=object)
-    for seed, context in ((SEED, ()), (SUBSET_SEED, (DATASET, NCL))):  # a subset seed overrules the seed of the weights
+    if frame.empty:
+        return draws
+
+    for seed, further_columns in ((SEED, ()), (SUBSET_SEED, (DATASET, NCL))):  # the second overrules the first
         if seed not in frame:
             continue
-        text = draws
-        if len(frame):
-            columns = [*(column for column in context if column in frame), seed]
-            text = frame[columns].astype(object).map(str).agg("/".join, axis="columns")
-        draws = draws.where(frame[seed].isna(), f"{seed} " + text)
+        columns = [*(column for column in further_columns if column in frame), seed]
+        draw_of_run = frame[columns].astype(object).map(str).agg("/".join, axis="columns")  # digits/2/0
+        draws = draws.where(frame[seed].isna(), f"{seed} " + draw_of_run)
     return draws
 
 
 def _configuration_columns(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
-    """Columns of the configuration, but for those that make the groups."""
+    """The columns of a frame that say what was requested (MEANING and the recipe), except those in `by`."""
     recipe = [str(name) for name in frame if str(name).startswith(RECIPE)]
     return [name for name in (*map(str, MEANING), *recipe) if name in frame and name not in by]
 
 
 def _warn_of_mixtures(mixed_columns: Sequence[str]) -> None:
-    """Print which columns of the configuration differ within a line."""
+    """Print a note on columns of the configuration that differ within a line of the grouped table; none: nothing."""
     if not mixed_columns:
         return
     columns = ", ".join(mixed_columns[:MAX_NAMED])
@@ -270,7 +295,7 @@ def _warn_of_mixtures(mixed_columns: Sequence[str]) -> None:
 
 
 def _sorted(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """The lines sorted by these columns; -top1: the highest first."""
+    """The lines sorted by these columns; -top1 means by top1 with the highest first. FcaError for an unknown column."""
     columns = [name.removeprefix("-") for name in names]
     for name in columns:
         check_choice("--sort", name, frame, "name columns of the table")
@@ -281,16 +306,22 @@ def _sorted(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _with_signs(arguments: Sequence[str]) -> list[str]:
-    """The words, where `--sort -top1` is one: argparse would take -top1 for an option."""
+    """The words of the command line, with `--sort -top1` as the single word `--sort=-top1`.
+
+    As two words, argparse would take -top1 for an option.
+    """
     words = list(arguments)
     positions = [position for position, word in enumerate(words[:-1]) if word == "--sort"]
-    for position in reversed(positions):
+    for position in reversed(positions):  # from the end, so that earlier positions stay valid
         words[position : position + 2] = [f"--sort={words[position + 1]}"]
     return words
 
 
 def _formatted(frame: pd.DataFrame, kind: str, title: str) -> bytes:
-    """The table in a format."""
+    """The table as the bytes of a file.
+
+    kind: one of FORMATS.    title: of a table to read; other formats have none.
+    """
     if kind == "parquet":
         file = io.BytesIO()
         frame.apply(_as_parquet_column).to_parquet(file, index=False)
@@ -298,13 +329,13 @@ def _formatted(frame: pd.DataFrame, kind: str, title: str) -> bytes:
     if kind == "csv":
         return csv_text(frame).encode()
     if kind == "json":
-        return frame.to_json(orient="records", lines=True, double_precision=15).encode()
+        return frame.to_json(orient="records", lines=True, double_precision=15).encode()  # one object a line
     text = as_markdown(frame) if kind == "markdown" else as_text(frame, title)
     return f"{text}\n".encode()
 
 
 def _as_parquet_column(column: pd.Series) -> pd.Series:
-    """A column that Parquet can hold: values of several types as JSON."""
+    """The column as Parquet can hold it: as JSON if its values, or the entries of its tuples, have several types."""
     types_in_tuples = {type(entry) for value in column if isinstance(value, tuple) for entry in value}
     has_several_types = column.dtype == object and len({type(value) for value in column.dropna()}) > 1
     if has_several_types or len(types_in_tuples) > 1:

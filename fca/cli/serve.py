@@ -22,19 +22,22 @@ POLL_S = 3.0  # between two looks at the store
 
 
 class _Page(SimpleHTTPRequestHandler):
-    """Files of one folder, never from a browser's cache, and no line a request. Only GET and HEAD.
+    """Answers requests for the files of one folder; only GET and HEAD.
 
     A web site in the same browser may send requests here under a name of its own that it points at this machine. So
-    the host that the request names must be this machine. Its port may differ, as behind a tunnel of ssh.
+    the host that a request names must be this machine. Its port may differ, as behind a tunnel of ssh.
     """
 
     def send_head(self) -> BinaryIO | None:
-        """Answer with the headers of a file and return its content, or answer with an error and return None."""
+        """Answer a request with the headers of a file and return the open file, or with an error and return None.
+
+        The base class calls this, and sends the content of the file after a GET.
+        """
         if not self._is_for_this_machine():
             self.send_error(HTTPStatus.FORBIDDEN, explain=f"open {' or '.join(HOSTS)}")
             return None
         name = unquote(self.path.partition("?")[0].partition("#")[0]).lstrip("/")
-        if "\0" in name:
+        if "\0" in name:  # Path raises ValueError for it
             self.send_error(HTTPStatus.BAD_REQUEST)
             return None
         try:
@@ -48,22 +51,24 @@ class _Page(SimpleHTTPRequestHandler):
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", self.guess_type(file))
         self.send_header("Content-Length", str(file_status.st_size))
-        self.send_header(
-            "Last-Modified", self.date_time_string(file_status.st_mtime)
-        )  # a page that is open asks for it
+        # An open page asks for this time, and loads itself again when it changes
+        self.send_header("Last-Modified", self.date_time_string(file_status.st_mtime))
         self.end_headers()
         return content
 
     def _is_for_this_machine(self) -> bool:
-        """Whether the request names this machine, once, as its host."""
+        """Whether the request names exactly one host, and this is the machine itself."""
         hosts = self.headers.get_all("Host") or []
         try:
             return len(hosts) == 1 and urlsplit(f"//{hosts[0]}").hostname in HOSTS
-        except ValueError:
+        except ValueError:  # no valid host
             return False
 
     def _file(self, name: str) -> Path:
-        """A file of the folder. Raises FileNotFoundError for a folder, and for what is outside, by links too."""
+        """The path of a file in the served folder.
+
+        name: its path in that folder. Raises FileNotFoundError for a folder, and for a file outside, also by a link.
+        """
         root = Path(self.directory).resolve()
         file = (root / name).resolve(strict=True)
         if not (file.is_relative_to(root) and file.is_file()):
@@ -71,19 +76,19 @@ class _Page(SimpleHTTPRequestHandler):
         return file
 
     def end_headers(self) -> None:
-        """Also that nothing may be kept."""
+        """Add a header that forbids browsers to keep the file, then end the headers."""
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Print nothing; the base class would print a line for each request."""
 
 
 class _Server(ThreadingHTTPServer):
-    """A server that prints one line for an error, and nothing where a browser went away."""
+    """A server that prints one line for an error, and nothing if a browser closed the connection."""
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Called with an exception of a request, which ends with it."""
+        """Print the exception that ended a request; called while it is handled."""
         error = sys.exception()
         if not isinstance(error, ConnectionError):
             print(f"a request to the page failed: {type(error).__name__}: {error}", file=sys.stderr)
@@ -91,8 +96,8 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address of a folder's index.html, which only this machine can reach, as long as the block runs."""
-    with _Server(("127.0.0.1", 0), partial(_Page, directory=folder)) as server:
+    """Serve a folder while the body runs; yields the address of its index.html, which only this machine can reach."""
+    with _Server(("127.0.0.1", 0), partial(_Page, directory=folder)) as server:  # 0: a free port
         Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}/"
@@ -101,7 +106,10 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def follow(state: Callable[[], Hashable], make: Callable[[], object]) -> None:
-    """Call `make` whenever `state` has changed, until the process is stopped; a page that cannot be made stays."""
+    """Call `make` whenever the result of `state` has changed, until the process is stopped.
+
+    If `make` raises FcaError, the page stays as it was, and a line says why.
+    """
     state_of_page = state()
     while True:
         time.sleep(POLL_S)

@@ -21,22 +21,22 @@ from fca.types import FcaError
 if TYPE_CHECKING:
     from fca.cli.configure import Job
 
-MAX_CLASSES = 50
-MAX_FAILURES = 5
+MAX_CLASSES = 50  # of a run
+MAX_FAILURES = 5  # of each kind
 MAX_LINES = 40  # of a table; the file has all
-MAX_RELATIVES = 10
+MAX_RELATIVES = 10  # runs that a run reads, or that read it
 _EPOCH = re.compile(r" epoch (\d+): (.+)$", re.MULTILINE)  # what fca.training.loop writes into a run's log
-_PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")
+_PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")  # "loss 0.25," behind the epoch
 
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print all that is known of a run or a table; exit code 2 for an unknown id."""
+    """Print all that is stored of a run or a table; exit code 2 for an unknown id."""
     parser = Words(prog="fca show", description="`fca show`: one run or saved table: what it is and all that it has.")
-    parser.add_argument("id", metavar="ID", help="of a run or table, or its beginning, or its folder")
+    parser.add_argument("id", metavar="ID", help="id of a run or table, its beginning, or its folder")
     parser.offer(ids)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
-    parser.add_argument("--config", action="store_true", help="the whole configuration, not only what is no default")
+    parser.add_argument("--config", action="store_true", help="show the whole configuration, not only where it differs")
     options = parser.parse_args(arguments)
     store, full_id = find(options.id, options.outputs)
     is_run = store.folder(full_id).is_dir()
@@ -46,12 +46,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
-    """The store and the id of the one run or table that is meant: by its id, the beginning of it, or its folder.
+    """The store and the full id of the run or table that a user typed.
 
-    Raises FcaError where there is none, or more than one.
+    typed: an id, its beginning, or the path of the folder, which also names the store.    outputs: the store otherwise.
+    Raises FcaError if no run or table fits, or more than one.
     """
     path = Path(typed)
-    if path.parent.name in ("runs", "tables"):
+    if path.parent.name in ("runs", "tables"):  # a path
         outputs, typed = path.parent.parent, path.name
     check_store(outputs)
     store = Store(Path(outputs))
@@ -60,7 +61,7 @@ def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
     if typed in all_ids:
         return store, typed
 
-    matches = [full_id for full_id in all_ids if typed and full_id.startswith(typed)]
+    matches = [full_id for full_id in all_ids if typed and full_id.startswith(typed)]  # no text is no beginning
     if len(matches) == 1:
         return store, matches[0]
     if matches:
@@ -73,12 +74,15 @@ def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
 
 
 def ids(outputs: str) -> list[str]:
-    """The ids of all runs and tables of a store, for a tab."""
+    """The ids of all runs and tables of a store, for completion on the command line."""
     return sorted(path.name for kind in ("runs", "tables") for path in Path(outputs, kind).glob("*"))
 
 
 def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
-    """What it is, its configuration, numbers, curves, command and files, each with a heading."""
+    """The lines on one run: what it is, its state, configuration, numbers, curves, command and files.
+
+    whole: whether to print also the keys of the configuration that have their defaults.
+    """
     folder = store.folder(run_id)
     state, damage = store.state_and_damage(run_id)
     row = store.row(run_id) if state is State.DONE else {}
@@ -100,7 +104,7 @@ def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
     yield from _curves(folder)
 
     command = row.get("command")
-    if not command and state in ENDED_EARLY:
+    if not command and state in ENDED_EARLY:  # without a row, the error record has it
         command = store.error(run_id).get("command")
     if command:
         yield ""
@@ -111,7 +115,7 @@ def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
 
 
 def _state_lines(store: Store, run_id: str, state: State, damage: DamagedFile | None) -> Iterator[str]:
-    """Why a run is not done, or when and where it was done."""
+    """The lines on the state of a run: why it is not done, how far it is, or when and where it was done."""
     folder = store.folder(run_id)
     if damage is not None:
         yield f"  damaged: {damage}; the same command does it again"
@@ -126,7 +130,7 @@ def _state_lines(store: Store, run_id: str, state: State, damage: DamagedFile | 
     claim = claims.holder(folder) if state is State.RUNNING else None
     if claim is not None:
         yield f"  running on {claim.get('host')}, pid {claim.get('pid')}"
-        with if_whole():
+        with if_whole():  # only trainings write their progress
             progress = read_object(folder / PROGRESS)
             yield f"  epoch {progress.get('epoch')} of {progress.get('epochs')}"
 
@@ -141,29 +145,36 @@ def _state_lines(store: Store, run_id: str, state: State, damage: DamagedFile | 
 
 
 def flat_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a run, key by key: recipe.lr; empty where no file of it can be read."""
+    """The configuration of a run as key -> value, with keys such as recipe.lr; empty if its file cannot be read.
+
+    folder: of the run.
+    """
     from fca.cli.configure import config_of
 
-    with if_whole(), suppress(ValueError):
-        return dict(_flat(config_of(folder / "config.yaml")))
+    with if_whole(), suppress(ValueError):  # a value that cannot be resolved
+        return dict(_flat_items(config_of(folder / "config.yaml")))
     return {}
 
 
-def _flat(node: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat_items(node: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys and values of nested mappings, with keys such as recipe.lr; without the names of classes."""
     for key in node:
         value = node[key]
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+        if isinstance(value, Mapping) and value:  # an empty one is a value
+            yield from _flat_items(value, f"{prefix}{key}.")
         elif key != "_target_":
             yield f"{prefix}{key}", value
 
 
 def _configuration(config: Mapping[str, Any], whole: bool) -> Iterator[str]:
-    """The keys that differ from the defaults of `fca run`, with these; then all other keys, or their number."""
+    """The lines on a configuration: the keys that differ from the defaults of `fca run`, each with its default.
+
+    config: see `flat_config`.    whole: whether the other keys follow, or only their number.
+    """
     from fca.cli.application import composed
 
     default_config = {key: value for key, value in composed("run", []).items() if key != "hydra"}
-    defaults = dict(_flat(default_config))
+    defaults = dict(_flat_items(default_config))
     changed = {key: value for key, value in config.items() if key not in defaults or defaults[key] != value}
     unchanged = {key: value for key, value in config.items() if key not in changed}
 
@@ -183,7 +194,7 @@ def _configuration(config: Mapping[str, Any], whole: bool) -> Iterator[str]:
 
 
 def numbers_of(row: Row) -> dict[str, Any]:
-    """What a run measured: its numbers, without their intervals, its configuration and its recipe.
+    """What a run measured: column -> number, without ends of intervals and without what was configured.
 
     >>> numbers_of({"run_id": "a", "ncl": 2, "top1": 0.5, "top1_low": 0.4, "recipe_lr": 0.1, "val_top1": 0.6})
     {'top1': 0.5, 'val_top1': 0.6}
@@ -198,6 +209,7 @@ def numbers_of(row: Row) -> dict[str, Any]:
 
 
 def _numbers(store: Store, row: Row) -> Iterator[str]:
+    """A line for each number that a run measured, with its interval and the meaning of its column."""
     meanings = {str(column): column.meaning for column in store.columns()}
     names = numbers_of(row)
     width = max(map(len, names), default=0)
@@ -207,7 +219,7 @@ def _numbers(store: Store, row: Row) -> Iterator[str]:
 
 
 def _classes(store: Store, row: Row) -> Iterator[str]:
-    """The keys of the classes of the run."""
+    """A line with the keys of the run's classes; none if the list of images is missing or does not fit the row."""
     with if_whole(), suppress(KeyError, IndexError):
         keys = store.items(row["fingerprint"])["label"].cat.categories
         names = [str(keys[label]) for label in row["classes"][:MAX_CLASSES]]
@@ -217,7 +229,7 @@ def _classes(store: Store, row: Row) -> Iterator[str]:
 
 
 def _relatives(store: Store, row: Row) -> Iterator[str]:
-    """The run that this one read, and those that read it."""
+    """A line for the run whose result this run read, and for each of the first runs that read its result."""
     rows = store.rows()
     rows_by_relation = {
         "reads": rows[rows["run_id"] == row.get("parent")],
@@ -231,14 +243,14 @@ def _relatives(store: Store, row: Row) -> Iterator[str]:
 
 
 def _curves(folder: Path) -> Iterator[str]:
-    """A line of bars for every quantity that the log has after each epoch."""
+    """A line of bars for every quantity that the log of a training has for each epoch; none for other runs."""
     text = ""
     with if_whole():
         text = content_of(folder / "log.txt").decode(errors="replace")
-    values_by_epoch = {  # of an epoch that the log has twice, the last values
+    values_by_epoch = {  # a training that was resumed may have logged an epoch twice: the last values count
         int(epoch): dict(_PAIR.findall(values)) for epoch, values in _EPOCH.findall(text)
     }
-    if len(values_by_epoch) <= 1:
+    if len(values_by_epoch) <= 1:  # no curve
         return
 
     curves: dict[str, list[float]] = {}
@@ -255,15 +267,15 @@ def _curves(folder: Path) -> Iterator[str]:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """The files of a folder with their sizes, the largest first."""
-    sizes = sorted(((path.stat().st_size, path.name) for path in folder.iterdir() if path.is_file()), reverse=True)
+    """The lines on the files of a folder: size and name of each, the largest first."""
+    sizes_and_names = [(path.stat().st_size, path.name) for path in folder.iterdir() if path.is_file()]
     yield f"files in {folder}"
-    for size, name in sizes:
+    for size, name in sorted(sizes_and_names, reverse=True):
         yield f"  {as_bytes(size):>9}  {name}"
 
 
 def _table_lines(store: Store, table_id: str) -> Iterator[str]:
-    """A saved table: its question, parameters, first lines, runs and files."""
+    """The lines on a saved table: its question, first lines, columns, parameters, runs and files."""
     folder = store.outputs / "tables" / table_id
     description = read_object(folder / "table.json", name=str, question=str, source=str, parameters=dict, runs=list)
     frame = store.saved_lines(table_id)
@@ -288,7 +300,10 @@ def _table_lines(store: Store, table_id: str) -> Iterator[str]:
 
 
 def _meanings(store: Store, description: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each column of a table, with its meaning; none for a table of an earlier version."""
+    """A line for each column of a saved table, with its meaning; none for a table of an earlier version.
+
+    description: the content of its table.json.
+    """
     columns = store.columns_of_table(description)
     width = max(map(len, columns), default=0)
     for column in columns:
@@ -296,9 +311,10 @@ def _meanings(store: Store, description: Mapping[str, Any]) -> Iterator[str]:
 
 
 def show_job(job: Job) -> list[str]:
-    """One line per run of the plan: what it is, its headline with interval, where it is kept.
+    """Print what became of the runs of a job.
 
-    Returns the runs that failed or were interrupted.
+    A finished run is one line: what it is, its accuracy with interval, and its folder; its findings follow. Then come
+    the first runs that failed or were interrupted. Returns the ids of all of these.
     """
     store = job.context.store
     for run in job.plan:
@@ -310,15 +326,16 @@ def show_job(job: Job) -> list[str]:
 
 
 def show_findings(store: Store, run_id: str) -> None:
-    """What a person should look at, if a run left a list of it; a damaged list is passed over, the row is whole."""
+    """Print the list of findings, things in the data that a person should look at, if a run left one."""
     from fca.tasks import FINDINGS
 
+    # A damaged list is passed over: the result of the run, its row, is intact
     with if_whole(), suppress(FcaError, ValueError, KeyError):
         print(*_findings(store.folder(run_id) / FINDINGS), sep="", end="")
 
 
 def _findings(file: Path, max_named: int = 3) -> Iterator[str]:
-    """A line for each kind of finding: how many there are, and the first few."""
+    """A line for each kind of finding in a CSV file: how many there are, and the first `max_named` of them."""
     findings = read_table(content_of(file), file)
     for kind, findings_of_kind in findings.groupby("finding", sort=False):
         named = "; ".join(_finding(line) for line in findings_of_kind.head(max_named).to_dict("records"))
@@ -328,6 +345,7 @@ def _findings(file: Path, max_named: int = 3) -> Iterator[str]:
 
 
 def _finding(line: Mapping[Hashable, str]) -> str:
+    """One finding in words: it is about a group of images, about two images, or described by its detail."""
     if line["group"]:
         return f"{line['group']} ({line['detail']})"
     if line["other_image_id"]:
@@ -338,7 +356,7 @@ def _finding(line: Mapping[Hashable, str]) -> str:
 def show_failures(store: Store, runs: Iterable[str]) -> list[str]:
     """Print the first of these runs that failed or were interrupted, with their commands, and how to go on.
 
-    Returns all that failed or were interrupted.
+    runs: ids.    Returns the ids of all that failed or were interrupted, the failed ones first.
     """
     states = {run_id: store.state(run_id) for run_id in runs}
     failed = [run_id for run_id, state in states.items() if state is State.FAILED]
@@ -359,7 +377,10 @@ def show_failures(store: Store, runs: Iterable[str]) -> list[str]:
 
 
 def check_store(outputs: str | Path, key: str = "--outputs") -> None:
-    """Raise FcaError unless this is a folder that can be read; the default one may be missing before the first run."""
+    """Raise FcaError unless `outputs` is a folder that can be read.
+
+    The default folder may be missing, because it is made by the first run.    key: what the error calls the folder.
+    """
     is_default_before_first_run = outputs == "outputs" and not os.path.lexists(outputs)
     if is_default_before_first_run:
         return

@@ -22,7 +22,7 @@ from fca.store.columns import DIVERGED, FLAG
 from fca.store.damage import PROGRESS
 from fca.store.files import if_whole, read_object
 
-REFRESH_S = 2.0
+REFRESH_S = 2.0  # at least, between two looks of --watch
 COLUMNS = (
     *("run_id", "state", "task", "error", "command", "host", "pid", "device"),
     *("epoch", "epochs", "images_per_s", "left_s", "beat_s", "finished"),
@@ -33,7 +33,10 @@ _CAUSED_BY_PARENT = re.compile(r"run [0-9a-f]{12}, which it needs, (?:failed|was
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print counts, workers, every damaged file and the failures by their errors; exit code 2 for no such store."""
+    """Print the state of a store: counts, workers, damaged files, and failures by their errors.
+
+    Returns the exit code, which is 2 if there is no such store.
+    """
     parser = Words(prog="fca status", description=__doc__)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
@@ -58,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _release_stale_claims(store: Store) -> None:
-    """Remove the claims of workers and sweeps that died."""
+    """Remove the claims of workers and the announcements of sweeps that died, and print their number."""
     dead_sweeps = [path for path, sweep in claims.sweeps(store.outputs) if sweep is None]
     released_runs = [run_id for run_id in store.run_ids() if claims.clear(store.folder(run_id)) is not None]
     for path in dead_sweeps:
@@ -67,27 +70,31 @@ def _release_stale_claims(store: Store) -> None:
 
 
 def _forget_failures(store: Store) -> None:
-    """Remove the records of failures, and print the commands that do the failed runs again."""
+    """Remove the records of failed runs, so that they count as not done, and print the commands that do them again."""
     runs = _status(store)
     failed_runs = runs[runs["state"] == "failed"]
     for run_id in failed_runs["run_id"]:
         store.forgive(run_id)
 
-    hint = "; run the same sweep again, or" if len(failed_runs) else ""
+    hint = "; run the same sweep again, or" if len(failed_runs) else ""  # the commands follow on the next lines
     print(f"forgot {len(failed_runs)} failures{hint}")
     for command in failed_runs["command"].dropna().unique():
         print(printable(command))
 
 
 def status(outputs: str | Path = "outputs") -> pd.DataFrame:
-    """The state of every run that was begun, one line each.
+    """The state of every run that was begun: one line for each, with these columns.
 
-    state: done, running, failed, interrupted (killed, or short of disk or memory), damaged, stale (its worker died), or
-    left (begun, and given back by its worker).
-    error: of failed, interrupted and damaged runs.    command: does the run again.
-    host, pid, device, epoch, epochs, images_per_s, left_s (its own estimate), beat_s (since its heartbeat): of running
-    ones, of trainings some seconds after they begin.
-    flag: of done runs; diverged: it has no accuracy, and no run that needs its weights will be done.
+    run_id, task: which run, and what it does.
+    state:    done, running, failed, interrupted (killed, or short of disk or memory), damaged, stale (its worker died),
+              or left (begun, and given back by its worker).
+    error:    why a run is failed, interrupted or damaged.
+    command:  the command that does the run again.
+    host, pid, beat_s: of a running one: its process, and seconds since its last heartbeat.
+    device, epoch, epochs, images_per_s, left_s: of a running training, some seconds after it began: its progress, and
+              its estimate of the seconds left.
+    finished: when a done run ended (UTC).
+    flag:     of a done run; diverged: it has no accuracy, and no run that needs its weights will be done.
     A value that is not known is missing. Raises FcaError for a folder that is no store.
 
     >>> status("no/such/folder")
@@ -99,6 +106,7 @@ def status(outputs: str | Path = "outputs") -> pd.DataFrame:
 
 
 def _status(store: Store) -> pd.DataFrame:
+    """The frame that `status` returns."""
     lines = [{"run_id": run_id, **_state_of_run(store, run_id)} for run_id in store.run_ids()]
     frame = pd.DataFrame(lines, columns=list(COLUMNS)).set_index("run_id")
     rows = store.rows().set_index("run_id")[["task", "command", "finished", FLAG]]  # from the index: no file is read
@@ -106,7 +114,10 @@ def _status(store: Store) -> pd.DataFrame:
 
 
 def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
-    """The line of a run that is at work, damaged or ended early; of others, whose row has the rest, the state alone."""
+    """State of a run, and what else `status` shows of it, by column.
+
+    Of a done run it is the state alone, because the index of rows has the other columns.
+    """
     folder = store.folder(run_id)
     state, damage = store.state_and_damage(run_id)
 
@@ -123,17 +134,21 @@ def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
     if damage is not None:
         return {"state": "damaged", "error": str(damage)}
 
-    with if_whole():  # it may have been forgotten a moment ago
+    with if_whole():  # --retry-failed of another process may have removed the record a moment ago
         if state in ENDED_EARLY:
             return {**store.error(run_id), "state": state.value}
 
     if state is State.DONE:
         return {"state": "done"}
-    return {"state": "stale" if (folder / claims.CLAIM).exists() else "left"}
+    has_claim = (folder / claims.CLAIM).exists()  # a stale one, as nobody holds the run
+    return {"state": "stale" if has_claim else "left"}
 
 
 def _progress_of_training(folder: Path, started: float) -> dict[str, Any]:
-    """What a training wrote of its progress since it started; empty for other runs."""
+    """The progress that a training wrote into its folder, by column; empty for other runs.
+
+    started: when its worker claimed the run, in seconds since 1970; an older file is of an earlier attempt.
+    """
     with if_whole():
         is_of_this_worker = (folder / PROGRESS).stat().st_mtime >= started
         if is_of_this_worker:
@@ -142,7 +157,7 @@ def _progress_of_training(folder: Path, started: float) -> dict[str, Any]:
 
 
 def _status_text(store: Store) -> Text:
-    """The whole status, as lines."""
+    """The whole status as coloured lines: counts, trainings that diverged, estimates, workers, damage, failures."""
     frame = _status(store)
     damaged_items = store.damaged_items()
     runs_by_state = {str(state): runs for state, runs in frame.groupby("state")}
@@ -183,12 +198,12 @@ def _status_text(store: Store) -> Text:
 
 
 def _plain(lines: str) -> str:
-    """Lines without control characters: what a store holds may come from a stranger."""
+    """The text without control characters, which a store from a stranger may contain; line breaks stay."""
     return printable(lines, keep="\n")
 
 
 def _diverged(frame: pd.DataFrame) -> str:
-    """A line with the number of trainings that diverged; empty where none did."""
+    """A line with the number of trainings that diverged; an empty text if none did."""
     n_trainings = int((frame[FLAG].eq(DIVERGED) & frame["task"].eq("train")).sum())
     if not n_trainings:
         return ""
@@ -197,17 +212,18 @@ def _diverged(frame: pd.DataFrame) -> str:
 
 
 def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
-    """When the sweeps at work will be done, by their own estimates; without a sweep, when the trainings will be.
+    """A line for each sweep at work: how many of its runs are left, and its own estimate of the time to go.
 
-    Nothing where that is not known.
+    Without a sweep, one line on when the running trainings end, if they estimated it.
+    frame: see `status`.
     """
     runs_by_id = frame.set_index("run_id")
     sweeps_at_work = [sweep for _, sweep in claims.sweeps(store.outputs) if sweep is not None]
     for sweep in sweeps_at_work:
         runs = runs_by_id.reindex(sweep["runs"])
-        is_void = runs.index.isin(_void_runs(sweep["needs"], runs_by_id))
+        will_never_run = runs.index.isin(_runs_without_weights(sweep["needs"], runs_by_id))
         has_ended = runs["state"].isin(["done", "failed", "interrupted"])
-        n_left = int((~is_void & ~has_ended).sum())
+        n_left = int((~will_never_run & ~has_ended).sum())
 
         finished = pd.to_datetime(runs["finished"], utc=True, format="ISO8601")
         n_done = int((finished >= pd.Timestamp(sweep["started"], unit="s", tz="UTC")).sum())
@@ -219,32 +235,37 @@ def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
         estimated: Any = sweep.get("estimated")
         has_estimate = isinstance(to_go, float) and isinstance(estimated, float)  # a store may come from elsewhere
         if n_left and has_estimate:
-            words.append(f"about {as_time(max(0.0, to_go - (time.time() - estimated)))} to go")
+            seconds_left = to_go - (time.time() - estimated)
+            words.append(f"about {as_time(max(0.0, seconds_left))} to go")
         yield f"sweep on {sweep['host']} (pid {sweep['pid']}): {', '.join(words)}\n"
 
     if not sweeps_at_work and frame["left_s"].notna().any():
         yield f"the trainings at work end in about {as_time(frame['left_s'].max())}\n"
 
 
-def _void_runs(parents: Mapping[str, str], runs_by_id: pd.DataFrame) -> set[str]:
-    """The runs of a sweep that nobody will do: their parent is a training that diverged, or one of these runs.
+def _runs_without_weights(parents: Mapping[str, str], runs_by_id: pd.DataFrame) -> set[str]:
+    """The ids of the runs of a sweep that will never be done, because a training that diverged leaves no weights.
 
-    parents: run -> the run that it needs.    runs_by_id: the runs of the store.
+    These are the runs that need such a training, the runs that need one of those, and so on.
+    parents: run -> the run whose result it needs.    runs_by_id: all runs of the store, see `status`.
     """
     diverged_ids: set[str] = set(runs_by_id.index[runs_by_id[FLAG].eq(DIVERGED)])
-    void_ids: set[str] = set()
-    while True:
-        children = {run_id for run_id, parent in parents.items() if parent in diverged_ids | void_ids}
-        new_ids = children - void_ids - diverged_ids
+    blocked_ids: set[str] = set()
+    while True:  # each round adds the next generation
+        children = {run_id for run_id, parent in parents.items() if parent in diverged_ids | blocked_ids}
+        new_ids = children - blocked_ids - diverged_ids
         if not new_ids:
-            return void_ids
-        void_ids |= new_ids
+            return blocked_ids
+        blocked_ids |= new_ids
 
 
 def _workers(running: pd.DataFrame) -> Iterator[str]:
-    """A line for each process: the run that shows its progress, or the first that it has claimed."""
+    """A line for each process that works: its run, the number of further runs that it has claimed, and its progress.
+
+    running: the running runs, see `status`.
+    """
     for (host, pid), runs_of_worker in running.sort_values("epochs").groupby(["host", "pid"], sort=True):
-        run = runs_of_worker.iloc[0]
+        run = runs_of_worker.iloc[0]  # one with progress, if there is any: missing epochs sort last
         further_runs = f" and {len(runs_of_worker) - 1} more" if len(runs_of_worker) > 1 else ""
 
         progress = ""
@@ -256,9 +277,14 @@ def _workers(running: pd.DataFrame) -> Iterator[str]:
 
 
 def _failures(failed: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """For each error its number of runs and a command that repeats one; runs that need a failed run count to it."""
+    """Yield two lines for each error: how many runs ended with it, and a command that repeats one of them.
+
+    A run that ended because a run that it needs failed counts to the error of that run.
+    failed: runs that failed or were interrupted, see `status`.
+    """
     causes = failed["error"].map(lambda error: _CAUSED_BY_PARENT.sub("", error))
     is_consequence = causes != failed["error"]
+    # The command should repeat a run that failed by itself, so these come first
     causes_first = failed.assign(is_consequence=is_consequence).sort_values("is_consequence", kind="stable")
 
     for error, runs in causes_first.groupby(causes, sort=False):
@@ -268,16 +294,17 @@ def _failures(failed: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _watch(store: Store) -> None:
-    """Show the status for ever; a large store is not read all the time."""
+    """Show the status again and again, until Ctrl-C."""
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
         while True:
             begun = time.monotonic()
             live.update(_status_text(store), refresh=True)
-            time.sleep(max(REFRESH_S, 4 * (time.monotonic() - begun)))
+            seconds_to_read = time.monotonic() - begun
+            time.sleep(max(REFRESH_S, 4 * seconds_to_read))  # a large store is read a fifth of the time at most
 
 
 def as_time(seconds: float) -> str:
-    """A time in the unit in which one thinks of it.
+    """A number of seconds in the largest unit of which it has at least one.
 
     >>> as_time(42.0), as_time(150.0), as_time(9000.0), as_time(400_000.0)
     ('42 s', '2.5 min', '2.5 h', '4.6 d')

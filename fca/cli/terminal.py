@@ -13,20 +13,23 @@ from fca.cli import printable
 from fca.report.pictures import is_pictures
 from fca.store.columns import HEADLINES, Row
 
-DEFAULTS = {"snapshot": "best", "shift": "clean"}  # left out of the line of a run
-WIDTH = 40  # of a curve, characters
+DEFAULTS = {"snapshot": "best", "shift": "clean"}  # values that the line of a run does not mention
+CURVE_WIDTH = 40  # characters
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def as_text(frame: pd.DataFrame, title: str, max_lines: int | None = None) -> str:
-    """A frame as plain text under its title: its first `max_lines` lines, in the columns of `shown_columns`."""
+    """A frame as a table of plain text under its title, in the columns of `shown_columns`.
+
+    max_lines: how many lines are shown, with a line on how many follow; None: all.
+    """
     if frame.empty:
         return f"{title}\n(no line)"
 
     head = frame[shown_columns(frame)].head(max_lines or len(frame))
     padded_columns = []
-    for name in head:  # a fifth of the time of to_string over thousands of lines
-        values = head[name].astype(object).where(head[name].notna(), "")
+    for name in head:  # takes a fifth of the time of pandas' to_string over thousands of lines
+        values = head[name].astype(object).where(head[name].notna(), "")  # a missing value is an empty cell
         cells = [str(name), *map(_cell, values)]
         width = max(map(len, cells))
         padded_columns.append([cell.rjust(width) for cell in cells])
@@ -39,7 +42,7 @@ def as_text(frame: pd.DataFrame, title: str, max_lines: int | None = None) -> st
 
 
 def as_markdown(frame: pd.DataFrame) -> str:
-    """A frame as a Markdown table, in the columns that have any value.
+    """A frame as a Markdown table, in the columns of `shown_columns`; columns of numbers are aligned to the right.
 
     >>> print(as_markdown(pd.DataFrame({"model": ["a|b"], "top1": [0.98765]})))
     | model | top1 |
@@ -54,18 +57,21 @@ def as_markdown(frame: pd.DataFrame) -> str:
 
 
 def shown_columns(frame: pd.DataFrame) -> list[str]:
-    """The columns that have any value, but for pictures."""
+    """The columns of a frame that have any value, without columns of pictures."""
     return [str(name) for name in frame if frame[name].notna().any() and not is_pictures(frame[name])]
 
 
 def line_of(row: Row, summary: Sequence[str] = ()) -> str:
-    """A finished run on one line: what it is, and its headline with the interval."""
+    """A finished run on one line: task, data, model, accuracies with their intervals, and its flag (diverged, chance).
+
+    summary: further columns to show, or templates such as "{n_seen} images", which its task declares.
+    """
     words = [str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row]
     if "ncl" in row:
         words.append(f"ncl={row['ncl']}")
     words += [str(row[key]) for key, default in DEFAULTS.items() if row.get(key, default) != default]
 
-    for template in dict.fromkeys((*HEADLINES, *summary)):
+    for template in dict.fromkeys((*HEADLINES, *summary)):  # each once
         entry = _entry(template, row)
         if entry:
             words.append(entry)
@@ -75,14 +81,16 @@ def line_of(row: Row, summary: Sequence[str] = ()) -> str:
 
 
 def _entry(entry: str, row: Row) -> str | None:
-    """A template filled in; a column with its interval, or as name=value; None where the row has no such value.
+    """A template filled with values of a row, or a column as "name value [low, high]", without interval name=value.
+
+    None if the row lacks a value for it. Entries other than name=value begin with a space, which sets them apart.
 
     >>> _entry("{n_seen} of {n_all} images", {"n_seen": 3, "n_all": 9})
     ' 3 of 9 images'
     >>> _entry("top1", {"top1": 0.5, "top1_low": 0.4, "top1_high": 0.6}), _entry("rounds", {"rounds": 3})
     (' top1 0.5000 [0.4000, 0.6000]', 'rounds=3')
     """
-    names = [name for _, name, _, _ in Formatter().parse(entry) if name]
+    names = [name for _, name, _, _ in Formatter().parse(entry) if name]  # in braces; none in a plain column
     if not set(names or [entry]) <= set(row):
         return None
     if names:
@@ -93,7 +101,7 @@ def _entry(entry: str, row: Row) -> str | None:
 
 
 def number_with_interval(name: str, row: Row) -> str:
-    """A number of a row, with its interval where it has one."""
+    """A value of a row as text, with its interval if the row has one; empty if the row lacks it."""
     if name not in row:
         return ""
     low = row.get(f"{name}_low")
@@ -108,26 +116,30 @@ def _cell(value: Any) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A curve as bars from its lowest to its highest value; a long one by the means of equal parts.
+    """A curve as a line of bars, from its lowest to its highest value.
+
+    One that is longer than CURVE_WIDTH is cut into that many equal parts, whose means are shown.
 
     >>> sparkline([1.0, 2.0, 4.0, 8.0]), sparkline([3.0, 3.0])
     ('▁▂▄█', '▁▁')
     """
     size = len(values)
     heights = list(values)
-    if size > WIDTH:
+    if size > CURVE_WIDTH:
         heights = []
-        for column in range(WIDTH):
-            values_of_column = values[size * column // WIDTH : size * (column + 1) // WIDTH]
-            heights.append(sum(values_of_column) / len(values_of_column))
+        for column in range(CURVE_WIDTH):
+            start = size * column // CURVE_WIDTH
+            end = size * (column + 1) // CURVE_WIDTH
+            heights.append(sum(values[start:end]) / (end - start))
 
     lowest = min(heights)
-    span = (max(heights) - lowest) or 1.0
-    return "".join(BARS[round((height - lowest) / span * (len(BARS) - 1))] for height in heights)
+    span = (max(heights) - lowest) or 1.0  # of a constant curve, which is at the lowest bar
+    highest_bar = len(BARS) - 1
+    return "".join(BARS[round((height - lowest) / span * highest_bar)] for height in heights)
 
 
 def typed_value(value: Any) -> str:
-    """A value as it is typed on the command line."""
+    """A value of the configuration as it is typed on the command line, where lists and mappings need no quotes."""
     if isinstance(value, str):
         return value
     return json.dumps(value, default=list).replace('"', "")
@@ -139,7 +151,7 @@ def as_bytes(size: int) -> str:
     >>> as_bytes(0), as_bytes(4_096), as_bytes(6_400_000)
     ('0 B', '4.1 kB', '6.4 MB')
     """
-    power = min(4, max(0, len(str(size)) - 1) // 3)
+    power = min(4, max(0, len(str(size)) - 1) // 3)  # of 1,000; the largest unit is TB
     if power == 0:
         return f"{size} B"
     unit = ("B", "kB", "MB", "GB", "TB")[power]

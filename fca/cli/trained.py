@@ -25,13 +25,17 @@ from fca.store.files import read_object
 from fca.tables.rows import records
 from fca.types import BEST, Classifier, FcaError, Geometry, ImageData, UnreadableImage
 
-TESTED = {"top1", "top1_low", "top1_high", "n_test"}
+TESTED = {"top1", "top1_low", "top1_high", "n_test"}  # keys of an accuracy on test images
+# Position of an image -> its pixels; raises UnreadableImage.
 Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished training.    row: of the run.    model: its weights, of one snapshot."""
+    """A finished training in a store, with the weights of one of its snapshots.
+
+    row: the stored row of the training.    model: builds the network with these weights.
+    """
 
     store: Store
     row: Row
@@ -39,7 +43,11 @@ class Trained:
 
     @classmethod
     def of(cls, outputs: str, run_id: str | None, snapshot: str) -> Trained:
-        """The training of this id. Raises FcaError for an unknown or unfinished run, no training, missing weights."""
+        """The training with this id, at a snapshot ("best", or one of recipe.snapshots, as "0.5").
+
+        outputs: the store.    Raises FcaError for no id, an unknown or unfinished run, a run that is no training, and
+        weights that are missing or damaged.
+        """
         check_store(outputs, "outputs")
         store = store_with_images(outputs)
         if run_id is None or run_id not in store.run_ids():
@@ -56,10 +64,10 @@ class Trained:
 
         model = StoredRun(outputs, run_id, snapshot)
         try:
-            model.identity()  # the weights exist, and are whole
+            model.identity()  # checks that the weights exist and are intact
         except FcaError as error:
             name, *details = error.args
-            typed_name = "run" if name == "model.run_id" else name.removeprefix("model.")
+            typed_name = "run" if name == "model.run_id" else name.removeprefix("model.")  # as these commands call it
             raise FcaError(typed_name, *details) from error
         return cls(store, row, model)
 
@@ -69,38 +77,44 @@ class Trained:
 
     @property
     def white(self) -> int | None:
-        """`dataset.white` of the training: which value of a 16-bit file it was shown as white."""
+        """The key dataset.white of the training: the value in 16-bit images that counts as white; None: not given."""
         config = config_of(self.store.folder(self.row["run_id"]) / "config.yaml")
         return config.dataset.get("white")
 
     def started(self) -> tuple[Any, list[str]]:
-        """The model as it was before the training, and the class keys of its logits."""
+        """The model with which the training started, and the class keys of its logits, from the run's description."""
         path = self.store.folder(self.row[RUN_ID]) / DESCRIPTION
         return model_from_description(read_object(path, target=str, fields=dict, classes=list), str(path))
 
     def tested(self) -> dict[str, Any] | None:
-        """Accuracy on the clean test images with its 95 % interval, where these weights were tested."""
+        """Accuracy of these weights on the clean test images with its 95 % interval, by the keys TESTED.
+
+        None if they were not tested.
+        """
         rows = self.rows_of_test_images()
-        if rows:
+        if rows:  # all of them evaluated the same weights on the same images
             return {
-                "top1": rows[0]["top1_open"],
+                "top1": rows[0]["top1_open"],  # all classes of the model compete, as when it is used
                 "top1_low": rows[0]["top1_open_low"],
                 "top1_high": rows[0]["top1_open_high"],
                 "n_test": rows[0]["n_test"],
             }
-        if self.snapshot == BEST and "top1" in self.row:
+        if self.snapshot == BEST and "top1" in self.row:  # the row of a training has the accuracy of its best weights
             return {key: self.row[key] for key in TESTED}
         return None
 
     def rows_of_test_images(self) -> list[dict[str, Any]]:
-        """The rows of what these weights predicted of the clean test images."""
+        """The rows of `predict` runs of these weights on clean test images; empty if there are none."""
         rows = self.store.rows()
         is_of_these_weights = (rows["parent"] == self.model.run_id) & (rows["snapshot"] == self.snapshot)
         is_clean_test = (rows["shift"] == "clean") & (rows["split"] == "test")
         return records(rows[(rows["task"] == "predict") & is_of_these_weights & is_clean_test])
 
     def images(self) -> ImageData:
-        """The data set, split as the training had it. Raises FcaError where its images are not at hand, or differ."""
+        """The data set with the splits that the training had.
+
+        Raises FcaError if its images are no longer where they were, or are not the same.
+        """
         data = self.store.images(self.row["fingerprint"])
         if data is None:
             allowed = "where they were, unchanged, and split as for the training (its fingerprint)"
@@ -111,17 +125,17 @@ class Trained:
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that `fca export` wrote.    outputs: the store that may have its training."""
+    """An ONNX file that `fca export` wrote.    outputs: the store in which its training may be."""
 
     model: OnnxFile
     outputs: str
 
     @classmethod
     def of(cls, file: str, outputs: str) -> Exported:
-        """The exported file. Raises FcaError for another file."""
+        """The exported file at this path. Raises FcaError if it is missing, or was not written by `fca export`."""
         model = OnnxFile(file)
         try:
-            model.identity()
+            model.identity()  # checks the file and the description beside it
         except FcaError as error:
             name, *details = error.args
             raise FcaError(name.removeprefix("model."), *details) from error
@@ -129,18 +143,21 @@ class Exported:
 
     @property
     def white(self) -> int:
-        """Which value of a 16-bit file was shown as white when it was trained."""
+        """The value in 16-bit images that counted as white when the network was trained."""
         return self.model.description.white
 
     def tested(self) -> Mapping[str, Any] | None:
-        """Accuracy on the test images of its training with its 95 % interval, as the file's JSON has it."""
+        """Accuracy on the test images of its training with its 95 % interval, from the JSON beside the file.
+
+        It is by the keys TESTED; None if the JSON lacks any of them.
+        """
         test = self.model.description.test
         return test if test is not None and test.keys() >= TESTED else None
 
     def trained(self) -> Trained:
-        """Its training, whose validation images choose thresholds.
+        """The training from which the file was exported; its validation images are needed to choose a threshold.
 
-        Raises FcaError where the store does not have it, or has one of that id on other images.
+        Raises FcaError if the store does not have it, or has a training with that id on other images.
         """
         description = self.model.description
         trained = Trained.of(self.outputs, description.run, description.snapshot)
@@ -151,7 +168,7 @@ class Exported:
 
 
 def _no_training(row: Row) -> FcaError:
-    """The error for a run of another task; the next step names the training of a prediction."""
+    """The error for a run that is no training; for a prediction, the next step names the training behind it."""
     allowed = f"a training; this is a run of task={row['task']}"
     if row["task"] == "predict" and "parent" in row:
         return FcaError("run", row[RUN_ID], f"{allowed}; it is of training {row['parent']}", f"run={row['parent']}")
@@ -159,7 +176,11 @@ def _no_training(row: Row) -> FcaError:
 
 
 def _unknown(store: Store, run_id: str | None) -> FcaError:
-    """The error for an id that the store does not have, with trainings that may have been meant."""
+    """The error for an id that the store does not have, with the ids of trainings that may have been meant.
+
+    These begin like the typed id, or are similar to it; else they are the latest ones. Trainings that diverged are not
+    suggested, because they have no weights to use.    run_id: None if none was typed.
+    """
     rows = store.rows()
     is_usable = (rows[TASK] == "train") & rows[FLAG].ne(DIVERGED).fillna(value=True)
     trainings = rows.loc[is_usable].sort_values("finished", ascending=False)["run_id"].tolist()
@@ -176,22 +197,26 @@ def _unknown(store: Store, run_id: str | None) -> FcaError:
 
 
 def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Read]:
-    """Pictures without labels, anywhere in a directory or .zip archive, or a single file: paths in order, a reader.
+    """Images without labels, from anywhere in a directory or .zip archive, or a single image file.
 
-    The content of a file decides, also of one called photo.txt. Pictures that cannot be read are among them, and their
-    reader gives the reason; a line counts all other files.
+    Returns their paths, sorted, and a function that reads the image at a position in this list. Whether a file is an
+    image is decided by its content, also for one called photo.txt. Images that cannot be read are in the list, too; for
+    these the function raises UnreadableImage with the reason. A warning counts all files that are no images.
 
-    key: its name in the command.    white: see `fca.data.files.decode`. Raises FcaError where there is none.
+    path: of the directory, archive or file.    key: what the command calls it, for errors.
+    white: see `fca.data.files.decode`.         Raises FcaError if there is no image.
     """
-    files, names = _files_of(path, key)
+    files, names = _root_and_names(path, key)
     by_content = sorted_files(files, names, looks_into_texts=True)
     images = sorted([*by_content.images, *by_content.not_read])
     if not images:
         allowed = f"at least one image ({', '.join(SUFFIXES[:3])} or another); {len(names)} other files"
         raise FcaError(key, path, allowed, "correct it")
-    warn_of_left_out(files.root, replace(by_content, not_read={}).left_out())
+    other_files = replace(by_content, not_read={}).left_out()  # unreadable images are reported one by one, later
+    warn_of_left_out(files.root, other_files)
 
     def read(position: int) -> UInt8[np.ndarray, "height width 3"]:
+        """The pixels of the image at a position in the list. Raises UnreadableImage with the reason."""
         name = images[position]
         reason = by_content.not_read.get(name)
         if reason:
@@ -201,10 +226,13 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
     return images, read
 
 
-def _files_of(path: str, key: str) -> tuple[Files, list[str]]:
-    """A root, and the paths of its files; of a single image its folder, and its name."""
+def _root_and_names(path: str, key: str) -> tuple[Files, list[str]]:
+    """The directory or archive at this path, and the paths of the files in it; for an image, its folder and its name.
+
+    key: what the command calls the path.    Raises FcaError for a path that is none of these.
+    """
     file = Path(path).expanduser()
-    if file.is_file():
+    if file.is_file():  # an image, or an archive
         folder = Directory(str(file.parent))
         by_content = sorted_files(folder, [file.name], looks_into_texts=True)
         if by_content.images or by_content.not_read:
@@ -217,7 +245,10 @@ def _files_of(path: str, key: str) -> tuple[Files, list[str]]:
 
 
 def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UInt8[np.ndarray, "size size 3"] | str]:
-    """Each image at input size, or why it cannot be read; `doing` is the label of a progress bar."""
+    """Yield each image at the input size of a network, or the reason why it cannot be read, in order.
+
+    read: see `loose_images`.    geometry: crops and resizes.    n: number of images.    doing: label of a progress bar.
+    """
 
     def image_or_reason(position: int) -> Any:
         try:
@@ -231,12 +262,18 @@ def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UIn
 def logits_in_batches(
     classifier: Classifier, images: Iterator[UInt8[np.ndarray, "size size 3"] | str]
 ) -> Iterator[Float32[np.ndarray, " logits"] | str]:
-    """The logits of each image, in order; of an image that cannot be read, the reason."""
+    """Yield the logits of each image, in order; for an image that cannot be read, the reason that `at_input` gave.
+
+    The images are classified in batches, so that they need not be in memory together.
+    """
     from fca.training.infer import batch_size_of, logits_of
 
     batch_size = batch_size_of(classifier.input_size)
     while batch := list(islice(images, batch_size)):
         pixels = [image for image in batch if not isinstance(image, str)]
-        logits = iter(logits_of(classifier, np.stack(pixels), np.arange(len(pixels)))) if pixels else iter(())
-        for image in batch:
+        logits: Iterator[Any] = iter(())
+        if pixels:
+            logits = iter(logits_of(classifier, np.stack(pixels), np.arange(len(pixels))))
+
+        for image in batch:  # the next logits belong to the next image that could be read
             yield image if isinstance(image, str) else next(logits)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @cache
 def commit() -> str | None:
-    """The commit of this checkout, with -dirty when files differ from it; None outside of a checkout."""
+    """The commit of this checkout, with -dirty if files differ from it; None outside of a checkout or without git."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""`fca wandb sync` and `fca wandb report`: the store in W&B, for who looks at runs there."""
+"""`fca wandb sync` and `fca wandb report`: the store in W&B, for users who look at runs there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -14,27 +15,35 @@ from fca.cli import Words, refused
 from fca.cli.show import check_store
 from fca.types import FcaError, check_choice, without_password
 
-DOORS = ("sync", "report")
+if TYPE_CHECKING:
+    from fca.report.tracking.entries import Entry
+    from fca.report.tracking.runs import WandbTracker
+
+COMMANDS = ("sync", "report")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Hand over to one of the two; exit code 2 for words that cannot be understood."""
-    if Words.at_tab is not None and arguments[:1] != ["sync"]:
-        if not arguments:  # the words of a report are Hydra's
-            print(*DOORS, sep="\n")
+    """Run the sub-command that the first word names, or print help; exit code 2 for words that cannot be understood."""
+    if Words.at_tab is not None and arguments[:1] != ["sync"]:  # a tab was pressed; `sync` completes its own words
+        if not arguments:  # behind `report` there is nothing to offer: its words are Hydra's
+            print(*COMMANDS, sep="\n")
         return 0
     if arguments[:1] in (["-h"], ["--help"], []):
         print(f"{__doc__}\n\n  fca wandb sync --help\n  fca wandb report report=few_class")
         return 0
     try:
-        check_choice("fca wandb", arguments[0], DOORS)
+        check_choice("fca wandb", arguments[0], COMMANDS)
         return (sync if arguments[0] == "sync" else report)(arguments[1:])
     except FcaError as error:
         return refused(error)
 
 
 def sync(arguments: Sequence[str]) -> int:
-    """Send what W&B lacks of a store, tracked or not; exit code 1 when a file was not sent."""
+    """Send to W&B what it lacks of a store; returns the exit code, which is 1 if a file was not sent.
+
+    W&B takes files that each describe a run. Runs that were tracked have left such files; for the others (entries) they
+    are written first, from the store.
+    """
     parser = Words(prog="fca wandb sync", description="Send what W&B lacks of a store, also what was not tracked.")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--project", help="in W&B, for what was not tracked (default: that of conf/logger/wandb.yaml)")
@@ -47,13 +56,13 @@ def sync(arguments: Sequence[str]) -> int:
         step = "W&B's server answers 429 to more"
         raise FcaError("--workers", options.workers, "1 to 16", step)
 
-    from fca.cli.configure import component, configured
+    from fca.cli.configure import component, configured  # here: --help need not wait
     from fca.report.tracking.runs import unreachable
-    from fca.report.tracking.sync import LOG, missing, send, unsent
+    from fca.report.tracking.sync import missing, unsent
 
     keys = {"project": options.project, "entity": options.entity}
     typed_keys = {key: value for key, value in keys.items() if value}
-    os.environ["WANDB_MODE"] = "offline"  # entries are files first
+    os.environ["WANDB_MODE"] = "offline"  # entries are written as files, and sent later
     tracker = component(configured("run", "logger", "wandb", typed_keys, outputs=options.outputs), "logger")
 
     begun = time.monotonic()
@@ -68,6 +77,23 @@ def sync(arguments: Sequence[str]) -> int:
     if reason:
         raise FcaError("W&B", reason, "a server that answers, and a login", "wandb login")
 
+    n_sent, n_not_sent, log = _write_and_send(tracker, entries, options.workers)
+    seconds = time.monotonic() - begun
+    print(f"{n_sent} files sent in {seconds:.0f} s, {len(entries)} entries of them from the store")
+    if n_not_sent:
+        print(f"{n_not_sent} files were not sent: {_last_line(log)}; next: fca wandb sync goes on", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _write_and_send(tracker: WandbTracker, entries: Sequence[Entry], workers: int) -> tuple[int, int, Path]:
+    """Write the files of these entries, then send all files that W&B lacks, with a progress bar for each step.
+
+    workers: how many files are sent at a time.
+    Returns how many files were sent, how many were not, and the log with the messages of W&B.
+    """
+    from fca.report.tracking.sync import LOG, send, unsent
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns) as bar:
         write_task = bar.add_task("write entries", total=len(entries))
@@ -78,24 +104,21 @@ def sync(arguments: Sequence[str]) -> int:
         folders = unsent(tracker)
         send_task = bar.add_task("send", total=len(folders))
         log = Path(tracker.dir, "wandb", LOG)
-        not_sent = send(folders, options.workers, log, lambda number: bar.update(send_task, completed=number))
-
-    seconds = time.monotonic() - begun
-    n_sent = len(folders) - len(not_sent)
-    print(f"{n_sent} files sent in {seconds:.0f} s, {len(entries)} entries of them from the store")
-    if not_sent:
-        print(f"{len(not_sent)} files were not sent: {_last_line(log)}; next: fca wandb sync goes on", file=sys.stderr)
-        return 1
-    return 0
+        not_sent = send(folders, workers, log, lambda number: bar.update(send_task, completed=number))
+    return len(folders) - len(not_sent), len(not_sent), log
 
 
 def _last_line(log: Path) -> str:
+    """The last line of a log that is not empty, without passwords, and the path of the log; else the path alone."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return f"{without_password(lines[-1])[:200]} ({log})" if lines else str(log)
 
 
 def report(arguments: Sequence[str]) -> int:
-    """The page of `fca report` in W&B, then a saved workspace and a Report, whose addresses are printed."""
+    """Make the page of `fca report` and publish it in W&B, with a saved workspace and a Report; prints their addresses.
+
+    arguments: those of `fca report`.    Returns the exit code.
+    """
     from omegaconf import DictConfig
 
     from fca.cli import report as pages
@@ -107,7 +130,7 @@ def report(arguments: Sequence[str]) -> int:
 
     def work(config: DictConfig) -> None:
         tracker = component(config, "logger")
-        check_views(tracker)
+        check_views(tracker)  # before the page is made, which takes time
         command = pages.report(config)
         query = query_of(config, Store(Path(config.outputs)), ReportConfig)
         description = {"report": config.report.name, "query": query, "command": command}

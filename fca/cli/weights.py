@@ -1,4 +1,4 @@
-"""`machine.keep_weights`: weights of trained networks go once nothing that a sweep plans needs them."""
+"""`machine.keep_weights`: weights of trained networks are removed once no planned run of a sweep needs them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ log = logging.getLogger(__name__)
 
 
 class Weights:
-    """The trainings of these jobs whose weights are not all to be kept, each with the runs that need them."""
+    """Removes weights of the trainings of a sweep while it runs.
+
+    keep:       id of each training whose weights are not all kept -> machine.keep_weights, "best" or "none".
+    unfinished: id of each of these trainings -> its own id and those of the runs that need its weights, as far as they
+                are not done.
+    """
 
     def __init__(self, jobs: Iterable[Job]) -> None:
+        """Find the trainings, and the runs that need their weights, in the plans of these jobs."""
         readers: dict[str, set[str]] = defaultdict(set)  # training -> the runs that need its weights
         self.keep: dict[str, str] = {}
         for job in jobs:
@@ -27,27 +33,30 @@ class Weights:
             ]
             trainings = [model.run_id for model in stored_models]
             for run in job.plan:
-                for training in (*trainings, *filter(None, [run.parent])):
+                needed_trainings = [*trainings, run.parent] if run.parent else trainings
+                for training in needed_trainings:
                     readers[training].add(run.run_id)
-                if run.task == "train" and keep != "snapshots":
+                if run.task == "train" and keep != "snapshots":  # "snapshots" keeps all weights
                     self.keep[run.run_id] = keep
-        self.unfinished = {run_id: {run_id, *readers[run_id]} for run_id in self.keep}  # training -> it and its readers
+        self.unfinished = {run_id: {run_id, *readers[run_id]} for run_id in self.keep}
 
     def remove_unneeded(self) -> None:
-        """Remove the weights that are not to be kept of the trainings whose readers are all done."""
+        """Remove the weights of each training that is done, as are all runs that need them; called again and again."""
         for run_id, unfinished_ids in list(self.unfinished.items()):
+            # While a training is not done, nothing that reads it is: the states of these need not be read
             if run_id not in unfinished_ids or self.store.state(run_id) is State.DONE:
                 done_ids = {reader for reader in unfinished_ids if self.store.state(reader) is State.DONE}
                 unfinished_ids -= done_ids
 
             is_trained = run_id not in unfinished_ids
             if unfinished_ids and is_trained and self.store.has_diverged(run_id):
-                unfinished_ids.clear()  # nobody will do what needs these weights
+                unfinished_ids.clear()  # the runs that need these weights will never be done
             if not unfinished_ids:
                 del self.unfinished[run_id]
                 self._remove(run_id)
 
     def _remove(self, run_id: str) -> None:
+        """Remove the weights of a training that machine.keep_weights does not keep; a failure is logged."""
         keep = self.keep[run_id]
         best_file = f"{BEST}{SUFFIX}"
         unneeded = [path for path in self.store.weights(run_id) if keep == "none" or path.name != best_file]

@@ -22,10 +22,10 @@ import psutil
 
 from fca.store.files import DamagedFile, abandon_parts, part_of, read_object, remove, remove_parts, write_json
 
-BEAT_S = 15.0
-STALE_S = 120.0
+BEAT_S = 15.0  # between two heartbeats
+STALE_S = 120.0  # without a heartbeat, after which a claim is stale
 CLAIM = "claim.json"
-SWEEPS = "sweeps"  # folder in outputs, a file for each running sweep
+SWEEPS = "sweeps"  # folder in outputs with a file for each running sweep
 _tokens: dict[Path, str] = {}  # folder -> token of every claim of this process
 
 
@@ -35,10 +35,15 @@ def is_held(folder: Path) -> bool:
 
 
 def acquire(folder: Path) -> str | None:
-    """Claim a run folder; returns the claim's token, or None when a live worker holds it."""
+    """Claim a run folder for this process, so that no other worker computes the run.
+
+    A stale claim is replaced, and unfinished files in the folder are removed.
+    Returns the token of the new claim, which identifies it to `is_mine` and `release`; None if a live worker holds the
+    folder, or claims it at the same moment.
+    """
     path = folder / CLAIM
 
-    # a file or a link in place of the folder is removed, so that everything is written inside the store
+    # A file or a link in place of the folder is removed, so that everything is written inside the store
     if folder.is_symlink() or not folder.is_dir():
         try:
             folder.unlink(missing_ok=True)
@@ -58,7 +63,7 @@ def acquire(folder: Path) -> str | None:
     write_json(temporary_path, {"token": token, **_this_worker()})
     _tokens[folder] = token  # before there is a file that `abandon` would have to remove
     try:
-        os.link(temporary_path, path)  # fails if a claim exists: exclusive, and never half written
+        os.link(temporary_path, path)  # fails if a claim exists, and never leaves a half-written one
     except FileExistsError:
         del _tokens[folder]
         return None
@@ -68,7 +73,7 @@ def acquire(folder: Path) -> str | None:
 
 
 def _this_worker() -> dict[str, Any]:
-    """The fields of a claim that identify this process."""
+    """The fields of a claim that identify this process: pids are reused, so its start time is one of them."""
     process = psutil.Process()
     return {
         "host": socket.gethostname(),
@@ -80,7 +85,10 @@ def _this_worker() -> dict[str, Any]:
 
 
 def holder(folder: Path) -> dict[str, Any] | None:
-    """The claim of a run folder that is held, with `beat`, the time of its last heartbeat; None if nobody holds it."""
+    """The claim of the live worker that holds a run folder; None if nobody holds it.
+
+    Beside the fields of the claim (host, pid, started, ...) it has `beat`, the time of the last heartbeat.
+    """
     path = folder / CLAIM
     claim = _read(path)
     if claim is None or _is_stale(path, claim):
@@ -94,9 +102,11 @@ def holder(folder: Path) -> dict[str, Any] | None:
 
 @dataclass
 class Announced:
-    """What other processes see of a sweep.
+    """The file by which a running sweep shows itself to other processes.
 
-    to_go: seconds until it is done, estimated at the time `estimated`; None: unknown.
+    content:   what does not change: the process, and the runs of the sweep.
+    to_go:     estimated seconds until the sweep is done; None: unknown.
+    estimated: when `to_go` was estimated, in seconds since 1970.
     """
 
     path: Path
@@ -105,12 +115,12 @@ class Announced:
     estimated: float = 0.0
 
     def estimate(self, seconds: float | None) -> None:
-        """Keep an estimate; other processes see it from the next beat on."""
+        """Keep an estimate of the seconds to go (None: unknown); the next beat writes it."""
         self.to_go = seconds
         self.estimated = time.time()
 
     def beat(self) -> None:
-        """Show that the sweep is alive, and write its estimate."""
+        """Show that the sweep is alive by touching its file, and write its estimate if there is one."""
         self.path.touch()
         if self.to_go is not None:
             with suppress(OSError):  # a full disk: the sweep goes on, its estimate stays the earlier one
@@ -123,9 +133,10 @@ class Announced:
 
 @contextmanager
 def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[Announced]:
-    """Show other processes, while the body runs, which runs a sweep will do, and the estimated time to go.
+    """While the body runs, show other processes which runs a sweep will do.
 
-    runs: id of each run -> id of the run that it needs, if any.
+    runs: id of each run -> id of the run whose result it needs, or None.
+    Yields the announcement, to which the sweep can give its estimate of the time to go.
     """
     path = outputs / SWEEPS / f"{uuid.uuid4().hex[:12]}.json"
     needs = {run_id: parent for run_id, parent in runs.items() if parent is not None}
@@ -135,17 +146,17 @@ def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[Announc
         with repeating(sweep.beat, BEAT_S):
             yield sweep
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # the first that fails ends these steps
             path.unlink()
             path.parent.rmdir()  # fails if another sweep is running
             outputs.rmdir()  # fails unless nothing was written
 
 
 def sweeps(outputs: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
-    """The file and the content of every announced sweep; None as content of a dead one.
+    """Yield the file and the content of every announced sweep; the content is None for a sweep that died.
 
-    The content has `started`, `runs` (ids), `needs` (id of a run -> id of the run that it needs) and the estimate of
-    `Announced`.
+    The content has `host`, `pid`, `started`, `runs` (ids), `needs` (id of a run -> id of the run whose result it
+    needs), and `to_go` and `estimated` (see `Announced`).
     """
     for path in sorted((outputs / SWEEPS).glob("*.json")):
         content = _read(path)
@@ -153,7 +164,7 @@ def sweeps(outputs: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
             yield path, None
             continue
 
-        needs = content.get("needs")
+        needs = content.get("needs")  # a store may come from elsewhere, so it may be anything
         yield path, {**content, "needs": needs if isinstance(needs, dict) else {}}
 
 
@@ -164,21 +175,24 @@ def is_mine(folder: Path, token: str) -> bool:
 
 
 def release(folder: Path, token: str) -> None:
-    """Remove the claim with this token, if it is still there."""
+    """Remove the claim with this token from a run folder; a claim of another worker stays."""
     if is_mine(folder, token):
         (folder / CLAIM).unlink(missing_ok=True)
     _tokens.pop(folder, None)
 
 
 def abandon() -> None:
-    """Release every claim of this process and remove its unfinished files; the process is about to end."""
+    """Release every claim of this process and remove its unfinished files, because it is about to end."""
     for folder, token in list(_tokens.items()):
         release(folder, token)
     abandon_parts()
 
 
 def clear(folder: Path) -> dict[str, Any] | None:
-    """Remove a stale claim with the unfinished files beside it; returns the claim, or None without a stale one."""
+    """Remove a stale claim from a run folder, with the unfinished files beside it.
+
+    Returns the removed claim ({} if the file was no valid claim), or None if there was no stale one.
+    """
     path = folder / CLAIM
     claim = _read(path)
     if claim is None or not _is_stale(path, claim):
@@ -191,10 +205,13 @@ def clear(folder: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def beating(held: dict[Path, str]) -> Iterator[None]:
-    """Keep these claims (folder -> token) alive while the body runs; those still held are released at its end."""
+    """Keep claims alive by a heartbeat while the body runs, and release them at its end.
+
+    held: folder -> token. The body may add claims to it.
+    """
 
     def beat() -> None:
-        for folder, token in list(held.items()):
+        for folder, token in list(held.items()):  # a copy: the body may add one meanwhile
             if is_mine(folder, token):
                 with suppress(FileNotFoundError):  # taken over this moment; it is noticed before the row is written
                     os.utime(folder / CLAIM)
@@ -209,11 +226,11 @@ def beating(held: dict[Path, str]) -> Iterator[None]:
 
 @contextmanager
 def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call `work` at this interval, in a thread, while the body runs."""
+    """Call `work` every `seconds` seconds in a thread of its own while the body runs."""
     stop = threading.Event()
 
     def repeat() -> None:
-        while not stop.wait(seconds):
+        while not stop.wait(seconds):  # true as soon as the body has ended
             work()
 
     thread = threading.Thread(target=repeat, daemon=True, name=f"fca-{work.__name__}")
@@ -226,7 +243,7 @@ def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The claim; {} for a file that is no valid claim; None without a file."""
+    """The claim in a file; {} for a file that is no valid claim; None if there is no file."""
     try:
         return read_object(path, token=str, host=str, pid=int, process_started=float, started=float)
     except DamagedFile:
@@ -236,7 +253,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _slurm_job() -> str:
-    """The SLURM job of this process and how often it was requeued, such as 17.0; empty outside of SLURM."""
+    """Id of the SLURM job of this process and how often it was requeued, such as "17.0"; empty outside of SLURM."""
     job_id = os.environ.get("SLURM_JOB_ID")
     if not job_id:
         return ""
@@ -244,10 +261,14 @@ def _slurm_job() -> str:
 
 
 def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
-    if not claim or claim["started"] > time.time() + STALE_S:
+    """Whether nobody works under this claim any more, so that another worker may take the run over.
+
+    claim: content of the file at `path`; {} if that is no valid claim.
+    """
+    if not claim or claim["started"] > time.time() + STALE_S:  # no valid claim, or one from the future
         return True
 
-    # this job made the claim before it was requeued
+    # A job of SLURM that was requeued made the claim in its earlier life, whose process is gone
     this_job = _slurm_job()
     claiming_job = str(claim.get("job"))
     is_same_job = this_job.partition(".")[0] == claiming_job.partition(".")[0]
@@ -257,28 +278,33 @@ def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
     if claim["host"] == socket.gethostname():
         try:
             process = psutil.Process(claim["pid"])
-            if process.create_time() != claim["process_started"] or process.status() == psutil.STATUS_ZOMBIE:
+            is_other_process = process.create_time() != claim["process_started"]  # the pid was given away again
+            if is_other_process or process.status() == psutil.STATUS_ZOMBIE:
                 return True
         except (psutil.Error, ValueError, OverflowError):  # no such process, or an invalid process id
             return True
 
     try:
         return abs(time.time() - path.stat().st_mtime) > STALE_S  # clocks of hosts may differ by less
-    except FileNotFoundError:
+    except FileNotFoundError:  # released this moment
         return True
 
 
 def _remove_stale(path: Path, token: str | None) -> None:
-    """Remove the stale claim with this token; the fresh claim of a worker that took over in between is put back."""
+    """Remove the stale claim with this token; None: of a file that is no valid claim.
+
+    It is renamed before it is removed, so that only one of several workers gets it. If another worker has taken the
+    run over in between, the renamed file is that worker's fresh claim, which is put back.
+    """
     renamed_path = part_of(path)
     try:
         path.rename(renamed_path)
-    except FileNotFoundError:
+    except FileNotFoundError:  # another worker was faster
         return
 
     claim = _read(renamed_path)
     if claim and claim["token"] != token:
-        # a third worker may have claimed the run meanwhile; the one that lost its claim notices before it writes
+        # A third worker may have claimed the run meanwhile; the one that lost its claim notices before it writes
         with suppress(FileExistsError):
             os.link(renamed_path, path)
     remove(renamed_path)

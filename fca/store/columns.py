@@ -1,6 +1,6 @@
 """The columns of rows that all tasks share; each task declares further ones.
 
-A row is flat JSON. A value that a run does not have is left out.
+A row is the record of one finished run: flat JSON, without the columns for which the run has no value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 log = logging.getLogger(__name__)
 
 RENAMED = {"n_asked": "n_evaluated"}
-"""Columns of rows that earlier versions wrote -> their present names, with which rows are read."""
+"""Names of columns in rows that earlier versions wrote -> their present names, which are given to them on reading."""
 RECIPE = "recipe_"  # one column per key of the recipe, e.g. recipe_epochs
 
 RUN_ID = Column("run_id", str, "", "run, 12 hex digits of its identity")
@@ -137,9 +137,9 @@ MAIN = (  # what `fca results` shows
 )
 
 
-@cache  # one hint a process
+@cache  # each process logs the hint once
 def present_name(name: str) -> str:
-    """The present name of a column; for a name of an earlier version also a hint in the log.
+    """The present name of a column. For a name of an earlier version, a warning in the log gives the new one.
 
     >>> present_name("top1"), present_name("n_asked")
     ('top1', 'n_evaluated')
@@ -151,9 +151,11 @@ def present_name(name: str) -> str:
 
 
 def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
-    """The row of these values, in declared order; raises ValueError for an undeclared column, a wrong type or a NaN.
+    """The row of these values, as JSON can hold it: in the order of declaration, without the values that are None.
 
-    columns: those that the row's task declares beside BASE; columns of the recipe need no declaration.
+    values:  column -> value.
+    columns: those that the row's task declares in addition to BASE. Columns of the recipe need no declaration.
+    Raises ValueError for any other column, for a value of the wrong type, and for NaN or an infinite number.
 
     >>> checked({"task": "score", "run_id": "0123456789ab", "top1": None})
     {'run_id': '0123456789ab', 'task': 'score'}
@@ -177,6 +179,10 @@ def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
 
 
 def _typed(column: Column, value: Any) -> Any:
+    """A value as the type that its column declares: NumPy's numbers become Python's, and tuples become lists.
+
+    Raises ValueError for a value that is not of that type, and for NaN or an infinite number.
+    """
     if column.value_type is tuple:
         return [item if isinstance(item, str) else int(item) for item in value]
     if column.value_type is float:

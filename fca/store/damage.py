@@ -1,8 +1,8 @@
 """Checks of a finished run's folder: it must have the run's row, and the arrays and weights that the row lists.
 
 The row has a line for every file (name, bytes, xxh3_128 and, of an array, dtype and shape) and one for itself. A check
-of a run costs one read, and one `stat` per file: only files that changed later than the row are read and compared.
-Whenever a process reads a file for the first time, the file is compared.
+of a run costs one read, and one `stat` per file: only files that changed later than the row are read, and their bytes
+compared with the checksum in the row. A process that reads a file for the first time compares it in any case.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from fca.store.files import (
 )
 from fca.types import Column
 
-ROW, ERROR, NOTE = "row.json", "error.json", "damaged.json"
+ROW, ERROR = "row.json", "error.json"
+NOTE = "damaged.json"  # left by a reader that found damage: all files are to be compared
 FITTED = "fitted.json"  # beside the weights of a network of which all layers were trained
 PROGRESS = "progress.json"  # of a running training: epoch, epochs, images_per_s, left_s (an estimate), device
 REMOVED = "removed.json"  # files: listed weights that were removed on purpose; why: the reason
@@ -54,7 +55,8 @@ WEIGHTS = (".safetensors", ".onnx", "model.json", "fitted.json", "program.json")
 SHOWN = 5  # damaged files that are named in the log, at most
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
 _KINDS: dict[type, set[type]] = {str: {str, NoneType}, tuple: {list, NoneType}}
-_BASE = {str(column): _KINDS.get(column.value_type, {int, float, NoneType}) for column in BASE}
+# Column -> types that its value may have in JSON; all columns of BASE but texts and tuples are numbers.
+_ALLOWED_TYPES = {str(column): _KINDS.get(column.value_type, {int, float, NoneType}) for column in BASE}
 
 log = logging.getLogger(__name__)
 _intact_stamps: dict[str, tuple[int, int]] = {}  # file -> its size and time when this process found it intact
@@ -68,7 +70,11 @@ class Entry(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """An intact row, the files that it lists, its time, and its schema if it names one."""
+    """An intact row and what row.json has beside it.
+
+    files: name -> entry of each file that the row lists.    mtime_ns: when row.json was written.
+    schema: id of the schema of the row's columns; None for a row of an earlier version.
+    """
 
     row: Row
     files: dict[str, Entry]
@@ -77,22 +83,25 @@ class Whole(NamedTuple):
 
 
 def is_run_id(name: str) -> bool:
-    """Whether a folder of this name may be a run's; other folders in `runs/` are ignored."""
+    """Whether a name has the form of a run's id; folders in `runs/` with other names are ignored."""
     return _RUN_ID.fullmatch(name) is not None
 
 
 def is_listed(name: str) -> bool:
-    """Whether a row lists a file of this name: an array, or weights with what describes them."""
+    """Whether rows list files of this name: arrays, weights, and the descriptions beside weights."""
     return name.endswith((".npy", *WEIGHTS)) and not name.startswith(".")
 
 
 def is_ours(name: str) -> bool:
-    """Whether a run may write a file of this name."""
+    """Whether a run may have written a file of this name."""
     return name in (ROW, ERROR, NOTE, *OTHERS) or is_listed(name)
 
 
 def listing(folder: Path, row: Row, schema: str) -> bytes:
-    """The content of row.json: the row, its schema, a checksum of this content, and a line for each file it lists."""
+    """The content of row.json for a run whose arrays and weights are already in its folder.
+
+    It has the row, the id of its schema, a checksum of this content, and a line for each file that the row lists.
+    """
     names = sorted(name for name in os.listdir(folder) if is_listed(name))  # noqa: PTH208
     files = [PLACE.decode(), *(_entry_line(folder / name) for name in names)]
     text = json.dumps({**row, SCHEMA: schema, FILES: files}, allow_nan=False, indent=1)
@@ -100,6 +109,7 @@ def listing(folder: Path, row: Row, schema: str) -> bytes:
 
 
 def _entry_line(path: Path) -> str:
+    """The line of a row for one of its files: name, bytes, checksum and, of an array, dtype and shape."""
     entry = f"{path.name} {path.stat().st_size} {checksum(path)}"
     if path.suffix != ".npy":
         return entry
@@ -110,9 +120,10 @@ def _entry_line(path: Path) -> str:
 
 
 def read_row(folder: str | Path) -> Whole:
-    """A run's row, the files that it lists and its schema.
+    """The row in a run's folder, with the files that it lists; columns get their present names.
 
-    Raises DamagedFile if the row is damaged; FileNotFoundError without a row.
+    Only row.json is read: the files are not checked.
+    Raises DamagedFile if row.json is damaged, FileNotFoundError for a run that is not finished.
     """
     path = f"{folder}/{ROW}"
     content = content_of(path)
@@ -121,7 +132,7 @@ def read_row(folder: str | Path) -> Whole:
     if row["run_id"] != os.path.basename(folder):  # noqa: PTH119
         raise DamagedFile(path, f"is the row of run {row['run_id']:.40}")
 
-    listed = row.pop(FILES, None)
+    listed = row.pop(FILES, None)  # neither is a column of the row itself
     schema = row.pop(SCHEMA, None)
     if listed is None and SIGNED not in content:
         raise DamagedFile(path, "lists no files: written by an earlier version; repeat the command")
@@ -142,16 +153,19 @@ def read_row(folder: str | Path) -> Whole:
 def _check_types(path: str, row: Row) -> None:
     """Raise DamagedFile for a value of another type than its column has, in the columns that all tasks share."""
     for name, value in row.items():
-        if name in _BASE and type(value) not in _BASE[name]:
+        if name in _ALLOWED_TYPES and type(value) not in _ALLOWED_TYPES[name]:
             raise DamagedFile(path, f"has {value!s:.60} as {name}")
-    if not set(map(type, row.get(CLASSES) or ())) <= {int}:
+    classes = row.get(CLASSES) or ()
+    if not set(map(type, classes)) <= {int}:
         raise DamagedFile(path, f"has {row[CLASSES]!s:.60} as {CLASSES}")
 
 
 def problem_of(folder: str | Path) -> DamagedFile | None:
-    """What is wrong with a finished run; None for an intact one. Raises FileNotFoundError for a run without a row.
+    """The first damaged file of a finished run; None if the run is intact.
 
-    Where a reader left a note of damage, every file is compared.
+    Files older than the row are compared by size alone, unless a reader left a note of damage in the folder. A listed
+    file that was removed on purpose, as a record in the folder says, is no damage.
+    Raises FileNotFoundError for a run that is not finished.
     """
     try:
         intact = read_row(folder)
@@ -166,24 +180,27 @@ def problem_of(folder: str | Path) -> DamagedFile | None:
     except DamagedFile as damage:
         return damage
 
-    if has_note:  # the run was repaired by hand
-        with suppress(OSError):
+    if has_note:  # all files are intact, so the run was repaired by hand
+        with suppress(OSError):  # a store may be read-only
             Path(folder, NOTE).unlink()
     return None
 
 
 def removed(folder: str | Path) -> dict[str, str]:
-    """The weights of a run that were removed on purpose -> why."""
+    """Names of weights that were removed from a run's folder on purpose -> the reason; empty without a record of it."""
     with if_whole():
         record = read_object(f"{folder}/{REMOVED}", files=list, why=str)
+        # only weights are ever removed on purpose; a record that names other files excuses none of them
         return {name: record["why"] for name in map(str, record["files"]) if name.endswith(".safetensors")}
     return {}
 
 
 def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> None:
-    """Raise DamagedFile for a listed file that is missing, of another size or of other bytes.
+    """Raise DamagedFile for a file that is missing, or has not the size or bytes that the row lists as `entry`.
 
-    written_ns: time of the row.    always: compare the bytes of any file; else only of a file later than the row.
+    The bytes are compared if the file is later than the row, or if `always` is true; in both cases only once in this
+    process.
+    written_ns: when the row was written.
     """
     size, mtime_ns = _stamp(path)
     if size != entry.size:
@@ -196,8 +213,8 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
 
     if checksum(path) != entry.digest:
         raise DamagedFile(path, "was altered")
-    if is_later_than_row:  # as in a copied store; the next check need not read the file again
-        with suppress(OSError):
+    if is_later_than_row:  # as in a copied store: it gets the row's time, so the next check need not read it
+        with suppress(OSError):  # a store may be read-only
             os.utime(path, ns=(mtime_ns, written_ns))
     remember(path)
 
@@ -205,14 +222,16 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
 def check_header(path: Path) -> None:
     """Raise DamagedFile for weights (.safetensors) that are missing, or not as long as their header says.
 
-    For weights that no row lists yet.
+    For weights that no row lists yet, so that there is no checksum to compare. Such a file begins with 8 bytes, which
+    give the length of a header; the header is JSON, with the range of bytes behind it that each tensor takes.
     """
     try:
         with opened(path) as file:
-            length = int.from_bytes(file.read(8), "little")
-            tensors = json.loads(file.read(min(length, path.stat().st_size)))
+            header_length = int.from_bytes(file.read(8), "little")
+            header_bytes = file.read(min(header_length, path.stat().st_size))  # a damaged length may be enormous
+        tensors = json.loads(header_bytes)
         ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
-        if path.stat().st_size != 8 + length + max(ends, default=0):
+        if path.stat().st_size != 8 + header_length + max(ends, default=0):
             raise DamagedFile(path, "is not as long as its header promises")
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
@@ -221,9 +240,9 @@ def check_header(path: Path) -> None:
 
 
 def compare(path: Path) -> None:
-    """Raise DamagedFile for a file of a run that is not as the run's row lists it; read once per process.
+    """Raise DamagedFile for a file of a run whose size or bytes are not as the run's row lists them.
 
-    A file that no row lists is not checked.
+    The file is read only once in this process. A file that no row lists is not checked.
     """
     if was_whole(path):
         return
@@ -236,19 +255,22 @@ def compare(path: Path) -> None:
 
 
 def was_whole(path: str | Path) -> bool:
-    """Whether this process found a file intact, and its size and time have not changed since."""
+    """Whether this process has found the file intact, and its size and time have not changed since then."""
     intact_stamp = _intact_stamps.get(os.path.abspath(path))  # noqa: PTH100
     return intact_stamp is not None and intact_stamp == _stamp(path)
 
 
 def remember(path: str | Path) -> None:
-    """Remember that a file is intact, for `was_whole`."""
+    """Remember, for `was_whole`, that this process found the file intact."""
     _intact_stamps[os.path.abspath(path)] = _stamp(path)  # noqa: PTH100
 
 
 @contextmanager
 def noting() -> Iterator[None]:
-    """Write a note into the run's folder if the body finds a damaged file, so that `problem_of` compares all files."""
+    """If the body raises DamagedFile, leave a note in the folder of that file's run before it is raised.
+
+    The note makes `problem_of` compare the bytes of all files of the run.
+    """
     try:
         yield
     except DamagedFile as damage:
@@ -259,13 +281,13 @@ def noting() -> Iterator[None]:
 
 
 def warn(damaged: Sequence[DamagedFile]) -> None:
-    """A line for each of the first files in the log, and a count of the others."""
+    """Log a warning for each of the first damaged files, and the number of the others."""
     for line in shortened_list(damaged):
         log.warning("%s", line)
 
 
 def shortened_list(damaged: Iterable[DamagedFile]) -> list[str]:
-    """Sentences on the damaged files that are left out: the first few, and how many more."""
+    """A sentence for each of the first SHOWN damaged files, which readers leave out, and one with how many follow."""
     sentences = [f"left out: {damage}" for damage in damaged]
     if len(sentences) <= SHOWN:
         return sentences
@@ -273,7 +295,7 @@ def shortened_list(damaged: Iterable[DamagedFile]) -> list[str]:
 
 
 def _stamp(path: str | Path) -> tuple[int, int]:
-    """Size and time of a file. Raises DamagedFile if it is missing."""
+    """Size in bytes and time of change in nanoseconds of a file. Raises DamagedFile if it is missing."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError as error:

@@ -36,7 +36,7 @@ PLACE = SIGNED + b"0" * 32  # stands for the checksum while it is computed
 MACHINE_IN_NEED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT, errno.ESTALE)
 """Errors of the machine that pass, and do not mean that a file is damaged."""
 
-_WRITER = re.compile(r"\.(\d+)@(.+)\.[0-9a-f]{12}\.part")
+_WRITER = re.compile(r"\.(\d+)@(.+)\.[0-9a-f]{12}\.part")  # process id and host in the names of `part_of`
 DEEPEST = 40  # levels of nesting in a JSON or YAML text; ours have about ten
 LONGEST_YAML = 1_000_000  # bytes of a configuration; ours have a few thousand
 MOST_VALUES = 100_000  # values of a configuration
@@ -70,16 +70,20 @@ class DamagedFile(Exception):
 
 @contextmanager
 def if_whole() -> Iterator[None]:
-    """Leave the body if a file of the store that it reads is missing or damaged; the caller does without the file."""
+    """Leave the body silently if a file that it reads is missing, damaged or unreadable.
+
+    For files without which the caller can go on. The code behind the block runs in any case.
+    """
     with suppress(DamagedFile, OSError):
         yield
 
 
 @contextmanager
 def refused_if_damaged(key: str, value: object, allowed: str, step: str) -> Iterator[None]:
-    """Raise FcaError if a file that the body reads is missing or damaged, for a file that the user named.
+    """Raise FcaError if a file that the user named, and that the body reads, is missing or damaged.
 
-    allowed: what the file should be; the reason follows it.
+    key, value: what the user typed.    allowed: what the file should be, to which the reason is added.
+    step: what to do next.
     """
     try:
         yield
@@ -88,21 +92,24 @@ def refused_if_damaged(key: str, value: object, allowed: str, step: str) -> Iter
 
 
 def part_of(path: Path) -> Path:
-    """A temporary path beside `path`, whose name contains the writing process and its host."""
+    """A new temporary path beside `path`; its name has the process and its host, so that leftovers can be removed."""
     return path.with_name(f".{path.name}.{os.getpid()}@{socket.gethostname()}.{uuid.uuid4().hex[:12]}.part")
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove the unfinished files of killed processes of this host from a folder."""
+    """Remove from a folder the unfinished files that killed processes of this host left there."""
     for unfinished_path in abandoned_parts(folder):
         unfinished_path.unlink(missing_ok=True)
 
 
 def abandoned_parts(folder: Path) -> Iterator[Path]:
-    """The unfinished files of killed processes of this host in a folder."""
+    """The unfinished files in a folder that killed processes of this host left there.
+
+    Files of other hosts are not among them, because their processes cannot be checked from here.
+    """
     for unfinished_path in folder.glob(".*.part"):
         writer = _WRITER.search(unfinished_path.name)
-        if writer is None:
+        if writer is None:  # fca did not write it
             continue
 
         pid = int(writer[1])
@@ -112,15 +119,17 @@ def abandoned_parts(folder: Path) -> Iterator[Path]:
 
 
 def abandon_parts() -> None:
-    """Remove the files that this process is writing; it is about to end."""
+    """Remove the unfinished files of this process, which is about to end."""
     for unfinished_path in list(_unfinished):
         unfinished_path.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Let `write` fill a temporary file beside `path`, flush it to the disk and rename it; no file remains on an error.
+    """Write a file so that it is either complete or absent, even if the process is killed.
 
-    An OSError names `path`; that of a full disk would name no file.
+    `write` fills a temporary file beside `path`, which is flushed to the disk and then renamed to `path`. If anything
+    fails, the temporary file is removed and an earlier file at `path` stays.
+    write: is given the open temporary file.    Raises OSError that names `path`, also for a full disk.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary_path = part_of(path)
@@ -132,16 +141,17 @@ def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
             os.fsync(file.fileno())
         temporary_path.replace(path)
     finally:
-        with suppress(OSError):
-            temporary_path.unlink(missing_ok=True)
+        with suppress(OSError):  # an error here would hide that of writing
+            temporary_path.unlink(missing_ok=True)  # it is no longer there after a rename
         _unfinished.discard(temporary_path)
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """A file opened to append and read, created if it does not exist; never a file behind a link.
+    """Open a file to append and read, and create it if it does not exist; never a file behind a symbolic link.
 
     A store may come from a stranger, and a link in it may point to any file of the user, so a symbolic link is removed.
-    A file with several hard links (as in a backup) is copied first, so that the others keep their content.
+    A file with several hard links (as in a backup) is replaced by a copy, so that the other names keep their content.
+    Raises OSError for a path that is no regular file.
     """
     if path.is_symlink():
         path.unlink()
@@ -160,11 +170,11 @@ def open_to_append(path: Path) -> BinaryIO:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Make an OSError of the body name this file; that of a full disk names no file."""
+    """Make every OSError of the body name this file; the error of a full disk would name none."""
     try:
         yield
     except OSError as error:
-        if error.errno is None:
+        if error.errno is None:  # raised by a library with a text of its own
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
@@ -180,43 +190,50 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    """Write a .npy file that loads without pickle, complete or not at all."""
+    """Write a .npy file, complete or not at all.
+
+    Raises ValueError for an array of Python objects, which could only be loaded by unpickling them.
+    """
     if array.dtype.hasobject:
         raise ValueError(f"{path.name} holds Python objects, which would be pickled")
     write_whole(path, partial(_write_npy, np.asarray(array, order="C")))
 
 
 def _write_npy(array: np.ndarray, file: BinaryIO) -> None:
-    """Write like np.save, which hides the reason of a disk error."""
+    """Write an array as np.save does. np.save itself would hide why the disk refused to write."""
     np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
     file.write(array.data)
 
 
 def write_frame(path: Path, frame: pd.DataFrame, about: str = "") -> None:
-    """Write a signed Parquet file, complete or not at all.    about: see `read_frame`."""
+    """Write a frame as a Parquet file with a checksum, complete or not at all.
+
+    about: identity of the frame, which goes into the checksum; `read_frame` needs the same.
+    """
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    metadata = {**(table.schema.metadata or {}), b"fca": PLACE}
+    metadata = {**(table.schema.metadata or {}), b"fca": PLACE}  # `signed` puts the checksum in this place
     buffer = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(metadata), buffer)
     write_whole(path, lambda file: file.write(signed(buffer.getvalue(), about)))
 
 
 def read_object(path: str | Path, **kinds: type) -> dict[str, Any]:
-    """The object in a JSON file; it must have these keys with values of these types.
+    """The object in a JSON file, as a dictionary.
 
-    Raises DamagedFile for anything else; FileNotFoundError without a file.
+    kinds: keys that it must have -> types of their values; it may have other keys.
+    Raises DamagedFile for a file without such an object, FileNotFoundError if there is no file.
     """
     return parsed(path, content_of(path), **kinds)
 
 
 def parsed(path: str | Path, content: bytes, **kinds: type) -> dict[str, Any]:
-    """The object in JSON content that was read from this path; see `read_object`."""
+    """The object in JSON content that was read from this path, as a dictionary; see `read_object`."""
     if not content:
         raise DamagedFile(path, "is empty")
 
     try:
-        value = json.loads(content, parse_constant=_refuse)
-        if content.count(b"[") + content.count(b"{") > DEEPEST:  # few rows can be so deep
+        value = json.loads(content, parse_constant=_refuse_constant)
+        if content.count(b"[") + content.count(b"{") > DEEPEST:  # with fewer brackets it cannot be too deep
             _check_depth(value)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(path, f"is not JSON ({_one_line(error)})") from error
@@ -232,15 +249,15 @@ def parsed(path: str | Path, content: bytes, **kinds: type) -> dict[str, Any]:
 
 
 def content_of(path: str | Path) -> bytes:
-    """The bytes of a file. Raises DamagedFile if it cannot be read; FileNotFoundError without a file."""
+    """The bytes of a file. Raises DamagedFile if it cannot be read, FileNotFoundError if there is none."""
     with _damage(path), open(path, "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
         return file.read()
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The keys of a YAML file.
+    """The configuration in a YAML file, as a dictionary.
 
-    Raises DamagedFile for a file that is no configuration (see `check_yaml`); FileNotFoundError without a file.
+    Raises DamagedFile for a file that is no configuration (see `check_yaml`), FileNotFoundError if there is none.
     """
     content = content_of(path)
     check_yaml(path, content)
@@ -272,25 +289,32 @@ def check_yaml(path: str | Path, content: bytes) -> None:
 
 
 class _Measure:
-    """Counts the values of a YAML text and their depth, including those that aliases repeat.
+    """Counts the values in a YAML text and the levels of their nesting, as if every alias were written out.
 
-    Raises ValueError for too many, for too deep ones, and for a tag or alias that no configuration has.
+    An alias (*a) repeats the value that an anchor (&a) marked. Aliases inside aliases multiply, so that a text of a few
+    lines can stand for gigabytes. A collection is a list or mapping; its height is the number of levels in it.
     """
 
     def __init__(self) -> None:
         self.total = 0
-        self.open_collections: list[tuple[str | None, int]] = []  # anchor, and the total at its start
-        self.heights = [0]  # levels of collections inside the text, then inside each open collection
-        self.size_of_anchor: dict[str | None, tuple[int, int]] = {}  # anchor -> number of values, height
+        self.open_collections: list[tuple[str | None, int]] = []  # anchor or None, and `total` where it began
+        self.heights = [0]  # height seen so far: of the whole text, then of each open collection
+        self.size_of_anchor: dict[
+            str | None, tuple[int, int]
+        ] = {}  # anchor -> number of values, height; None: no anchor
 
     def add(self, event: yaml.Event) -> None:
-        """Count the next event of the text."""
+        """Count the next event of the parser.
+
+        Raises ValueError for a tag that could make any object, an alias without a finished anchor, and a text that has
+        too many values or is nested too deeply.
+        """
         tag = getattr(event, "tag", None)
         if tag is not None and tag not in PLAIN_TAGS:
             raise ValueError(f"has the tag {tag}, which may make any object")
 
         match event:
-            case yaml.AliasEvent():
+            case yaml.AliasEvent():  # counts as the value that it repeats
                 if event.anchor not in self.size_of_anchor:
                     raise ValueError(f"has the alias *{event.anchor} inside of &{event.anchor}, or without it")
                 values, height = self.size_of_anchor[event.anchor]
@@ -298,18 +322,18 @@ class _Measure:
             case yaml.ScalarEvent():
                 self.size_of_anchor[event.anchor] = (1, 0)
                 self._count(1, 0)
-            case yaml.CollectionStartEvent():
+            case yaml.CollectionStartEvent():  # counts as a value itself
                 self.open_collections.append((event.anchor, self.total))
                 self.heights.append(0)
                 self._count(1, 0)
             case yaml.CollectionEndEvent():
                 anchor, total_at_start = self.open_collections.pop()
-                height = self.heights.pop() + 1
+                height = self.heights.pop() + 1  # its contents and the collection itself
                 self.size_of_anchor[anchor] = (self.total - total_at_start, height)
-                self._count(0, height)
+                self._count(0, height)  # its values were counted one by one
 
     def _count(self, values: int, height: int) -> None:
-        """Add values, and the height of their collections, to the collections around them."""
+        """Add a number of values, nested to this height, to the innermost open collection; ValueError for too many."""
         self.total += values
         self.heights[-1] = max(self.heights[-1], height)
         if self.total > MOST_VALUES:
@@ -320,17 +344,24 @@ class _Measure:
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[io.BufferedReader]:
-    """A file to read. Raises DamagedFile if it cannot be read or is no file; FileNotFoundError if it does not exist."""
+    """Open a file to read its bytes.
+
+    Raises DamagedFile for one that cannot be read or is no regular file, FileNotFoundError if there is none.
+    """
     with _damage(path), Path(path).open("rb") as file:
         yield file
 
 
 def read_array(path: Path) -> np.ndarray:
-    """A .npy file, memory-mapped and without pickle. Raises DamagedFile for anything else, and if it is missing."""
+    """The array in a .npy file, memory-mapped and read without pickle.
+
+    Raises DamagedFile for a file that is missing, is no such file, or does not have the length that its header states.
+    """
     try:
         with _damage(path):
             array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        if array.nbytes + getattr(array, "offset", 0) != path.stat().st_size:
+        header_size = getattr(array, "offset", 0)
+        if array.nbytes + header_size != path.stat().st_size:
             raise DamagedFile(path, "is longer than its header allows")
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
@@ -342,10 +373,10 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def read_frame(path: Path, about: str = "") -> pd.DataFrame:
-    """A frame that `write_frame` wrote with the same `about`.
+    """The frame in a Parquet file that `write_frame` wrote.
 
-    about: identity of the frame, which is signed with it, so that another frame cannot take its place.
-    Raises DamagedFile for anything else, and if it is missing.
+    about: identity of the frame, which is part of the checksum, so that another frame cannot take its place.
+    Raises DamagedFile for a file that is missing, was altered, or was written with another `about`.
     """
     try:
         content = content_of(path)
@@ -366,7 +397,7 @@ def checksum(path: str | Path) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder in its place; it need not exist."""
+    """Remove a file or link, or a folder with all that it contains; nothing happens if it does not exist."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     elif os.path.lexists(path):  # checked first: a read-only disk refuses even to remove a missing file
@@ -374,7 +405,7 @@ def remove(path: Path) -> None:
 
 
 def make_way(*paths: Path) -> None:
-    """Remove a folder, a pipe or a broken link in the place of each of these files."""
+    """Remove what stands in the place of each of these files and is no file: a folder, pipe or broken link."""
     for path in paths:
         if not path.is_file():
             remove(path)
@@ -382,16 +413,19 @@ def make_way(*paths: Path) -> None:
 
 @contextmanager
 def _damage(path: str | Path) -> Iterator[None]:
-    """Raise DamagedFile for an error of reading a file; FileNotFoundError and MACHINE_IN_NEED pass through."""
+    """Turn the errors of reading this file, which the body does, into DamagedFile.
+
+    A missing file stays a FileNotFoundError, and errors in MACHINE_IN_NEED, which say nothing of the file, stay too.
+    """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  a pipe or device may never end
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  to read a pipe or device may never end
             raise DamagedFile(path, "is no file")
         yield
     except FileNotFoundError:
         if os.path.islink(path):  # noqa: PTH114
             raise DamagedFile(path, "is a link to nothing") from None
         raise
-    except NotADirectoryError:
+    except NotADirectoryError:  # a file stands in the place of a folder on the path
         if os.path.lexists(os.path.dirname(path)):  # noqa: PTH120
             raise DamagedFile(os.path.dirname(path), "is not a folder") from None  # noqa: PTH120
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
@@ -402,28 +436,35 @@ def _damage(path: str | Path) -> Iterator[None]:
 
 
 def signed(content: bytes, about: str = "") -> bytes:
-    """A file's content with its checksum in place of PLACE.    about: identity of the content, which is signed too."""
+    """The content of a file with its checksum in place of PLACE, which the content must contain.
+
+    about: identity of the content; the checksum covers it, too.
+    """
     digest = xxhash.xxh3_128_hexdigest(content + about.encode())
     return content.replace(PLACE, SIGNED + digest.encode())
 
 
 def is_as_signed(content: bytes, about: str = "") -> bool:
-    """Whether a content is as it was signed; False without a signature."""
+    """Whether the content of a file matches the checksum in it; False for a content without a checksum.
+
+    about: as it was given to `signed`.
+    """
     _, mark, text_after_mark = content.rpartition(SIGNED)
     if not mark:
         return False
 
-    digest = text_after_mark[:32]
+    digest = text_after_mark[:32]  # hex digits
     return signed(content.replace(mark + digest, PLACE), about) == content
 
 
-def _refuse(constant: str) -> None:
+def _refuse_constant(constant: str) -> None:
+    """Raise ValueError for NaN and Infinity, which Python's parser accepts but JSON does not have."""
     raise ValueError(f"{constant} is no number")
 
 
 def _check_depth(value: object) -> None:
-    """Raise RecursionError for a value that is nested deeper than ours: recursive code may fail on it."""
-    level_values = [value]
+    """Raise RecursionError for a JSON value with more than DEEPEST levels, on which recursive code may fail."""
+    level_values = [value]  # all values of one level of nesting, level by level
     for _ in range(DEEPEST):
         inner_values: list[object] = []
         for outer_value in level_values:

@@ -1,4 +1,4 @@
-"""Filters of rows as they are typed, COLUMN=VALUES: the same for every command, and translated to a query.
+"""Filters of rows as users type them, COLUMN=VALUES: the same for every command. They are translated to a query.
 
     dataset=flowers                 rows of this value
     model=resnet18,vgg16            of any of these; also model=[resnet18,vgg16]
@@ -7,7 +7,7 @@
     encoder=null                    rows without a value
     model='resnet18, probe'         quotes keep a comma in a value (in a shell: "model='resnet18, probe'")
 
-Several filters hold together. Columns may be called as `fca run` calls the keys: subset.ncl, recipe.epochs.
+Rows must meet all filters. Columns may also be called by the keys of `fca run`: subset.ncl, recipe.epochs.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from fca.store.query import columns_of, rows_matching
 from fca.types import FcaError, choices_in_words
 
 Filters = Mapping[str, Any] | Sequence[str]
-"""In Python: words as they are typed, or column -> value or list of values, where None is no value."""
+"""In Python: words as they are typed, or column -> value or list of values, where None stands for a missing value."""
 
+# Column, sign, and the values behind it
 _FILTER = re.compile(r"([\w.]+)(==|!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _COLUMN_OF_KEY = {"subset.ncl": "ncl", "subset.seed": "subset_seed", "subset.sampler": "sampler", "model.name": "model"}
+# A value of a list up to the next comma or the end: in single quotes (group 1), in double quotes (2), or plain (3)
 _VALUE = re.compile(r"""\s*(?:'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|([^,]*?))\s*(?:,|$)""", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _SHOWN_VALUES = 5
 
 
 def key_of(word: str) -> str | None:
-    """The key before the sign of a word that looks like a filter; None for another word.
+    """The key before the sign of a word that has the form of a filter; None for any other word.
 
     >>> key_of("subset.ncl<=5"), key_of("photos"), key_of("+x=1")
     ('subset.ncl', None, None)
@@ -45,7 +47,9 @@ def key_of(word: str) -> str | None:
 
 
 def column_of(word: str) -> str:
-    """The column that a filter names. Raises FcaError for a word that is no filter.
+    """The column that a filter names, also if it is called by a key of `fca run` or by an earlier name.
+
+    Raises FcaError for a word that is no filter.
 
     >>> column_of("subset.ncl<=5"), column_of("recipe.epochs=3")
     ('ncl', 'recipe_epochs')
@@ -57,7 +61,9 @@ def column_of(word: str) -> str:
 
 
 def words_of(filters: Filters | None) -> list[str]:
-    """Filters given in Python as the words that a command line would have.
+    """Filters that were given in Python, as the words that a command line would have; none for None.
+
+    Raises FcaError for a single string, whose letters would be taken for words.
 
     >>> words_of({"ncl": [2, 5], "model": "a, b", "encoder": None})
     ['ncl=2,5', "model='a, b'", 'encoder=null']
@@ -79,7 +85,10 @@ def words_of(filters: Filters | None) -> list[str]:
 
 
 def as_typed(value: object) -> str:
-    """A value as it is typed in a filter, quoted where a comma, a bracket, a quote, a first = or null would be misread.
+    """A value as a user types it in a filter; None is null, and a whole float loses its decimals.
+
+    Text is quoted where it would be misread: if it is empty or "null", begins with =, has spaces at its ends, or
+    contains a comma, bracket, quote or backslash.
 
     >>> as_typed("=1+1")
     "'=1+1'"
@@ -93,14 +102,16 @@ def as_typed(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{','.join(map(as_typed, value))}]"
     text = str(value)
-    is_misread = text in ("", "null") or text != text.strip() or re.search(r"^=|[,\[\]'\"\\]", text) is not None
+    has_special_characters = re.search(r"^=|[,\[\]'\"\\]", text) is not None
+    is_misread = text in ("", "null") or text != text.strip() or has_special_characters
     return repr(text) if is_misread else text
 
 
 def check_columns(words: Iterable[str], columns: Iterable[object], keys: Iterable[str] = ()) -> None:
     """Raise FcaError for a filter on an unknown column; the error suggests a similar name.
 
-    keys: keys of the command, which the user may have meant.
+    words: the filters.    columns: the known columns.
+    keys: keys of the command, with which the user may have confused a filter.
     """
     names = [str(column) for column in columns]
     for word in words:
@@ -117,9 +128,11 @@ def check_columns(words: Iterable[str], columns: Iterable[object], keys: Iterabl
 
 
 def query_of(word: str, frame: pd.DataFrame) -> str:
-    """A filter as a query (see `fca.store.query`) on this frame, whose columns give the kinds of its values.
+    """The query (see `fca.store.query`) that a filter means on this frame.
 
-    Raises FcaError for a word that is no filter, an unknown column, and text where the column has numbers.
+    Whether a typed value is a number, a truth value, a tuple or text depends on the values in the column of the frame.
+    Raises FcaError for a word that is no filter, an unknown column, several values after < or >, and text where the
+    column has numbers.
 
     >>> frame = pd.DataFrame({"ncl": [2, 5], "model": ["a", "b"], "subset_seed": [0, 1]})
     >>> query_of("subset.ncl=2,5", frame), query_of("model!=a", frame), query_of("model=null", frame)
@@ -130,16 +143,22 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
     column = column_of(word)
     check_columns([word], frame)
     match = _FILTER.fullmatch(word)
-    assert match is not None
+    assert match is not None  # column_of has refused other words
     sign = match[2]
     typed = match[3].strip()
 
     present = frame[column].dropna()
     has_tuples = present.map(lambda value: isinstance(value, tuple)).any()
-    values = [typed] if has_tuples and typed != "null" else _values(typed)
+    if has_tuples and typed != "null":
+        values: list[str | None] = [typed]  # [0,3] is one tuple, not a list of two values
+    else:
+        values = _typed_values(typed)
 
-    texts = [value for value in values if value is not None]
-    literals = [literal for text in texts for literal in _literals(column, text, present)]
+    literals: list[str] = []
+    for value in values:
+        if value is not None:
+            literals += _literals(column, value, present)
+
     if sign in ("<", "<=", ">", ">="):
         if len(values) > 1 or len(literals) != 1:
             raise FcaError(word, typed, f"one value after {sign}", f"give one: {column}{sign}VALUE")
@@ -157,7 +176,9 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
 
 
 def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame) -> str | None:
-    """The query and the filters as one query, true where all of them are; None without a query and filters.
+    """One query that is true where the query and all filters are; None if there are no query and no filters.
+
+    words: the filters.    frame: the rows to which the query will be applied, see `query_of`.
 
     >>> combined_query("ncl == 2 or seed == 1", ["ncl=5"], pd.DataFrame({"ncl": [2], "seed": [1]}))
     '(ncl == 2 or seed == 1) and (ncl in [5])'
@@ -174,7 +195,7 @@ def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame)
 
 
 def unmatched_filter_lines(words: Iterable[str], frame: pd.DataFrame) -> list[str]:
-    """A sentence for each filter that selects none of these rows, with values of the column."""
+    """A sentence for each filter that selects none of these rows; it lists some values that the column has."""
     sentences = []
     for word in words:
         column = column_of(word)
@@ -192,15 +213,15 @@ def unmatched_filter_lines(words: Iterable[str], frame: pd.DataFrame) -> list[st
 
 
 def named_columns(query: str | None, words: Iterable[str]) -> set[str]:
-    """The columns that a query and filters name. Raises FcaError for a query that cannot be read."""
+    """The columns that a query and filters name. Raises FcaError for a query or a filter that cannot be read."""
     query_columns = set() if query is None else columns_of(query)
     return query_columns | {column_of(word) for word in words}
 
 
-def _values(typed: str) -> list[str | None]:
-    """The values of a list, without its brackets and their quotes; None for a plain null.
+def _typed_values(typed: str) -> list[str | None]:
+    """The values of a typed list, which may have brackets, without their quotes; None for null without quotes.
 
-    >>> _values("[a, 'b, c']"), _values("a"), _values(""), _values("null,'null'")
+    >>> _typed_values("[a, 'b, c']"), _typed_values("a"), _typed_values(""), _typed_values("null,'null'")
     (['a', 'b, c'], ['a'], [''], [None, 'null'])
     """
     inner = typed[1:-1] if typed.startswith("[") and typed.endswith("]") else typed
@@ -212,24 +233,25 @@ def _values(typed: str) -> list[str | None]:
         single_quoted, double_quoted, plain = match.groups()
         quoted = single_quoted if single_quoted is not None else double_quoted
         if quoted is not None:
-            values.append(re.sub(r"\\(.)", r"\1", quoted))
+            values.append(re.sub(r"\\(.)", r"\1", quoted))  # a backslash keeps the next character as it is
         else:
             values.append(None if plain == "null" else plain)
 
         end = match.end()
-        if not match[0].endswith(","):
+        if not match[0].endswith(","):  # the last value; text behind a comma is another one, also if empty
             return values
 
 
 def _literals(column: str, text: str, present: pd.Series) -> list[str]:
-    """A value as literals of a query, one for each kind of value in the column: number, truth value, tuple, text.
+    """What a typed value may mean, as literals of a query: one for each kind of value in the column that fits it.
 
-    present: the values of the column that are not missing.
+    Kinds are number, truth value, tuple and text. In a column with several kinds "3" may be the number and the text.
+    present: the values of the column that are not missing.    Raises FcaError if no kind fits.
     """
     if pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_bool_dtype(present):
-        kinds = {"number"}
+        kinds = {"number"}  # known without looking at each value
     else:
-        kinds = {_kind(value) for value in present} or {"text"}
+        kinds = {_kind(value) for value in present} or {"text"}  # no value: any text fits
 
     literals = []
     if "truth" in kinds and text.lower() in ("true", "false"):
@@ -237,7 +259,7 @@ def _literals(column: str, text: str, present: pd.Series) -> list[str]:
     if "number" in kinds and _NUMBER.fullmatch(text):
         literals.append(text)
     if "tuple" in kinds:
-        literals.append(_tuple(text))
+        literals.append(_tuple_literal(text))
     if "text" in kinds:
         literals.append(repr(text))
     if not literals:
@@ -248,19 +270,20 @@ def _literals(column: str, text: str, present: pd.Series) -> list[str]:
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, bool):
+    """The kind of a value in a column: truth, tuple, number or text."""
+    if isinstance(value, bool):  # a bool is also a Number
         return "truth"
     if isinstance(value, tuple):
         return "tuple"
     return "number" if isinstance(value, Number) else "text"
 
 
-def _tuple(text: str) -> str:
-    """A typed list as a tuple literal of a query.
+def _tuple_literal(text: str) -> str:
+    """A typed list as the literal of a tuple in a query.
 
-    >>> _tuple("[0,3]"), _tuple("[a]")
+    >>> _tuple_literal("[0,3]"), _tuple_literal("[a]")
     ('(0, 3,)', "('a',)")
     """
-    values = [value or "" for value in _values(text)]
+    values = [value or "" for value in _typed_values(text)]
     items = [value if _NUMBER.fullmatch(value) else repr(value) for value in values]
     return f"({', '.join(items)},)"

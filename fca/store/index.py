@@ -1,8 +1,9 @@
 """The rows of a store as one frame, kept as a Parquet file beside `runs/`: 50,000 of them load in half a second.
 
-Rows stay the truth: one counts as known only while its row.json has the size and time that the index remembers. An
-index that is missing, damaged or of another version is made anew; where it cannot be written, rows are read all the
-same. Readers write it, whole or not at all; workers never do. A damaged row is left out, with a line in the log.
+The files row.json stay the truth: a line of the index is used only while its row.json has the size and time that the
+index remembers, its stamp. An index that is missing, damaged or of another version is made anew; where it cannot be
+written, the rows are parsed each time. Readers write it, whole or not at all; workers never do. A damaged row is left
+out, with a line in the log.
 """
 
 from __future__ import annotations
@@ -28,88 +29,114 @@ from fca.store.files import DamagedFile, make_way, opened, remove_parts, write_w
 
 INDEX = "rows.parquet"
 VERSION = "2"
-WORTHWHILE = 100  # the index is written anew for more new or lost rows than this and a hundredth of all
-AT_ONCE = 1000  # rows to parse; ten times as many dictionaries in memory take twice as long each
+WORTHWHILE = 100  # the index is written anew if more rows are new or lost than this number and a hundredth of all
+AT_ONCE = 1000  # rows to parse together; with ten times as many dictionaries in memory each takes twice as long
 
 _FOLDER = "_folder"
 _STAMP = pa.schema({_FOLDER: pa.string(), "_size": pa.int64(), "_mtime_ns": pa.int64()})  # columns of the index alone
 _TEXT = pa.dictionary(pa.int32(), pa.string())  # JSON of values that are not all of one of the kinds below
-_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_MAPPER = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype(na_value=np.nan)}
-_PANDAS: dict[type, Any] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
+_ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_PANDAS_TYPES: dict[type, Any] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
+_PANDAS_OF_ARROW = {
+    pa.int64(): pd.Int64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+    pa.string(): pd.StringDtype(na_value=np.nan),
+}
 
 _last: tuple[Path, pa.Table, pd.DataFrame] | None = None  # what this process read last: store, stamps, rows
 
 
 def row_of(folder: str | Path) -> Row:
-    """The row of one run's folder; raises FileNotFoundError for a run that is not finished, DamagedFile."""
+    """The row in one run's folder. Raises FileNotFoundError for an unfinished run, DamagedFile for a damaged row."""
     return read_row(folder).row
 
 
 def read_rows(outputs: Path) -> pd.DataFrame:
-    """Every finished run, in the order they finished; a process that reads again parses only what is new.
+    """The rows of all finished runs, one line for each, in the order in which the runs finished.
 
-    Columns of BASE come first and are always there; the others are those that some row has, of the kind of its values:
-    whole numbers Int64, others float64, text str, lists tuples. Absence is missing, never 0.
+    The columns of BASE come first and are always there; then those that any row has. Whole numbers are Int64, other
+    numbers float64, text is str, and lists are tuples. What a row does not have is missing, never 0.
+    outputs: the folder of the store; without one the frame is empty.
     """
     global _last
-    place = outputs.absolute()
+    store_path = outputs.absolute()
     stamps = _stamps(outputs / "runs")
-    if _last is None or _last[0] != place or not _last[1].equals(stamps):
-        _last = place, stamps, _frame(_table(outputs, stamps))
-    return _last[2].copy(deep=False)
+    if _last is None or _last[0] != store_path or not _last[1].equals(stamps):
+        _last = store_path, stamps, _frame(_rows_with_stamps(outputs, stamps))
+    return _last[2].copy(deep=False)  # a new frame, so that the caller can add columns
 
 
 def _stamps(runs: Path) -> pa.Table:
-    """Folder, size and time of the row of every finished run, by folder."""
-    root, names, sizes, times = str(runs), [], [], []
-    for name in sorted(filter(is_run_id, os.listdir(runs))) if runs.is_dir() else []:  # noqa: PTH208
-        with suppress(OSError):  # running, failed or abandoned: not a result; or a link to nothing
-            stat = os.stat(f"{root}/{name}/row.json")  # noqa: PTH116  as above
+    """Folder, size and time of change of row.json of every finished run, sorted by folder.
+
+    Strings and os functions instead of Path, which takes twice as long over thousands of runs.
+    """
+    root = str(runs)
+    run_ids = sorted(filter(is_run_id, os.listdir(runs))) if runs.is_dir() else []  # noqa: PTH208
+
+    names: list[str] = []
+    sizes: list[int] = []
+    times: list[int] = []
+    for name in run_ids:
+        with suppress(OSError):  # no row: running, failed or abandoned; or a link to nothing
+            stat = os.stat(f"{root}/{name}/row.json")  # noqa: PTH116
             names.append(name)
             sizes.append(stat.st_size)
             times.append(stat.st_mtime_ns)
     return pa.table([names, sizes, times], _STAMP)
 
 
-def _table(outputs: Path, stamps: pa.Table) -> pa.Table:
-    """The rows with these stamps: from the index where it has them, else parsed; a better index is written."""
+def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
+    """The rows of all runs in `stamps`, with the columns of their stamps, in the order in which the runs finished.
+
+    stamps: folder of each finished run, with size and time of its row.json, sorted by folder.
+    They come from the index where it has their current stamp; the others are parsed. If that were many, a new index is
+    written. Damaged rows are left out, with a warning.
+    """
     table = _read_index(outputs / INDEX)
     indexed_stamps = table.select(_STAMP.names)
     if indexed_stamps.sort_by(_FOLDER).equals(stamps):
         return table
 
-    indexed_lines = _lines(indexed_stamps)
-    current_lines = set(_lines(stamps))
-    is_current = [line in current_lines for line in indexed_lines]
+    # Forget lines whose row.json was changed or removed
+    indexed = _as_tuples(indexed_stamps)
+    current = set(_as_tuples(stamps))
+    is_current = [stamp in current for stamp in indexed]
     table = table.filter(pa.array(is_current, pa.bool_()))
 
-    new_lines = sorted(current_lines - set(indexed_lines))
+    # Parse the rows that are new
+    new_stamps = sorted(current - set(indexed))
     damaged: list[DamagedFile] = []
-    for start in range(0, len(new_lines), AT_ONCE):
-        new_table = _parsed(outputs / "runs", new_lines[start : start + AT_ONCE], damaged)
+    for start in range(0, len(new_stamps), AT_ONCE):
+        new_table = _parsed_rows(outputs / "runs", new_stamps[start : start + AT_ONCE], damaged)
         table = _joined(table, new_table)
     warn(damaged)
 
     sort_columns = [name for name in ("finished", "run_id") if name in table.column_names]
-    if sort_columns:  # missing values sort first
+    if sort_columns:
+        # As text, because a column with values of several types is JSON; missing values sort first
         texts = {name: pc.fill_null(table[name].cast(pa.string()), "") for name in sort_columns}
         order = pc.sort_indices(pa.table(texts), sort_keys=[(name, "ascending") for name in sort_columns])
         table = table.take(order)
 
-    n_changed = len(current_lines ^ set(indexed_lines))
-    if n_changed > WORTHWHILE + len(current_lines) // 100:
+    n_changed = len(current ^ set(indexed))  # new or lost
+    if n_changed > WORTHWHILE + len(current) // 100:
         with suppress(OSError):  # a store that may only be read
             _write_index(outputs / INDEX, table)
     return table
 
 
-def _lines(stamps: pa.Table) -> list[tuple[str, int, int]]:
+def _as_tuples(stamps: pa.Table) -> list[tuple[str, int, int]]:
+    """The lines of a table of stamps: (folder, size, time) of each."""
     return list(zip(*(column.to_pylist() for column in stamps.columns), strict=True))
 
 
-def _parsed(runs: Path, stamps: Sequence[tuple[str, int, int]], damaged: list[DamagedFile]) -> pa.Table:
-    """The rows with these stamps, one column per name; damaged rows are left out and added to `damaged`."""
+def _parsed_rows(runs: Path, stamps: Sequence[tuple[str, int, int]], damaged: list[DamagedFile]) -> pa.Table:
+    """A table of rows read from their files, with a line for each run and the columns of its stamp.
+
+    stamps: (folder of a run, size and time of its row.json).
+    Damaged rows are left out and appended to `damaged`.
+    """
     rows: list[Row] = []
     stamps_of_rows: list[tuple[str, int, int]] = []
     for stamp in stamps:
@@ -121,33 +148,38 @@ def _parsed(runs: Path, stamps: Sequence[tuple[str, int, int]], damaged: list[Da
             except DamagedFile as damage:
                 damaged.append(damage)
 
-    stamp_columns = [list(column) for column in zip(*stamps_of_rows, strict=True)] or [[], [], []]
+    stamp_columns = [list(column) for column in zip(*stamps_of_rows, strict=True)] or [[], [], []]  # without any row
     table = pa.table(stamp_columns, _STAMP)
     names = dict.fromkeys(name for row in rows for name in row)  # in order of first appearance
     for name in names:
         values = [row.get(name) for row in rows]
         types = {type(value) for value in values if value is not None}
-        arrow_type = _ARROW.get(types.pop()) if len(types) == 1 else None
-        table = table.append_column(name, _column(values, arrow_type))
+        arrow_type = _ARROW_TYPES.get(types.pop()) if len(types) == 1 else None
+        table = table.append_column(name, _arrow_column(values, arrow_type))
     return table
 
 
-def _column(values: Sequence[Any], arrow: pa.DataType | None) -> pa.Array:
-    """Values of one kind as they are, others as JSON: both come back exactly."""
-    if arrow is not None:
-        with suppress(OverflowError):  # a whole number beyond 64 bits
-            return pa.array(values, arrow)
+def _arrow_column(values: Sequence[Any], arrow_type: pa.DataType | None) -> pa.Array:
+    """A column of these values, of which `_python_values` gives them back exactly; None is a missing value.
+
+    arrow_type: of all values; None: they have several types, or one that Arrow lacks, and are stored as JSON.
+    """
+    if arrow_type is not None:
+        with suppress(OverflowError):  # a whole number beyond 64 bits is stored as JSON, too
+            return pa.array(values, arrow_type)
     return pa.array([None if value is None else json.dumps(value) for value in values], _TEXT)
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """As they were in the rows, lists as tuples."""
+def _python_values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as they were in the rows, except that lists are tuples."""
     if column.type != _TEXT:
         return column.to_pylist()
+
+    # Each distinct text is parsed once, all of them as one JSON list; `indices` then give the value of each line
     array = pa.chunked_array(column.unify_dictionaries(), _TEXT).combine_chunks()
     texts = ",".join(array.dictionary.to_pylist())
-    parsed = [tuple(value) if isinstance(value, list) else value for value in json.loads(f"[{texts}]")]
-    return [None if code is None else parsed[code] for code in array.indices.to_pylist()]
+    distinct_values = [tuple(value) if isinstance(value, list) else value for value in json.loads(f"[{texts}]")]
+    return [None if index is None else distinct_values[index] for index in array.indices.to_pylist()]
 
 
 def _joined(old: pa.Table, new: pa.Table) -> pa.Table:
@@ -155,13 +187,15 @@ def _joined(old: pa.Table, new: pa.Table) -> pa.Table:
     for name in set(old.column_names) & set(new.column_names):
         if old[name].type == new[name].type:
             continue
-        old = old.set_column(old.column_names.index(name), name, _column(_values(old[name]), None))
-        new = new.set_column(new.column_names.index(name), name, _column(_values(new[name]), None))
-    return pa.concat_tables([old, new], promote_options="default")
+        old_column = _arrow_column(_python_values(old[name]), None)
+        new_column = _arrow_column(_python_values(new[name]), None)
+        old = old.set_column(old.column_names.index(name), name, old_column)
+        new = new.set_column(new.column_names.index(name), name, new_column)
+    return pa.concat_tables([old, new], promote_options="default")  # a column of one of them is missing in the other
 
 
 def _read_index(path: Path) -> pa.Table:
-    """The index; an empty one where there is none that can be trusted."""
+    """The table in the index file; an empty one if the file is missing, damaged, or of another version."""
     with suppress(DamagedFile, OSError, ValueError, pa.ArrowException), opened(path) as file:
         table = pq.read_table(file, page_checksum_verification=True)
         if (table.schema.metadata or {}).get(b"fca") == _signature(table):
@@ -170,6 +204,7 @@ def _read_index(path: Path) -> pa.Table:
 
 
 def _write_index(path: Path, table: pa.Table) -> None:
+    """Write the index with its signature. Raises OSError, also where a store may only be read."""
     buffer = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({"fca": _signature(table)}), buffer, write_page_checksum=True)
     make_way(path)
@@ -178,19 +213,22 @@ def _write_index(path: Path, table: pa.Table) -> None:
 
 
 def _signature(table: pa.Table) -> bytes:
-    """Hash of the version, the columns and the number of rows, which page checksums of Parquet do not cover."""
+    """Hash of all that Parquet's checksums of pages do not cover: versions, columns and number of rows."""
     columns = [(field.name, str(field.type)) for field in table.schema]
     text = json.dumps([VERSION, pa.__version__, table.num_rows, columns])
     return hashlib.sha256(text.encode()).hexdigest().encode()
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
-    """The rows as a frame: columns of BASE first, then others by name, the recipe last."""
+    """The rows as a frame: columns of BASE first, then others by name, those of the recipe last.
+
+    Columns of BASE are there even if no row has a value; other columns without a value, and the stamps, are left out.
+    """
     base_types = {str(column): column.value_type for column in BASE}
     other_names = [name for name in table.column_names if name not in base_types and name not in _STAMP.names]
     other_names.sort(key=lambda name: (name.startswith(RECIPE), name))
     empty_columns = {  # one for each type, shared by all columns without a value
-        base_type: pd.Series([None] * table.num_rows, dtype=_PANDAS.get(base_type, "object"))
+        base_type: pd.Series([None] * table.num_rows, dtype=_PANDAS_TYPES.get(base_type, "object"))
         for base_type in base_types.values()
     }
 
@@ -205,9 +243,13 @@ def _frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _series(column: pa.ChunkedArray, declared_type: type | None) -> pd.Series:
-    """A column as pandas has it; declared_type: None where the values decide."""
-    stored_types = {python_type for python_type, arrow_type in _ARROW.items() if arrow_type == column.type}
-    values: Any = column.to_pandas(types_mapper=_MAPPER.get) if stored_types else _values(column)
+    """A column as a series of pandas.
+
+    declared_type: the type of the values by the declaration of the column; None: no declaration, the values decide.
+    """
+    # The type of an Arrow column of one type; empty for a column of JSON
+    stored_types = {python_type for python_type, arrow_type in _ARROW_TYPES.items() if arrow_type == column.type}
+    values: Any = column.to_pandas(types_mapper=_PANDAS_OF_ARROW.get) if stored_types else _python_values(column)
 
     series_type = declared_type
     if series_type is None:
@@ -220,6 +262,7 @@ def _series(column: pa.ChunkedArray, declared_type: type | None) -> pd.Series:
             series_type = object
 
     try:
-        return pd.Series(values, dtype=_PANDAS.get(series_type, "object"))
-    except (TypeError, ValueError, OverflowError):  # beyond 64 bits; or a fraction among whole numbers, from elsewhere
+        return pd.Series(values, dtype=_PANDAS_TYPES.get(series_type, "object"))
+    except (TypeError, ValueError, OverflowError):
+        # A number beyond 64 bits, or a row from elsewhere whose value is not of the declared type
         return pd.Series(list(values), dtype="object")

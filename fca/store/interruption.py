@@ -34,16 +34,17 @@ def is_starved(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and the chain of its causes, each once."""
+    """The error, then its cause, the cause of that, and so on; each once, also where the chain is a circle."""
     visited_ids: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in visited_ids:
         visited_ids.add(id(cause))
         yield cause
-        cause = cause.__cause__ or cause.__context__
+        cause = cause.__cause__ or cause.__context__  # `raise ... from`, else the error that was being handled
 
 
 def _is_lack_of_resources(error: BaseException) -> bool:
+    """Whether this error itself says so: by its type, its error number, or else the text of a library."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, OSError) and error.errno is not None:
@@ -52,7 +53,9 @@ def _is_lack_of_resources(error: BaseException) -> bool:
 
 
 def was_interrupted(record: Mapping[str, Any]) -> bool:
-    """Whether a run that ended without a row was killed or lacked resources, by its record.
+    """Whether a run that ended without a result was killed or lacked resources, as opposed to having failed.
+
+    record: its error record. Those of earlier versions are judged by the text of the error.
 
     >>> was_interrupted({"error": "ValueError: 3"}), was_interrupted({"error": "KeyError: 1", "interrupted": True})
     (False, True)

@@ -22,30 +22,37 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Journal:
-    """The lines of one file, in the order they were added; its folder must exist, the file need not.
+    """The lines of one file, in the order in which they were added. Its folder must exist; the file need not.
 
-    A line is complete with its line break. A line that was cut off when its writer was killed is never read, and the
+    A line ends with a line break. A line without one was cut off when its writer was killed: it is never read, and the
     next `add` removes it.
+    is_whole: whether a line has the keys that its readers need.
     """
 
     path: Path
-    is_whole: Callable[[Line], object] = bool  # whether a line has what its readers need
+    is_whole: Callable[[Line], object] = bool
 
     def lines(self) -> list[Line]:
         """All lines. Raises FcaError for a file that cannot be read, and for a whole line that is no JSON object."""
         return self.since(0)[0]
 
     def lines_or_anew(self, consequence: str) -> list[Line]:
-        """All lines; a file with a line that cannot be read is removed, and the log names the `consequence`."""
+        """All lines; none if one of them cannot be read, in which case the whole file is removed.
+
+        consequence: what the removal means for the work, for a warning in the log.
+        """
         try:
             return self.lines()
         except FcaError as error:
-            log.warning("%s: %s = %s; %s", consequence, *error.args[:3])
+            log.warning("%s: %s = %s; %s", consequence, *error.args[:3])  # name, value and what is allowed
             remove(self.path)
             return []
 
     def since(self, start: int) -> tuple[list[Line], int]:
-        """The lines from byte `start` on, and the byte after them, where the next call starts."""
+        """The complete lines from byte `start` on, and the position behind them, from which the next call can read.
+
+        Raises FcaError as `lines` does.
+        """
         try:
             with opened(self.path) as file:
                 file.seek(start)
@@ -55,7 +62,7 @@ class Journal:
         except DamagedFile as damaged:
             raise FcaError("journal", damaged, "a file of JSON lines", "restore the file") from damaged
 
-        complete_lines = content[: content.rfind(b"\n") + 1]
+        complete_lines = content[: content.rfind(b"\n") + 1]  # empty if there is no line break
         lines = [self._parsed(line) for line in complete_lines.splitlines() if line]
         return lines, start + len(complete_lines)
 
@@ -69,6 +76,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def _parsed(self, text: bytes) -> Line:
+        """The object in one line of JSON. Raises FcaError if it is none, or lacks what its readers need."""
         try:
             line = parsed(self.path, text)
             if not self.is_whole(line):
@@ -81,12 +89,12 @@ class Journal:
 
 
 def _remove_torn_line(file: BinaryIO) -> None:
-    """Cut the file after its last line break."""
+    """Remove what follows the last line break: the beginning of a line whose writer was killed."""
     size = file.seek(0, os.SEEK_END)
     if size == 0:
         return
 
     file.seek(size - 1)
-    if file.read(1) != b"\n":
+    if file.read(1) != b"\n":  # only then the whole file has to be read
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)

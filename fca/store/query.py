@@ -28,9 +28,10 @@ LANGUAGE = "comparisons (==, !=, <, <=, >, >=, in, not in) of columns with liter
 LONGEST = 1_000_000  # characters
 DEEP = "it is nested too deeply"
 
+# A text in single or double quotes, a name in backticks (group 1), or one of & |
 _TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`([^`\n]+)`|[&|]""")
-_WORDS = {"&": " and ", "|": " or "}  # which bind less than a comparison, as users of pandas expect
-_COMPARED: Mapping[type, Callable[[Any, Any], Any]] = {
+_WORDS = {"&": " and ", "|": " or "}  # these bind more weakly than a comparison, as users of pandas expect of & and |
+_FUNCTION_OF: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -38,14 +39,23 @@ _COMPARED: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
+# a < b is b > a
+_SIDES_SWAPPED = {
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+    ast.Eq: ast.Eq,
+    ast.NotEq: ast.NotEq,
+}
 
 
 def rows_matching(frame: pd.DataFrame, query: str, name: str = "query") -> pd.DataFrame:
-    """The lines that a query keeps. Raises FcaError, which calls the query by `name`, if it cannot be read.
+    """The lines of a frame for which a query is true.
 
-    A missing value fails every comparison but !=, as in pandas; `weights == None` keeps the lines where it is missing.
-    `ncl == [2, 3]` means `ncl in [2, 3]`.
+    As in pandas, a missing value meets no comparison except !=, and `ncl == [2, 3]` means `ncl in [2, 3]`. Unlike
+    in pandas, `weights == None` keeps the lines without a value.
+    name: what the error calls the query.    Raises FcaError if the query cannot be read.
 
     >>> frame = pd.DataFrame({"ncl": [2, 5, 9], "model": ["a", "b", None]})
     >>> rows_matching(frame, "2 < ncl <= 9 and model != 'a'")["ncl"].tolist()
@@ -58,8 +68,8 @@ def rows_matching(frame: pd.DataFrame, query: str, name: str = "query") -> pd.Da
     """
     try:
         tree, columns = _parsed(query)
-        chosen = _Reader(frame, columns).condition(tree)
-        return frame[chosen.fillna(value=False).astype(bool)]
+        is_true = _Reader(frame, columns).condition(tree)
+        return frame[is_true.fillna(value=False).astype(bool)]  # a comparison with a missing value is missing
     except (_Refused, RecursionError) as error:
         reason = error if isinstance(error, _Refused) else DEEP
         allowed = f"{LANGUAGE}; columns: {choices_in_words(frame.columns)}"
@@ -67,39 +77,40 @@ def rows_matching(frame: pd.DataFrame, query: str, name: str = "query") -> pd.Da
 
 
 def columns_of(query: str, name: str = "query") -> set[str]:
-    """The columns that a query names. Raises FcaError, as `rows_matching` does, if it cannot be read.
+    """The names of columns in a query. Raises FcaError, as `rows_matching` does, if it cannot be read.
 
     >>> sorted(columns_of("ncl <= 5 and `file name` in ['a']"))
     ['file name', 'ncl']
     """
-    tree, columns = _understood(query, name)
+    tree, columns = _parsed_or_error(query, name)
     return {columns.get(node.id, node.id) for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def conditions_of(query: str, name: str = "query") -> list[str]:
-    """The conditions that `and` joins, each a query of its own. Raises FcaError, as `rows_matching` does.
+    """The conditions that `and` joins in a query, each as the text of a query. Raises FcaError as `rows_matching` does.
 
     >>> conditions_of("ncl <= 5 and (`file name` in ['a'] or seed == 1)")
     ['ncl <= 5', "`file name` in ['a'] or seed == 1"]
     >>> conditions_of("(ncl <= 5 and seed == 1) and (task == 'train')")
     ['ncl <= 5', 'seed == 1', "task == 'train'"]
     """
-    tree, columns = _understood(query, name)
+    tree, columns = _parsed_or_error(query, name)
     texts = [ast.unparse(condition) for condition in _joined_by_and(tree)]
-    for word, column in columns.items():
+    for word, column in columns.items():  # back from the words that stand for names in backticks
         texts = [text.replace(word, f"`{column}`") for text in texts]
     return texts
 
 
 def _joined_by_and(tree: ast.expr) -> list[ast.expr]:
-    """The parts of a tree that `and` joins, also those in parentheses."""
+    """The conditions that `and` joins at the top of a tree, also across parentheses; otherwise the tree itself."""
     match tree:
         case ast.BoolOp(ast.And(), parts):
             return [condition for part in parts for condition in _joined_by_and(part)]
     return [tree]
 
 
-def _understood(query: str, name: str) -> tuple[ast.expr, dict[str, str]]:
+def _parsed_or_error(query: str, name: str) -> tuple[ast.expr, dict[str, str]]:
+    """The result of `_parsed`. Raises FcaError, which calls the query by `name`, if it cannot be read."""
     try:
         return _parsed(query)
     except _Refused as error:
@@ -107,61 +118,75 @@ def _understood(query: str, name: str) -> tuple[ast.expr, dict[str, str]]:
 
 
 class _Refused(Exception):
-    """Why a query cannot be read: the part that is no part of the language."""
+    """A query cannot be read; the text says which part of it, and why."""
 
 
 def _parsed(query: str) -> tuple[ast.expr, dict[str, str]]:
-    """The query's tree, and the column that each name in it stands for where it was in backticks."""
+    """The syntax tree of a query, and the names of columns that it has in backticks.
+
+    Python's parser knows no backticks, so each such name is replaced by a word. The second result tells the column of
+    each of these words.    Raises _Refused for a text that Python's parser does not take as an expression.
+    """
     if len(query) > LONGEST:
         raise _Refused(f"it has {len(query):,} characters, more than {LONGEST:,}")
     columns: dict[str, str] = {}
 
-    def replaced(token: re.Match[str]) -> str:
-        if token[1] is None:
+    def as_python(token: re.Match[str]) -> str:
+        column = token[1]
+        if column is None:  # & or |; a text in quotes stays as it is
             return _WORDS.get(token[0], token[0])
-        columns[word := f"backticks_{token[1].encode().hex()}"] = token[1]
+        word = f"backticks_{column.encode().hex()}"
+        columns[word] = column
         return word
 
     try:
-        return ast.parse(_TOKEN.sub(replaced, query).strip(), mode="eval").body, columns
+        python_text = _TOKEN.sub(as_python, query).strip()
+        return ast.parse(python_text, mode="eval").body, columns
     except (RecursionError, MemoryError) as error:
         raise _Refused(DEEP) from error
     except SyntaxError as error:
-        near = (error.text or "")[max(0, (error.offset or 1) - 1) :].strip()
+        position = max(0, (error.offset or 1) - 1)  # Python counts from 1
+        near = (error.text or "")[position:].strip()
         raise _Refused(error.msg + (f" at {_short(near)}" if near else "")) from error
 
 
 class _Reader:
-    """Evaluates a tree on a frame, part by part; what it does not know it refuses."""
+    """Evaluates the syntax tree of a query on a frame, node by node.
+
+    It knows only the nodes of the language, and raises _Refused for any other, so that no query can run code.
+    columns: word in the tree -> the column that it stands for, as `_parsed` returns it.
+    """
 
     def __init__(self, frame: pd.DataFrame, columns: Mapping[str, str]) -> None:
-        self.frame, self.columns = frame, columns
+        self.frame = frame
+        self.columns = columns
 
     def condition(self, node: ast.expr) -> pd.Series:
-        """True, False or missing for every line."""
+        """Whether the condition holds for each line of the frame: True, False, or missing."""
         match node:
             case ast.BoolOp(op, values):
-                joined = operator.and_ if isinstance(op, ast.And) else operator.or_
-                return functools.reduce(joined, map(self.condition, values))
+                join = operator.and_ if isinstance(op, ast.And) else operator.or_
+                return functools.reduce(join, map(self.condition, values))
             case ast.UnaryOp(ast.Not() | ast.Invert(), part):
                 return ~self.condition(part)
             case ast.Compare(left, operators, right):
-                parts = zip([left, *right], operators, right, strict=False)
-                return functools.reduce(operator.and_, (self._compared(*part) for part in parts))
+                # A chain such as 2 <= ncl < 10 is 2 <= ncl and ncl < 10
+                comparisons = zip([left, *right], operators, right, strict=False)
+                return functools.reduce(operator.and_, (self._compared(*comparison) for comparison in comparisons))
             case ast.Name() if pd.api.types.is_bool_dtype(column := self._column(node)):
                 return column
             case ast.Name() | ast.Constant():
-                self._value(node)
+                self._value(node)  # raises for an unknown column, which is the better error
                 raise _refused(node, "is no condition: compare it with something")
         raise _refused(node)
 
     def _compared(self, left: ast.expr, comparison: ast.cmpop, right: ast.expr) -> pd.Series:
-        """One comparison of a column, which may stand on either side."""
+        """The result of one comparison for each line: of a column, on either side, with a literal or a column."""
         if not isinstance(left, ast.Name):
-            if not isinstance(right, ast.Name) or type(comparison) not in _TURNED:
+            if not isinstance(right, ast.Name) or type(comparison) not in _SIDES_SWAPPED:
                 raise _refused(left, "stands where a column should be")
-            left, right = right, left
-            comparison = _TURNED[type(comparison)]()
+            left, right = right, left  # 5 <= ncl is read as ncl >= 5
+            comparison = _SIDES_SWAPPED[type(comparison)]()
 
         column = self._column(left)
         value = self._value(right)
@@ -173,16 +198,19 @@ class _Reader:
         if value is None and isinstance(comparison, ast.Eq | ast.NotEq):
             return column.isna() if isinstance(comparison, ast.Eq) else column.notna()
         if isinstance(value, str) and isinstance(comparison, ast.Eq | ast.NotEq):
-            value = [value]  # as pandas does: a missing text then differs from every text
+            value = [value]  # by `isin`, as in pandas, so that a missing text differs from every text
         try:
             if isinstance(value, list | tuple):
-                return self._among(column, comparison, value)
-            return _COMPARED[type(comparison)](column, value)
+                return self._is_among(column, comparison, value)
+            return _FUNCTION_OF[type(comparison)](column, value)
         except (TypeError, ValueError, OverflowError) as error:
             raise _refused(right, f"cannot be compared so with {left.id} ({column.dtype})") from error
 
-    def _among(self, column: pd.Series, comparison: ast.cmpop, values: Iterable[Any]) -> pd.Series:
-        """Whether each value of the column is among these values, or is not."""
+    def _is_among(self, column: pd.Series, comparison: ast.cmpop, values: Iterable[Any]) -> pd.Series:
+        """Whether each value of the column is among these values, or, for != and `not in`, is not among them.
+
+        Raises TypeError for another comparison.
+        """
         if not isinstance(comparison, ast.In | ast.NotIn | ast.Eq | ast.NotEq):
             raise TypeError("a list has no order")
 
@@ -193,16 +221,20 @@ class _Reader:
         return is_among if isinstance(comparison, ast.In | ast.Eq) else ~is_among
 
     def _column(self, node: ast.Name) -> pd.Series:
+        """The column of the frame that a name in the query means. Raises _Refused for an unknown name."""
         name = self.columns.get(node.id, node.id)
         if name not in self.frame:
-            name = present_name(name)
+            name = present_name(name)  # of an earlier version
         if name not in self.frame:
             near = difflib.get_close_matches(name, map(str, self.frame.columns))
             raise _Refused(f"there is no column {name!r}" + (f", but {' and '.join(near)}" if near else ""))
         return self.frame[name]
 
     def _value(self, node: ast.expr) -> Any:
-        """A column, a plain value, or a list or tuple of plain values."""
+        """What stands on a side of a comparison: a column, a plain value, or a list or tuple of plain values.
+
+        Sets become lists. Raises _Refused for anything else.
+        """
         match node:
             case ast.Name():
                 return self._column(node)
@@ -216,7 +248,7 @@ class _Reader:
         raise _refused(node)
 
     def _literal(self, node: ast.expr) -> Any:
-        """What stands in a list: a plain value, or a tuple of them."""
+        """An entry of a list: a plain value, or a tuple of these. Raises _Refused for a column or another list."""
         value = self._value(node)
         if isinstance(value, pd.Series | list):
             raise _refused(node, "is no literal")

@@ -23,8 +23,8 @@ _FORMAT = re.compile(r"[+,]{0,2}(\.\d{1,2})?~?[a-z%]?")  # of d3, as far as colu
 
 
 def keep_schema(outputs: Path, columns: Iterable[Column]) -> str:
-    """Write the schema of these columns unless it exists; returns its id."""
-    text = json.dumps({"columns": [_described(column) for column in columns]}, indent=1, sort_keys=True)
+    """Write the schema of these columns unless it exists; returns its id, a hash of its content."""
+    text = json.dumps({"columns": [_column_as_json(column) for column in columns]}, indent=1, sort_keys=True)
     schema_id = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = outputs / FOLDER / f"{schema_id}.json"
     if not path.is_file():
@@ -32,7 +32,8 @@ def keep_schema(outputs: Path, columns: Iterable[Column]) -> str:
     return schema_id
 
 
-def _described(column: Column) -> dict[str, Any]:
+def _column_as_json(column: Column) -> dict[str, Any]:
+    """The fields of a column, as a schema has them; `_column_from_json` reads them."""
     return {
         "name": str(column),
         "kind": column.value_type.__name__,
@@ -44,26 +45,33 @@ def _described(column: Column) -> dict[str, Any]:
 
 
 def read_schema(outputs: Path, schema_id: str) -> tuple[Column, ...]:
-    """The columns of a schema. Raises DamagedFile if it is missing, or names the column and field that is wrong."""
+    """The columns of a stored schema, in order.
+
+    Raises DamagedFile for an id that is no id, a missing file, and a wrong field, which the error names.
+    """
     path = outputs / FOLDER / f"{schema_id}.json"
-    if not _ID.fullmatch(schema_id):
+    if not _ID.fullmatch(schema_id):  # such a name could lead out of the folder
         raise DamagedFile(path, "is no schema: its name is no id")
     try:
         content = content_of(path)
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
     described = parsed(path, content, columns=list)["columns"]
-    return tuple(_column(path, number, column) for number, column in enumerate(described))
+    return tuple(_column_from_json(path, number, column) for number, column in enumerate(described))
 
 
-def _column(path: Path, number: int, described: object) -> Column:
-    """One column of a schema; everything is checked, because a store may come from somebody else."""
+def _column_from_json(path: Path, number: int, described: object) -> Column:
+    """The column that an entry of a schema describes.
+
+    Every field is checked, because a store may come from somebody else.
+    number: position of the column, for errors.    Raises DamagedFile for a field that is missing or wrong.
+    """
     fields: dict[str, Any] = described if isinstance(described, dict) else {}
     texts = [fields.get(name) for name in ("name", "kind", "format", "meaning")]
     choices = fields.get("choices")
 
     wrong = None
-    if not all(isinstance(text, str) for text in texts) or not fields["name"]:
+    if not all(isinstance(text, str) for text in texts) or not fields["name"]:  # a column without a name
         wrong = "name, kind, format and meaning"
     elif fields["kind"] not in KINDS:
         wrong = f"kind {fields['kind']!r:.40}"
@@ -81,7 +89,10 @@ def _column(path: Path, number: int, described: object) -> Column:
 
 
 def known_columns(outputs: Path) -> Iterator[Column]:
-    """The columns of all schemas of a store, each name once; a damaged schema is skipped."""
+    """The columns that the schemas of a store declare; of several with one name the first, in the order of files.
+
+    A damaged schema is skipped.
+    """
     names: set[str] = set()
     for path in sorted((outputs / FOLDER).glob("*.json")):
         columns: tuple[Column, ...] = ()

@@ -57,54 +57,61 @@ class State(Enum):
 
 
 ENDED_EARLY = (State.FAILED, State.INTERRUPTED)
-"""Ended without a row, with a record of the reason."""
+"""States of runs that ended without a row and left a record of the reason."""
 
 SETTLED = (State.DONE, *ENDED_EARLY)
-"""Not repeated within the same command; the next command repeats interrupted runs."""
+"""States of runs that the same command does not repeat; the next command repeats interrupted runs."""
 
 
 class ClaimLost(Exception):
-    """Another worker took this run over (this one was silent for too long); its result is not written."""
+    """Another worker took this run over, because this one was silent for too long; its result is not written."""
 
 
 def no_images(_: str) -> None:
-    """The images of a store without any data set at hand."""
+    """For `Store.images`, where no data set is at hand: None for every fingerprint."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """The folder `outputs`: runs/, items/, tables/, cache/ and reports/.
+    """All results, as files in the folder `outputs`: runs/, items/, tables/, cache/ and reports/.
 
-    images: fingerprint -> the data set, if its images are at hand, for the pictures of a page.
+    left_out: damaged files; `rows` leaves out the runs that need them, see `without`.
+    images:   returns the data set with a fingerprint, for the pictures of a page; None if its images are not at hand.
     """
 
     outputs: Path
-    left_out: tuple[DamagedFile, ...] = ()  # what `rows` leaves out, see `without`
+    left_out: tuple[DamagedFile, ...] = ()
     images: Callable[[str], ImageData | None] = field(default=no_images, compare=False, repr=False)
 
     def folder(self, run_id: str) -> Path:
-        """The folder of a run. Raises FcaError for an id that leads elsewhere; rows may come from a stranger."""
+        """The folder of a run, which need not exist.
+
+        Raises FcaError for an id that leads out of runs/, because ids may come from a row that a stranger wrote.
+        """
         if run_id in ("", "..") or Path(run_id).name != run_id:
             raise FcaError("run_id", run_id, "the name of a folder in runs/", "list them: fca results")
         return self.outputs / "runs" / run_id
 
     def run_ids(self) -> list[str]:
-        """All runs that were begun; other files are ignored."""
+        """The ids of all runs that were begun, sorted; empty if there is no store."""
         folder = self.outputs / "runs"
         if not folder.is_dir():
             return []
         return sorted(path.name for path in folder.iterdir() if damage.is_run_id(path.name))
 
     def state(self, run_id: str) -> State:
-        """Where a run stands now."""
+        """Whether a run is done, running, failed and so on at this moment."""
         return self.state_and_damage(run_id)[0]
 
     def problem(self, run_id: str) -> DamagedFile | None:
-        """What is wrong with the files of a finished or failed run; None if nothing is, and for other runs."""
+        """The first damaged file of a finished or failed run; None for an intact run, and for one of another state."""
         return self.state_and_damage(run_id)[1]
 
     def state_and_damage(self, run_id: str) -> tuple[State, DamagedFile | None]:
-        """The state and the problem of a run at once."""
+        """The results of `state` and `problem` together, at the cost of one.
+
+        A damaged run that a worker is repeating is RUNNING, with its damage.
+        """
         folder = self.folder(run_id)
         try:
             damaged = damage.problem_of(folder)
@@ -112,11 +119,15 @@ class Store:
         except FileNotFoundError:
             state, damaged = self._state_without_row(run_id)
 
-        if state is not State.DONE and claims.is_held(folder):
+        if state is not State.DONE and claims.is_held(folder):  # a finished run may be claimed for a moment longer
             return State.RUNNING, damaged
         return state, damaged
 
     def _state_without_row(self, run_id: str) -> tuple[State, DamagedFile | None]:
+        """The state of a run without a row, that is without a result, by its error record.
+
+        If that record is damaged, the second value says so; otherwise it is None.
+        """
         try:
             error = self.error(run_id)
         except FileNotFoundError:
@@ -126,13 +137,13 @@ class Store:
         return (State.INTERRUPTED if was_interrupted(error) else State.FAILED), None
 
     def damaged(self) -> list[DamagedFile]:
-        """The damaged runs, each by its first damaged file, and the damaged items tables of the others."""
+        """All damage in the store: the first damaged file of each run, then damaged lists of images (see `items`)."""
         problems = [self.problem(run_id) for run_id in self.run_ids()]
         damaged_runs = [problem for problem in problems if problem is not None]
         return damaged_runs + self.damaged_items()
 
     def damaged_items(self) -> list[DamagedFile]:
-        """The items tables that are damaged, of those that finished runs need."""
+        """The damaged files among the lists of images (see `items`) that finished runs refer to."""
         damaged_tables = []
         for fingerprint in self.rows()["fingerprint"].dropna().unique():
             try:
@@ -142,29 +153,30 @@ class Store:
         return damaged_tables
 
     def without(self, damaged: DamagedFile) -> Store:
-        """This store without the runs that need a damaged file; the first time, without all damaged runs.
+        """A store that leaves out the runs that need a damaged file, for a reader that came upon this file.
 
-        Raises the damage itself if it is left out already.
+        The first call looks for all other damage, too, so that the reader need not begin again for each damaged file.
+        The log names the files. Raises `damaged` itself if it is left out already: the reader would make no progress.
         """
         if damaged.args in [file.args for file in self.left_out]:
             raise damaged
 
         damaged_files = [damaged]
-        if not self.left_out:
+        if not self.left_out:  # the first call
             damaged_files += self.damaged()
         unique_files = {file.args: file for file in damaged_files}.values()
         damage.warn(list(unique_files))
         return replace(self, left_out=(*self.left_out, *unique_files))
 
     def row(self, run_id: str) -> Row:
-        """One finished run; raises FcaError if there is none, DamagedFile if its row is not whole."""
+        """The row of a finished run. Raises FcaError if there is no such run, DamagedFile if its row is damaged."""
         try:
             return row_of(self.folder(run_id))
         except FileNotFoundError:
             raise FcaError("run_id", run_id, f"a finished run in {self.outputs}", "list them: fca results") from None
 
     def row_if_whole(self, run_id: str) -> Row | None:
-        """One finished run; None where there is none, or its row is damaged, which `damaged` lists."""
+        """The row of a finished run; None if there is no such run, or its row is damaged."""
         with suppress(FcaError, DamagedFile):
             return self.row(run_id)
         return None
@@ -175,24 +187,29 @@ class Store:
         return row is not None and row.get(FLAG) == DIVERGED
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
-        """One line per finished run, except those left out; see `results`."""
+        """One line for each finished run that needs no file in `left_out`; see `fca.store.results` for the columns.
+
+        query: keeps the lines for which it is true; None: all. Raises FcaError for one that cannot be read.
+        """
         frame = results(self.outputs, query)
         if not self.left_out:
             return frame
 
-        # a damaged file is in the folder of its run, or is an items table with the fingerprint as its name
+        # A damaged file is in the folder of its run, or is a list of images whose name is the fingerprint
         names = {file.path.stem for file in self.left_out} | {file.path.parent.name for file in self.left_out}
         is_left_out = frame["run_id"].isin(names) | frame["fingerprint"].isin(names)
         return frame[~is_left_out].reset_index(drop=True)
 
     def has_array(self, run_id: str, name: str) -> bool:
-        """Whether a finished run kept an array of this name."""
+        """Whether a finished run stored an array of this name."""
         return f"{name}.npy" in damage.read_row(self.folder(run_id)).files
 
     def array(self, run_id: str, name: str, lines: int | None = None) -> np.ndarray:
-        """A run's array, memory-mapped. Raises DamagedFile for one that is not as it was written.
+        """An array that a run stored, memory-mapped.
 
-        lines: how many it must have.
+        lines: the length that it must have; None: any.
+        Raises DamagedFile for an array that is missing, altered or of another length; a note of it is left in the run's
+        folder, so that the next check of the run looks at all of its files.
         """
         path = self.folder(run_id) / f"{name}.npy"
         with damage.noting():
@@ -203,27 +220,36 @@ class Store:
         return array
 
     def write(self, row: Mapping[str, Any], arrays: Arrays, token: str, columns: Iterable[Column] = ()) -> Row:
-        """Store a finished run: arrays first, the row last. Raises ClaimLost if the claim is no longer ours.
+        """Store the result of a run, which is then done; returns its row as it was stored.
 
-        columns: those that the run's task declares, beside the ones that all rows share.
+        row:     column -> value, with `run_id`.    arrays: name -> array.
+        token:   of the claim under which the run was computed.
+        columns: those that the run's task declares, in addition to the ones that all rows share.
+        Raises ClaimLost, and stores no row, if another worker holds the claim by now; ValueError for a value that its
+        column does not allow.
         """
         task_columns = tuple(columns)
         row = checked(row, task_columns)
         folder = self.folder(row["run_id"])
         for name, array in arrays.items():
             write_array(folder / f"{name}.npy", array)
-        content = damage.listing(folder, row, keep_schema(self.outputs, task_columns))
+
+        # The row comes last: where there is one, the run is complete
+        schema_id = keep_schema(self.outputs, task_columns)
+        row_content = damage.listing(folder, row, schema_id)
         if not claims.is_mine(folder, token):
             raise ClaimLost(f"run {row['run_id']} was taken over by another worker")
-        write_whole(folder / ROW, lambda file: file.write(content))
-        for name in (ERROR, NOTE, REMOVED):
+        write_whole(folder / ROW, lambda file: file.write(row_content))
+
+        for name in (ERROR, NOTE, REMOVED):  # records of earlier attempts
             remove(folder / name)
         return row
 
     def weights(self, run_id: str) -> list[Path]:
-        """The weights of a training of a whole network: its best epoch, and snapshots.
+        """The files of weights of a training of a whole network: of its best epoch, and its snapshots.
 
-        Weights of a single layer are small and read by analyses, so they are not among them.
+        Empty for a run that trained a single layer: such weights are small, and analyses read them, so that they are
+        never removed.
         """
         folder = self.folder(run_id)
         if not (folder / FITTED).exists():
@@ -231,7 +257,11 @@ class Store:
         return sorted(folder.glob("*.safetensors"))
 
     def remove_weights(self, run_id: str, paths: Iterable[Path], why: str) -> None:
-        """Remove weights of a finished run; a record of them is written first, so that the run is not damaged."""
+        """Remove weights of a finished run on purpose.
+
+        paths: the files.    why: the reason, for the record. The record is written first: because of it, the missing
+        files do not count as damage.
+        """
         names = [path.name for path in paths]
         if not names:
             return
@@ -243,18 +273,22 @@ class Store:
             remove(folder / name)
 
     def fail(self, run_id: str, error: Mapping[str, Any]) -> None:
-        """Record why a run failed, or was `interrupted`: message, traceback and the command that repeats it."""
+        """Write the record of a run that failed or was interrupted.
+
+        error: `error` (the message), and where known `traceback`, `command` (repeats the run), `interrupted` and so on.
+        """
         write_json(self.folder(run_id) / ERROR, dict(error))
 
     def forgive(self, run_id: str) -> None:
-        """Forget that a run failed or was interrupted, so that it is done again."""
+        """Remove the record of a run that failed or was interrupted, so that the next command does it again."""
         remove(self.folder(run_id) / ERROR)
 
     def clear(self, run_id: str) -> None:
-        """Remove the records of a damaged run so that it is repeated, and with a damaged array or weights all of these.
+        """Prepare the folder of a run so that it can be done again; only for the holder of the run's claim.
 
-        Folders, pipes and broken links in the place of a run's files are removed in any case. A damaged row or record
-        leaves arrays and weights, from which the work may resume. Only for the holder of the run's claim.
+        Folders, pipes and broken links in the place of the run's files are removed. From a damaged run the row and the
+        records are removed, and if the damage is in an array or weights, all arrays and weights. If it is in the row or
+        a record, these stay, because the work may resume from them.
         """
         damaged = self.problem(run_id)
         folder = self.folder(run_id)
@@ -264,13 +298,17 @@ class Store:
             return
 
         paths_to_remove = [folder / name for name in (ROW, ERROR, NOTE, REMOVED)]
-        if damaged.path not in paths_to_remove:
+        is_in_array_or_weights = damaged.path not in paths_to_remove
+        if is_in_array_or_weights:
             paths_to_remove += [path for path in paths if damage.is_listed(path.name)]
         for path in paths_to_remove:
             remove(path)
 
     def drop(self, run_id: str) -> None:
-        """Remove the folder of a run that was refused before it computed anything; a folder with results stays."""
+        """Remove the folder of a run that was refused before it computed anything.
+
+        A folder with a row, or with anything from which the work can resume, stays.
+        """
         folder = self.folder(run_id)
         result_names = (ROW, "last.ckpt", "best.safetensors", "journal.jsonl")
         if any((folder / name).exists() for name in result_names):
@@ -282,9 +320,9 @@ class Store:
             self.outputs.rmdir()
 
     def error(self, run_id: str) -> dict[str, Any]:
-        """The record of a failed or interrupted run.
+        """The record of a failed or interrupted run, as `fail` wrote it.
 
-        Raises DamagedFile for a file that is no record; FileNotFoundError without a record.
+        Raises DamagedFile for a file that is no record of this run, FileNotFoundError if there is none.
         """
         path = self.folder(run_id) / ERROR
         error = read_object(path, error=str)
@@ -293,24 +331,30 @@ class Store:
         return error
 
     def keep_items(self, data: ImageData) -> None:
-        """Write the list of images unless it exists intact; rows of every array follow its order.
+        """Store the list of images of a data set (see `items`), unless it is stored intact.
 
-        Label categories are in class order.
+        Lines of arrays of runs follow the order of this list, and the categories of its labels that of the classes.
         """
         path = self.outputs / "items" / f"{data.fingerprint}.parquet"
         with if_whole():
-            if not damage.was_whole(path):
-                if self.items(data.fingerprint)["image_id"].tolist() != data.items["image_id"].tolist():
+            if not damage.was_whole(path):  # not checked by this process yet
+                stored_ids = self.items(data.fingerprint)["image_id"].tolist()
+                if stored_ids != data.items["image_id"].tolist():
                     raise DamagedFile(path, "lists other images")
                 damage.remember(path)
             return
+
+        # Missing or damaged: `if_whole` has ended its block
         remove(path)
         remove_parts(path.parent)
         label = pd.Categorical(data.items["label"], categories=list(data.classes))
         write_frame(path, data.items.assign(label=label), data.fingerprint)
 
     def items(self, fingerprint: str) -> pd.DataFrame:
-        """The images behind this fingerprint: image_id, label, split and annotations. Raises DamagedFile."""
+        """The list of images of the data set with this fingerprint: columns image_id, label, split and annotations.
+
+        Raises DamagedFile for a list that is missing or damaged, and for a fingerprint that leads out of items/.
+        """
         path = self.outputs / "items" / f"{fingerprint}.parquet"
         if Path(fingerprint).name != fingerprint:
             raise DamagedFile(path, "leads out of items/, by the fingerprint in a row")
@@ -322,18 +366,24 @@ class Store:
         return _cached_items(path, file_identity).copy(deep=False)
 
     def columns(self) -> tuple[Column, ...]:
-        """The columns of all rows and tables: those that every row shares, and those that stored schemas declare."""
-        return tuple(dict.fromkeys((*BASE, *known_columns(self.outputs))))
+        """The declared columns of all rows and tables: those that all rows share, then those of stored schemas."""
+        return tuple(dict.fromkeys((*BASE, *known_columns(self.outputs))))  # each name once
 
     def columns_of_table(self, about: Mapping[str, Any]) -> tuple[Column, ...]:
-        """The columns of a saved table, of which `about` is table.json; none where it names no schema that is whole."""
+        """The declared columns of a saved table; none if its schema is missing or damaged.
+
+        about: the content of its table.json.
+        """
         schema = about.get(SCHEMA)
-        with if_whole():  # the table itself is there
+        with if_whole():  # the table can be shown without the meanings of its columns
             return read_schema(self.outputs, schema) if isinstance(schema, str) else ()
         return ()
 
     def saved_tables(self) -> dict[str, dict[str, Any]]:
-        """Id -> name, parameters, runs and so on of every saved table whose description is intact."""
+        """Id of every saved table -> its description: name, parameters, runs, question, source and schema.
+
+        Tables whose description is damaged are left out.
+        """
         described = {}
         for path in sorted((self.outputs / "tables").glob("*/table.json")):
             with if_whole():
@@ -341,9 +391,10 @@ class Store:
         return described
 
     def saved_lines(self, table_id: str, columns: Iterable[str] | None = None) -> pd.DataFrame:
-        """The lines of a saved table. Raises DamagedFile for one that is not as it was written, or lacks a column.
+        """The lines of a saved table.
 
-        columns: those to read; None: all.
+        columns: those to return; None: all.
+        Raises DamagedFile for a table that is missing, was altered, or lacks one of these columns.
         """
         path = self.outputs / "tables" / table_id / "table.parquet"
         frame = read_frame(path, table_id)
@@ -354,7 +405,10 @@ class Store:
         return frame[names]
 
     def save(self, table: Table) -> Path:
-        """Save an analysis' table under an id of its name, its parameters and the runs it read; returns its folder."""
+        """Save the table of an analysis, as Parquet and CSV with a description beside them; returns its folder.
+
+        Its id is a hash of its name, its parameters and the runs that it read: the same table is written over.
+        """
         identity = {
             "name": table.name,
             "parameters": dict(table.parameters),
@@ -377,7 +431,10 @@ class Store:
 
 @lru_cache(maxsize=4)  # every predict row of a data set asks for its images
 def _cached_items(path: Path, _: tuple[int, int, int] | None) -> pd.DataFrame:
-    """A list of images, read again only if size, time or inode of its file change."""
+    """The list of images in a file; cached until the second argument, size, time and inode of the file, changes.
+
+    Raises DamagedFile for a file that is missing, damaged or no list of images.
+    """
     items = read_frame(path, path.stem)
     has_columns = {"image_id", "label", "split"} <= set(items)
     if not has_columns or not isinstance(items["label"].dtype, pd.CategoricalDtype):
@@ -386,10 +443,11 @@ def _cached_items(path: Path, _: tuple[int, int, int] | None) -> pd.DataFrame:
 
 
 def results(outputs: str | Path = "outputs", query: str | None = None, columns: Iterable[str] = ()) -> pd.DataFrame:
-    """One line per finished run: the columns that all tasks share (fca/store/columns.py), then those of some tasks.
+    """One line for each finished run: the columns that all tasks share (fca/store/columns.py), then those of some.
 
-    outputs: the store's folder.    query: on the columns, e.g. "task == 'train' and ncl <= 5"; see `fca.store.query`.
-    columns: further ones, which are missing everywhere if no row has them.
+    outputs: the store's folder; without one the frame is empty.
+    query:   keeps the lines for which it is true, e.g. "task == 'train' and ncl <= 5" (see `fca.store.query`).
+    columns: further columns that the frame must have; they have no value if no run has them.
     A value that a run does not have is missing, never 0. Raises FcaError for a query that cannot be read.
 
     >>> results("no/such/folder").empty

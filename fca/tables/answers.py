@@ -28,48 +28,54 @@ from fca.types import FcaError
 
 log = logging.getLogger(__name__)
 COMMAND = "fca run -m task=predict dataset=cifar10 model=resnet18,vgg16 shift=clean,corruption/all"
-_DISTINGUISHED_BY = ("adaptation", "weights", "seed", "run")  # in this order, where one name has several of them
-_RUN = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<snapshot>[^/]+)")
+_DISTINGUISHED_BY = ("adaptation", "weights", "seed", "run")  # added in this order to a name that several subjects have
+_RUN = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<snapshot>[^/]+)")  # weights of a training: 0123456789ab/best
 
 
 def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
-    """`predict` rows on test images by models that know every class of the data set, clean or under a corruption.
+    """`predict` rows of full models on test images, clean or under a corruption, with the subject of each row.
 
-    Where a data set has a corruption at the reference size and also on images as they are stored (or in rows of before
-    there was a reference size), only the former are read.
-    Rows that know only some of the classes (sub-models) are no subjects: they were not evaluated on all items.
-    Adds the columns subject (its name), corruption and severity; `model` and `snapshot` become those of the subject.
-    query: narrows the rows. Each version of a data set counts as a data set (see `by_version`).
-    Raises FcaError for a query that cannot be read.
+    A subject is what responds in item response theory: a network at one snapshot. Sub-models are no subjects, because
+    they know only some of the classes and were not evaluated on all images.
+
+    New columns: `subject` (its name), `corruption` (a kind, or clean) and `severity` (0 for clean); `model` and
+    `snapshot` become those of the subject. Each version of a data set counts as a data set (see `by_version`). Where a
+    data set has rows of a corruption at the reference size, its other rows of that corruption are left out.
+    The result is sorted by data set, subject, corruption and severity.
+
+    query: restricts the rows; None: all.    Raises FcaError for a query that cannot be read.
     """
     rows = readable_rows(store, query)
     rows = apply_query(rows[by_full_models(rows)], query)
 
-    corruptions = rows["shift"].fillna("").map(kind_and_severity)  # None: no corruption
+    corruptions = rows["shift"].fillna("").map(kind_and_severity)  # None: a shift that is no corruption
     rows = rows[corruptions.notna()].reset_index(drop=True)
-    rows, _ = by_version(store, [rows], rows[:0])
+    no_features = rows[:0]
+    rows, _ = by_version(store, [rows], no_features)
     corruption_columns = pd.DataFrame(corruptions.dropna().tolist(), columns=["kind", "severity"])
     rows = rows.assign(
-        corruption=_distinct_kinds(rows, corruption_columns["kind"]),
+        corruption=_distinct_corruption_names(rows, corruption_columns["kind"]),
         severity=corruption_columns["severity"],
     )
-    rows = _at_one_size(rows)
+    rows = _without_other_sizes(rows)
 
     rows_by_dataset = [dataset_rows for _, dataset_rows in rows.groupby("dataset")]
     if not rows_by_dataset:
-        return rows.assign(subject=None)
+        return rows.assign(subject=None)  # pd.concat refuses an empty list
     with_subjects = [dataset_rows.assign(**_subject_columns(dataset_rows)) for dataset_rows in rows_by_dataset]
     return pd.concat(with_subjects).sort_values(["dataset", "subject", "corruption", "severity"], ignore_index=True)
 
 
-def _at_one_size(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows at the reference size alone, for every corruption of a data set that has such rows.
+def _without_other_sizes(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows, without those at other sizes where a data set has a corruption at the reference size (224 pixels).
 
-    The other rows are of images as stored, or of published images whose margin the network's crop cut a second time.
-    Their responses differ much from those at the reference size: one network would count as two subjects.
+    The rows left out are of images that were corrupted as stored, or of published corrupted images whose margin the
+    network's crop cut a second time. The responses to these differ so much from those at the reference size that one
+    network would count as two subjects. A warning for each data set counts them.
     """
     is_at_reference = rows["corrupted_at"] == "reference"
-    has_reference = is_at_reference.groupby([rows["dataset"], rows["corruption"]]).transform("any")
+    corruption_of_dataset = [rows["dataset"], rows["corruption"]]
+    has_reference = is_at_reference.groupby(corruption_of_dataset).transform("any")  # the same for all rows of a group
     is_left_out = has_reference & ~is_at_reference
 
     is_published = rows["shift"].str.startswith("imagenet_c/")
@@ -91,25 +97,32 @@ def _at_one_size(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[~is_left_out]
 
 
-def _distinct_kinds(rows: pd.DataFrame, kind: pd.Series) -> pd.Series:
-    """defocus_blur; where a data set has it from two sources (generated, published), corruption/defocus_blur."""
+def _distinct_corruption_names(rows: pd.DataFrame, kind: pd.Series) -> pd.Series:
+    """The name of the corruption of each row: its kind (defocus_blur), with its source where this is needed.
+
+    kind: of each row. Where a data set has a kind from two sources (generated here, or published), the source stands in
+    front: corruption/defocus_blur and imagenet_c/defocus_blur.
+    """
     source = rows["shift"].str.split("/").str[0]
     has_several_sources = source.groupby([rows["dataset"], kind]).transform("nunique") > 1
     return kind.where(~has_several_sources, source + "/" + kind)
 
 
 def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns subject, model and snapshot for the rows of one data set.
+    """Columns `subject` (a unique name), `model` and `snapshot` for the rows of one data set, in the order of the rows.
 
-    Rows with the same network, snapshot and seed are of one subject.
+    Rows under different shifts belong to one subject if they have the same network and snapshot (see `_subject_key`).
     """
-    key_by_index: dict[int, tuple[Any, ...]] = {}
+    key_by_index: dict[int, tuple[Any, ...]] = {}  # index of a row -> key of its subject
     properties_by_key: dict[tuple[Any, ...], dict[str, Any]] = {}
-    evaluations: set[tuple[Any, ...]] = set()  # (subject, shift)
-    for row in sorted(records(rows.reset_index()), key=lambda row: row["run_id"]):
+    evaluations: set[tuple[Any, ...]] = set()  # (key of the subject, shift)
+
+    # In a fixed order, so that names do not depend on the order of the rows
+    rows_by_run_id = sorted(records(rows.reset_index()), key=lambda row: row["run_id"])
+    for row in rows_by_run_id:
         key = _subject_key(row)
-        if (key, row["shift"]) in evaluations:  # the same network evaluated twice, under two settings: a second subject
-            key = (*key, row["run_id"])
+        if (key, row["shift"]) in evaluations:  # the same network was evaluated again under other settings
+            key = (*key, row["run_id"])  # which makes it a second subject
         evaluations.add((key, row["shift"]))
         key_by_index[row["index"]] = key
 
@@ -123,7 +136,8 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
         properties = properties_by_key[key]
         for column in ("adaptation", "weights", "seed"):
             value = _none_if_missing(row[column])
-            if properties.get(column) is None and not _RUN.fullmatch(str(value)):
+            is_weights_of_run = _RUN.fullmatch(str(value)) is not None  # the property `run` has it already
+            if properties.get(column) is None and not is_weights_of_run:
                 properties[column] = value
 
     names = _distinct_names(list(properties_by_key.values()))
@@ -137,7 +151,11 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def _subject_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What identifies the subject of a row: training run (or None), model, snapshot, and settings without a run."""
+    """What identifies the subject of a row: (training run, model, snapshot), or (None, model, snapshot, settings ...).
+
+    A network that was trained in the store is identified by its training; published weights, which no run trained, are
+    identified by the settings with which they were loaded.
+    """
     training_run = _none_if_missing(row["parent"])
     snapshot = _none_if_missing(row["snapshot"])
     weights_of_run = _RUN.fullmatch(str(row["weights"]))
@@ -146,7 +164,7 @@ def _subject_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
         snapshot = weights_of_run["snapshot"]
 
     if training_run is not None:
-        return training_run, row["model"], snapshot or "best"
+        return training_run, row["model"], snapshot or "best"  # a row without a snapshot used the best weights
     columns = ("weights", "adaptation", "seed", "input_size", "compat")
     settings = [_none_if_missing(row[column]) for column in columns]
     return None, row["model"], snapshot, *settings
@@ -157,9 +175,12 @@ def _none_if_missing(value: Any) -> Any:
 
 
 def _distinct_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A name for each subject: its model, its snapshot if the model has several, and what else makes the name unique.
+    """A unique name for each subject: `model`, or `model/snapshot` if the model has snapshots other than the best.
 
-    subjects: model, snapshot and run of each, with adaptation, weights and seed where they are known.
+    Subjects with the same name get further words, such as `resnet18, probe` or `resnet18, seed 1`, until all names
+    differ; the run, which always differs, comes last.
+
+    subjects: `model`, `snapshot` and `run` of each, with `adaptation`, `weights` and `seed` where they are known.
     """
     models_with_snapshots = {subject["model"] for subject in subjects if subject["snapshot"] not in (None, "best")}
     names: list[str] = []
@@ -168,38 +189,46 @@ def _distinct_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
         names.append(f"{model}/{snapshot}" if snapshot and model in models_with_snapshots else model)
 
     for column in _DISTINGUISHED_BY:
-        column_word = f"{column} " if column in ("seed", "run") else ""
-        for name in {name for name in names if names.count(name) > 1}:
+        column_word = f"{column} " if column in ("seed", "run") else ""  # a number alone would not explain itself
+        repeated_names = {name for name in names if names.count(name) > 1}
+        for name in repeated_names:
             positions = [position for position, other_name in enumerate(names) if other_name == name]
             values = [subjects[position].get(column) for position in positions]
-            if len(set(values)) == 1:
+            if len(set(values)) == 1:  # this column does not distinguish them
                 continue
             for position, value in zip(positions, values, strict=True):
-                if value not in (None, "scratch"):
+                if value not in (None, "scratch"):  # the usual case keeps the plain name
                     names[position] = f"{name}, {column_word}{value}"
     return names
 
 
 class DatasetResponses(NamedTuple):
-    """The responses of all subjects of one data set, and the runs that they are from.
+    """The responses of all subjects of one data set.
 
-    left_out: subjects that are not there because they lack a severity, with what they lack.
+    dataset:     its name, or that of a file of responses.
+    fingerprint: of the images; None for a file.
+    runs:        the runs whose predictions the responses are; empty for a file.
+    left_out:    sentences on subjects that were left out because they lack a severity.
     """
 
     dataset: str
-    fingerprint: str | None  # None for files
+    fingerprint: str | None
     responses: Responses
     runs: tuple[str, ...]
     left_out: tuple[str, ...] = ()
 
 
 def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) -> list[DatasetResponses]:
-    """Responses on clean test images, by data set: stored full models with all snapshots, and files.
+    """The responses to clean test images, one entry for each data set: of stored full models, and from files.
 
-    Sub-models are no subjects, because they know only some of the classes.
-    files: each is a data set named by its stem; or further subjects of a stored data set, where all its items are
-    image_ids of that set. query: narrows the stored rows, not the files.
-    Raises FcaError when there is nothing, and for a file whose data set is in doubt (see `matching_stored_dataset`).
+    The subjects are full models with all of their snapshots. Sub-models are no subjects, because they know only some of
+    the classes.
+
+    query: restricts the stored rows, not the files; None: all.
+    files: paths. If all items of a file are images of a stored data set, its subjects are added to that data set;
+           otherwise the file is a data set of its own, named by its stem.
+    Raises FcaError if there are no responses, for a file whose data set is not clear (see `matching_stored_dataset`),
+    and for a file with the name of another data set.
     """
     rows = rows_of_subjects(store, query)
     clean_rows = rows[rows["shift"] == "clean"]
@@ -210,7 +239,9 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
     for file in files:
         file_responses = read_responses(file)
         name = stem_of(file)
-        stored = {key: gathered.responses for key, gathered in gathered_by_name.items() if gathered.fingerprint}
+        stored = {  # files have no fingerprint
+            key: gathered.responses for key, gathered in gathered_by_name.items() if gathered.fingerprint
+        }
         stored_name = matching_stored_dataset(file_responses, stored, file)
         if stored_name is not None:
             responses = with_file_subjects(stored[stored_name], file_responses)
@@ -227,9 +258,12 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
 def select_responses(
     gathered: DatasetResponses, subjects: Bool[np.ndarray, " subjects"], items: Bool[np.ndarray, " items"]
 ) -> DatasetResponses:
-    """The responses of these subjects to these items."""
+    """The responses of the selected subjects to the selected items; the runs and `left_out` stay the same.
+
+    subjects, items: masks, True for what is kept.
+    """
     responses = gathered.responses
-    cells = np.ix_(subjects, items)
+    cells = np.ix_(subjects, items)  # indexes the block where a selected row meets a selected column
     selected = Responses(
         correct=responses.correct[cells],
         subjects=responses.subjects[subjects].reset_index(drop=True),
@@ -241,9 +275,10 @@ def select_responses(
 
 
 def subjects_at_chance(responses: Responses) -> Bool[np.ndarray, " subjects"]:
-    """Which subjects are at the level of chance on clean images: no better than always the most frequent label.
+    """Whether the accuracy of each subject is not significantly above always predicting the most frequent label.
 
-    Where there are no clean images, on those of the lowest severity. All False where labels are unknown.
+    It is tested on clean images, or without any on those of the lowest severity, if their labels are known. All False
+    where no label is known; False for a subject without a response to such images.
     """
     items = responses.items
     is_cleanest = (items["severity"] == items["severity"].min()).to_numpy()
@@ -263,7 +298,7 @@ def subjects_at_chance(responses: Responses) -> Bool[np.ndarray, " subjects"]:
 
 
 def at_severity(gathered: DatasetResponses, severity: int) -> DatasetResponses:
-    """The items of one severity alone, and the subjects that were evaluated on any of them."""
+    """The responses to the items of one severity, of the subjects that responded to at least one of them."""
     responses = gathered.responses
     is_of_severity = (responses.items["severity"] == severity).to_numpy()
     has_response = ~np.isnan(responses.correct[:, is_of_severity]).all(axis=1)
@@ -271,11 +306,15 @@ def at_severity(gathered: DatasetResponses, severity: int) -> DatasetResponses:
 
 
 def responses_of_dataset(store: Store, dataset: str, rows: pd.DataFrame) -> DatasetResponses:
-    """The response matrix of one data set: its columns are the images under each shift, in order of severity."""
+    """The response matrix of one data set, with every image of the split once for each severity, in ascending order.
+
+    rows: rows of `rows_of_subjects` of this data set, with a single shift for each severity. A subject without a row at
+    some severity has no response (NaN, and -1 as predicted class) to its images.
+    """
     first_row = records(rows.head(1))[0]
     fingerprint = first_row["fingerprint"]
     class_keys, label_indices = labels_of(store, first_row)
-    labels = np.array(class_keys, dtype=object)[label_indices]
+    labels = np.array(class_keys, dtype=object)[label_indices]  # class key of each image
     stored_items = store.items(fingerprint)
     is_of_split = stored_items["split"] == first_row["split"]
     image_ids = stored_items.loc[is_of_split, "image_id"].to_numpy(dtype=object)
@@ -285,10 +324,10 @@ def responses_of_dataset(store: Store, dataset: str, rows: pd.DataFrame) -> Data
 
     item_blocks: list[pd.DataFrame] = []
     pred_blocks: list[np.ndarray] = []  # subjects x images, one block per shift
-    correct_blocks: list[np.ndarray] = []
+    correct_blocks: list[np.ndarray] = []  # the same shape
     for severity in sorted(rows["severity"].unique()):
         severity_rows = rows[rows["severity"] == severity]
-        shift = str(severity_rows["shift"].iloc[0])
+        shift = str(severity_rows["shift"].iloc[0])  # all rows of a severity have the same
         item_columns = {
             "item": image_ids if shift == "clean" else image_ids + f"@{shift}",
             "image_id": image_ids,

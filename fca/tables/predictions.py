@@ -16,12 +16,14 @@ from fca.store import Store
 
 @dataclass(frozen=True)
 class Predictions:
-    """What one stored run predicted for the images behind its arrays.
+    """What one stored `predict` run predicted for each image that it evaluated.
 
-    images:  positions among the images of the row's split.    labels: label index of each image.
+    images:  the positions of these images among the images of the split.
+    labels:  label index of each image: the position of its class in `classes`.
     classes: class keys of the data set, in label order.
-    columns: label index -> column of the logits, -1 for a class that the model does not know.
-    pred:    predicted column of each image; kept from float32 logits, where stored logits may be float16.
+    columns: column of the logits for each label index; -1 for a class that the model does not know.
+    pred:    predicted column of the logits for each image. It was stored beside the logits because these may be stored
+             as float16, from which the prediction of the float32 logits does not follow exactly.
     """
 
     store: Store
@@ -34,7 +36,7 @@ class Predictions:
 
     @cached_property
     def true(self) -> Int[np.ndarray, " images"]:
-        """Column of the class of each image."""
+        """Column of the logits that belongs to the true class of each image; -1 if the model does not know it."""
         return self.columns[self.labels]
 
     @cached_property
@@ -45,9 +47,11 @@ class Predictions:
     @cached_property
     def predicted_labels(self) -> Int[np.ndarray, " images"]:
         """Label index predicted for each image; -1 for a class that the data set does not have."""
-        label_of = {int(column): label for label, column in enumerate(self.columns)}
+        label_of_column = {int(column): label for label, column in enumerate(self.columns)}
+        # The label is looked up once for each distinct column; `inverse` then gives every image its column's label
         columns, inverse = np.unique(self.pred, return_inverse=True)
-        return np.array([label_of.get(int(column), -1) for column in columns], dtype=np.int32)[inverse]
+        labels = np.array([label_of_column.get(int(column), -1) for column in columns], dtype=np.int32)
+        return labels[inverse]
 
     @cached_property
     def logits(self) -> Float[np.ndarray, "images logits"]:
@@ -65,8 +69,12 @@ class Predictions:
 
 
 def predictions(store: Store, row: Mapping[str, Any]) -> Predictions:
-    """The predictions of a `predict` row: the one place where stored arrays meet class keys."""
+    """The stored predictions of a `predict` row, matched with the images and classes of its data set.
+
+    Raises DamagedFile if an array of the run is missing or altered.
+    """
     classes, labels = labels_of(store, row)
+    # A run evaluates only the images of its classes, in the order of the split
     images = np.flatnonzero(np.isin(labels, list(row["classes"])))
     columns = logit_columns(store.array(row["run_id"], "logit_classes").tolist(), classes)
     pred = np.asarray(store.array(row["run_id"], "pred", lines=len(images))).astype(np.int64)
@@ -74,7 +82,7 @@ def predictions(store: Store, row: Mapping[str, Any]) -> Predictions:
 
 
 def labels_of(store: Store, row: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
-    """Class keys in label order, and the label of each image of a row's split."""
+    """The class keys of a row's data set in label order, and the label index of each image of the row's split."""
     items = store.items(row["fingerprint"])
     label = items["label"][items["split"] == row["split"]].cat
     return label.categories.tolist(), label.codes.to_numpy().astype(np.int64)

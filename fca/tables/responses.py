@@ -25,9 +25,10 @@ from fca.csv_table import csv_line, read_lines, without_escape
 from fca.types import FcaError
 
 MISSING = -1  # among integer responses: no response
-_CELLS = {"0": 0.0, "1": 1.0, "": np.nan, "0.0": 0.0, "1.0": 1.0}  # with decimals where pandas wrote gaps
-_SHIFT = re.compile(r"[^/@]+/(?P<kind>[^/@]+)/(?P<severity>[1-5])")
-_SNAPSHOT = re.compile(r"(?P<model>.+)/(?P<snapshot>best|0?\.\d+|1\.0+)")
+# Text of a cell in a CSV file -> response; pandas writes decimals where a column has gaps.
+_RESPONSE_OF_CELL = {"0": 0.0, "1": 1.0, "": np.nan, "0.0": 0.0, "1.0": 1.0}
+_SHIFT = re.compile(r"[^/@]+/(?P<kind>[^/@]+)/(?P<severity>[1-5])")  # corruption/fog/3
+_SNAPSHOT = re.compile(r"(?P<model>.+)/(?P<snapshot>best|0?\.\d+|1\.0+)")  # resnet18/best, resnet18/0.1
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,13 @@ class Responses:
     """Responses of subjects (models, their snapshots, people) to items (images, or images under a shift).
 
     correct:  1 right, 0 wrong, NaN no response.
-    subjects: one line a subject: `subject` (its name, unlike all others), `model` (subjects of one model are not
-              independent), `snapshot` (missing where there is none).
-    items:    one line an item: `item` (its name), `image_id`, `label` (class key; missing if not known), `corruption`
-              (clean, defocus_blur, ...) and `severity` (0 = clean).
-    pred:     the predicted class, as a position in `classes`; -1 no response or another class. None: not known.
+    subjects: a frame with one line for each subject: `subject` (its name, which is unique), `model` (subjects of one
+              model are not independent), `snapshot` (missing where there is none).
+    items:    a frame with one line for each item: `item` (its name, which is unique), `image_id`, `label` (class key;
+              missing if not known), `corruption` (clean, defocus_blur, ...) and `severity` (0 = clean).
+    pred:     the predicted class, as a position in `classes`; -1 for no response or another class. None: not known.
     classes:  class keys; empty when neither predictions nor labels are known.
+    Raises FcaError for a name that two subjects or two items have.
     """
 
     correct: Float[np.ndarray, "subjects items"]
@@ -51,9 +53,10 @@ class Responses:
 
     def __post_init__(self) -> None:
         for names, column in ((self.subjects, "subject"), (self.items, "item")):
-            twice = names[column][names[column].duplicated()]
-            if len(twice):
-                raise FcaError(f"{column} names", f"{twice.iloc[0]} twice", "names that differ", f"rename one {column}")
+            repeated_names = names[column][names[column].duplicated()]
+            if len(repeated_names):
+                value = f"{repeated_names.iloc[0]} twice"
+                raise FcaError(f"{column} names", value, "names that differ", f"rename one {column}")
 
     @property
     def accuracy(self) -> Float[np.ndarray, " subjects"]:
@@ -70,7 +73,9 @@ class Place(NamedTuple):
 
 
 def kind_and_severity(shift: str) -> tuple[str, int] | None:
-    """Kind and severity of a corruption, read from the name of a shift; None where the shift is no corruption.
+    """Kind and severity of a corruption, read from the name of a shift; None for a shift that is no corruption.
+
+    Clean images count as the kind "clean" of severity 0.
 
     >>> kind_and_severity("cifar_c/fog/3"), kind_and_severity("clean"), kind_and_severity("noise/gaussian/0.25")
     (('fog', 3), ('clean', 0), None)
@@ -85,14 +90,14 @@ def kind_and_severity(shift: str) -> tuple[str, int] | None:
 
 
 def place_of(item: str) -> Place:
-    """Image, corruption and severity in the name of an item: `<image_id>`, or `<image_id>@<shift>`.
+    """The image, corruption and severity that the name of an item states: `<image_id>`, or `<image_id>@<shift>`.
 
     >>> place_of("a@b.png@corruption/fog/3"), place_of("a@b.png")
     (Place(image_id='a@b.png', corruption='fog', severity=3), Place(image_id='a@b.png', corruption='clean', severity=0))
     """
     clean_place = Place(item, "clean", 0)
     image_id, _, shift = item.rpartition("@")
-    if not image_id or shift == "clean":
+    if not image_id or shift == "clean":  # without an @ the whole name is the image's
         return clean_place
 
     corruption = kind_and_severity(shift)
@@ -103,7 +108,9 @@ def place_of(item: str) -> Place:
 
 
 def frame_of_items(items: Sequence[str], labels: Sequence[str | None] | None = None) -> pd.DataFrame:
-    """The frame of `Responses.items` of these names, with the class keys where they are known.
+    """The frame `Responses.items` for these names of items.
+
+    labels: the class key of each item, None where it is not known; None: no label is known.
 
     >>> frame_of_items(["a.png@corruption/fog/3"], ["cat"]).values.tolist()
     [['a.png@corruption/fog/3', 'a.png', 'cat', 'fog', 3]]
@@ -119,7 +126,10 @@ def frame_of_items(items: Sequence[str], labels: Sequence[str | None] | None = N
 def frame_of_subjects(
     subjects: Sequence[str], models: Sequence[str] | None = None, snapshots: Sequence[str | None] | None = None
 ) -> pd.DataFrame:
-    """The frame `Responses.subjects` for these names; models and snapshots default to those in the names.
+    """The frame `Responses.subjects` for these names of subjects.
+
+    models, snapshots: of each subject. Where they are None, they are read from the names: `resnet18/0.1` is snapshot
+    0.1 of resnet18, and any other name is that of a model without a snapshot.
 
     >>> frame_of_subjects(["resnet18/0.1", "timm/vit_b16"])["model"].tolist()
     ['resnet18', 'timm/vit_b16']
@@ -133,21 +143,21 @@ def frame_of_subjects(
     columns = {
         "subject": subjects,
         "model": models,
-        "snapshot": [snapshot or None for snapshot in snapshots],
+        "snapshot": [snapshot or None for snapshot in snapshots],  # npz files have "" for no snapshot
     }
     return pd.DataFrame({name: pd.Series(list(values), dtype=object) for name, values in columns.items()})
 
 
 def read_responses(path: Path | str) -> Responses:
-    """Responses of subjects to items, by the suffix of the file.
+    """Read a file of responses; its suffix states the format.
 
-    .npz:                  arrays `subjects`, `items`, and `correct` (subjects, items; 1, 0, -1 no response) or `pred`
-                           (positions in `classes`, -1 no response) with `labels` (class keys of the items, or positions
-                           in `classes`) and `classes`; optional `models` and `snapshots` of the subjects.
-    .csv, .csv.gz:         first column the subject, one column an item, cells 0, 1 or empty.
-    .jsonlines, .jsonl:    a line a subject, as py-irt has it: {"subject_id": "a", "responses": {"item": 1}}.
-    A name `resnet18/0.1` is snapshot 0.1 of model resnet18; an item `cat.png@corruption/fog/3` is that image under fog.
-    Raises FcaError for another suffix, no file, one that is damaged or empty, ragged lines, names that are there twice,
+    .npz:                  arrays `subjects`, `items`, and `correct` (subjects x items; 1, 0, -1 for no response) or
+                           `pred` (positions in `classes`, -1 for no response) with `labels` (class keys of the items,
+                           or positions in `classes`) and `classes`; optional: `models` and `snapshots` of the subjects.
+    .csv, .csv.gz:         the first column has the subjects, each other column an item, with cells 0, 1 or empty.
+    .jsonlines, .jsonl:    one line for each subject, as in py-irt: {"subject_id": "a", "responses": {"item": 1}}.
+    A subject `resnet18/0.1` is snapshot 0.1 of model resnet18; an item `cat.png@corruption/fog/3` is that image in fog.
+    Raises FcaError for another suffix, a missing, damaged or empty file, lines of different lengths, repeated names,
     and responses other than 0, 1 or missing.
 
     >>> import tempfile
@@ -171,9 +181,9 @@ def read_responses(path: Path | str) -> Responses:
 
 
 def write_responses(responses: Responses, path: Path | str) -> None:
-    """Write what `read_responses` reads; CSV and JSON lines keep names and right or wrong only.
+    """Write a file that `read_responses` reads; its suffix states the format.
 
-    Raises FcaError for a suffix that it does not know.
+    CSV and JSON lines keep only the names and which responses are right. Raises FcaError for an unknown suffix.
     """
     path = Path(path)
     _, write = _reader_and_writer(path)
@@ -181,7 +191,7 @@ def write_responses(responses: Responses, path: Path | str) -> None:
 
 
 def stem_of(path: Path | str) -> str:
-    """The name of a file of responses without its suffix: what its data set is called.
+    """The name of a file of responses without its suffix, which names its data set.
 
     >>> stem_of("responses/cue_conflict.csv.gz")
     'cue_conflict'
@@ -191,19 +201,20 @@ def stem_of(path: Path | str) -> str:
 
 
 def _reader_and_writer(path: Path) -> tuple[Any, Any]:
-    """The functions that read and write files with this suffix."""
+    """The functions that read and write files with the suffix of this path. Raises FcaError for an unknown suffix."""
     for suffix, reader_and_writer in FORMATS.items():
         if path.name.endswith(suffix):
             return reader_and_writer
     raise FcaError("suffix of a file of responses", path.name, ", ".join(FORMATS), "rename or convert it")
 
 
-def _invalid(value: Any, path: Path, subject: str, item: str) -> FcaError:
+def _invalid_response_error(value: Any, path: Path, subject: str, item: str) -> FcaError:
     allowed = "0, 1, or missing where there is no response"
     return FcaError(f"response of {subject} to {item} in {path}", value, allowed, "mend that response")
 
 
 def _read_npz(path: Path) -> Responses:
+    """Read an npz of plain arrays, see `read_responses`. Raises FcaError for arrays that do not fit together."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -214,21 +225,21 @@ def _read_npz(path: Path) -> Responses:
     subjects = arrays["subjects"].astype(str).tolist()
     items = arrays["items"].astype(str).tolist()
     classes = tuple(map(str, arrays.get("classes", ())))
-    labels = _labels(arrays["labels"], classes, path) if "labels" in arrays else None
+    labels = _label_keys(arrays["labels"], classes, path) if "labels" in arrays else None
     pred = _predicted_classes(arrays["pred"], classes, path) if "pred" in arrays else None
 
     if "correct" in arrays:
-        correct = _correct(arrays["correct"], path)
+        correct = _right_wrong_or_missing(arrays["correct"], path)
     else:
         class_positions = {key: position for position, key in enumerate(classes)}
-        # a label that is no class equals no prediction, not even a missing one
-        true = np.array([class_positions.get(str(key), MISSING - 1) for key in labels or ()])
-        correct = np.where(pred == MISSING, np.nan, pred == true)
+        no_class = MISSING - 1  # equals no prediction, not even a missing one
+        true = np.array([class_positions.get(str(key), no_class) for key in labels or ()])
+        correct = np.where(pred == MISSING, np.nan, pred == true)  # subjects x items
 
     invalid_cells = np.argwhere(~np.isin(correct, (0, 1)) & ~np.isnan(correct))
     if len(invalid_cells):
         row, column = invalid_cells[0]
-        raise _invalid(correct[row, column], path, subjects[row], items[column])
+        raise _invalid_response_error(correct[row, column], path, subjects[row], items[column])
 
     models = arrays["models"].astype(str).tolist() if "models" in arrays else None
     snapshots = arrays["snapshots"].astype(str).tolist() if "snapshots" in arrays else None
@@ -242,7 +253,7 @@ def _read_npz(path: Path) -> Responses:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
-    """Raise FcaError where an array of an npz is missing, or has another shape than the names ask for."""
+    """Raise FcaError for an array of an npz that is missing, or whose shape does not fit the subjects and items."""
     required = ["subjects", "items"]
     if "correct" not in arrays:
         required += ["pred", "labels", "classes"]
@@ -266,8 +277,11 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
             raise FcaError(f"shape of {name} in {path}", arrays[name].shape, allowed, "mend the array")
 
 
-def _labels(labels: np.ndarray, classes: Sequence[str], path: Path) -> list[str | None]:
-    """Class keys of the items, from an array of class keys or of positions in `classes`."""
+def _label_keys(labels: np.ndarray, classes: Sequence[str], path: Path) -> list[str | None]:
+    """The class key of each item, from an array of class keys ("": not known) or of positions in `classes`.
+
+    Raises FcaError for a position that `classes` does not have.
+    """
     if labels.dtype.kind not in "iu":
         return [key or None for key in labels.astype(str).tolist()]
 
@@ -278,7 +292,10 @@ def _labels(labels: np.ndarray, classes: Sequence[str], path: Path) -> list[str 
 
 
 def _predicted_classes(pred: np.ndarray, classes: Sequence[str], path: Path) -> Integer[np.ndarray, "subjects items"]:
-    """Predicted classes, as positions in `classes`; -1 no response, or another class."""
+    """The array `pred` after a check: positions in `classes`, or -1 for no response or another class.
+
+    Raises FcaError for an array of other numbers.
+    """
     allowed = f"integers, -1 or positions among the {len(classes)} classes of the file"
     step = "mend pred, or add `classes`"
     if pred.dtype.kind not in "iu":
@@ -288,8 +305,8 @@ def _predicted_classes(pred: np.ndarray, classes: Sequence[str], path: Path) -> 
     return pred.astype(np.int32)
 
 
-def _correct(correct: np.ndarray, path: Path) -> Float[np.ndarray, "subjects items"]:
-    """1 right, 0 wrong, NaN no response."""
+def _right_wrong_or_missing(correct: np.ndarray, path: Path) -> Float[np.ndarray, "subjects items"]:
+    """The array `correct` of a file as floats, with NaN in place of -1 for no response; FcaError for no numbers."""
     if correct.dtype.kind not in "biuf":
         raise FcaError(f"correct in {path}", f"an array of {correct.dtype}", "numbers: 1, 0, -1", "mend the array")
 
@@ -298,13 +315,13 @@ def _correct(correct: np.ndarray, path: Path) -> Float[np.ndarray, "subjects ite
 
 
 def _write_npz(responses: Responses, path: Path) -> None:
-    """All of `Responses` except image, corruption and severity, which the names of the items contain."""
+    """Write all of `Responses` except image, corruption and severity, which the names of the items contain."""
     subjects = responses.subjects[["subject", "model", "snapshot"]]
     items = responses.items[["item", "label"]]
     arrays: dict[str, np.ndarray] = {}
     for frame in (subjects, items):
         for name, column in frame.items():
-            arrays[f"{name}s"] = column.fillna("").to_numpy(dtype=str)
+            arrays[f"{name}s"] = column.fillna("").to_numpy(dtype=str)  # subjects, models, snapshots, items, labels
 
     arrays["classes"] = np.array(responses.classes, dtype=str)
     arrays["correct"] = np.nan_to_num(responses.correct, nan=MISSING).astype(np.int8)
@@ -313,46 +330,52 @@ def _write_npz(responses: Responses, path: Path) -> None:
     np.savez_compressed(path, **cast("dict[str, Any]", arrays))
 
 
-def _text(path: Path, mode: str) -> TextIOWrapper:
-    opened: Any = gzip.open if path.suffix == ".gz" else open
-    return opened(path, f"{mode}t", encoding="utf-8", newline="")
+def _opened_text(path: Path, mode: str) -> TextIOWrapper:
+    """The file as text, through gzip if its suffix is .gz; newline="" leaves line breaks as they are."""
+    open_file: Any = gzip.open if path.suffix == ".gz" else open
+    return open_file(path, f"{mode}t", encoding="utf-8", newline="")
 
 
 def _read_csv(path: Path) -> Responses:
+    """Read a CSV file: a header line with the items, then a line for each subject with cells 0, 1 or empty."""
     column_names, lines = read_lines(path, path)
     items = column_names[1:]
     subjects: list[str] = []
     rows: list[list[float]] = []
     for subject, *cells in lines:
-        invalid_cells = set(cells) - set(_CELLS)  # per line, not per cell: files have millions of cells
+        invalid_cells = set(cells) - set(_RESPONSE_OF_CELL)  # per line, not per cell: files have millions of cells
         if invalid_cells:
             column = next(column for column, cell in enumerate(cells) if cell in invalid_cells)
-            raise _invalid(cells[column], path, subject, items[column])
+            raise _invalid_response_error(cells[column], path, subject, items[column])
         subjects.append(without_escape(subject))
-        rows.append([_CELLS[cell] for cell in cells])
-    correct = np.array(rows, dtype=np.float64).reshape(len(subjects), len(items))
+        rows.append([_RESPONSE_OF_CELL[cell] for cell in cells])
+    correct = np.array(rows, dtype=np.float64).reshape(len(subjects), len(items))  # also of a file without subjects
 
-    while items and not items[-1] and np.isnan(correct[:, -1]).all():  # lines that end in separators
+    # Spreadsheets may end every line with separators, which look like empty columns without a name
+    while items and not items[-1] and np.isnan(correct[:, -1]).all():
         items = items[:-1]
         correct = correct[:, :-1]
 
     if "" in items:
-        column_number = items.index("") + 2
+        column_number = items.index("") + 2  # counted from 1, after the column of subjects
         raise FcaError(f"item of column {column_number} in {path}", "no name", "a name in the first line", "name it")
     return Responses(correct, frame_of_subjects(subjects), frame_of_items(items))
 
 
 def _write_csv(responses: Responses, path: Path) -> None:
-    cells = np.where(np.isnan(responses.correct), "", np.where(responses.correct == 1, "1", "0"))
-    with _text(path, "w") as file:
+    """Write a line for each subject: its name, then 1, 0 or nothing for each item."""
+    right_or_wrong = np.where(responses.correct == 1, "1", "0")
+    cells = np.where(np.isnan(responses.correct), "", right_or_wrong)  # subjects x items
+    with _opened_text(path, "w") as file:
         file.write(csv_line(["subject", *responses.items["item"]]))
         for name, row in zip(responses.subjects["subject"], cells.tolist(), strict=True):
             file.write(csv_line([name, *row]))
 
 
 def _read_jsonlines(path: Path) -> Responses:
-    with _text(path, "r") as file:
-        lines = [_line(text, number, path) for number, text in enumerate(file, 1) if text.strip()]
+    """Read one subject from each line, as py-irt writes them; an item that a line lacks has no response."""
+    with _opened_text(path, "r") as file:
+        lines = [_subject_and_responses(text, number, path) for number, text in enumerate(file, 1) if text.strip()]
 
     column_of_item: dict[str, int] = {}  # in order of first appearance
     for _, responses in lines:
@@ -360,15 +383,19 @@ def _read_jsonlines(path: Path) -> Responses:
             column_of_item.setdefault(item, len(column_of_item))
 
     correct = np.full((len(lines), len(column_of_item)), np.nan)
-    for row, (_, responses) in zip(correct, lines, strict=True):
-        row[[column_of_item[item] for item in responses]] = list(responses.values())
+    for subject_responses, (_, responses) in zip(correct, lines, strict=True):
+        columns = [column_of_item[item] for item in responses]
+        subject_responses[columns] = list(responses.values())  # a view: this fills a line of `correct`
 
     subjects = [subject for subject, _ in lines]
     return Responses(correct, frame_of_subjects(subjects), frame_of_items(list(column_of_item)))
 
 
-def _line(text: str, number: int, path: Path) -> tuple[str, dict[str, float]]:
-    """One subject and its responses, from one line of JSON."""
+def _subject_and_responses(text: str, number: int, path: Path) -> tuple[str, dict[str, float]]:
+    """The subject of one line of JSON, and its responses: item -> 1.0, 0.0, or NaN for null.
+
+    number: of the line, for errors. Raises FcaError for a line of another form and for another response.
+    """
     try:
         line = json.loads(text, object_pairs_hook=_dict_of_unique_names)
         subject, responses = str(line["subject_id"]), dict(line["responses"])
@@ -378,12 +405,12 @@ def _line(text: str, number: int, path: Path) -> tuple[str, dict[str, float]]:
 
     for item, value in responses.items():
         if value not in (0, 1, None):
-            raise _invalid(value, path, subject, item)
+            raise _invalid_response_error(value, path, subject, item)
     return subject, {item: np.nan if value is None else float(value) for item, value in responses.items()}
 
 
 def _dict_of_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dictionary; ValueError for a repeated name, of which a dict would lose a value."""
+    """A JSON object as a dictionary. Raises ValueError for a repeated name, because a dict would lose a value."""
     values_by_name = dict(pairs)
     if len(values_by_name) == len(pairs):
         return values_by_name
@@ -394,8 +421,9 @@ def _dict_of_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _write_jsonlines(responses: Responses, path: Path) -> None:
+    """Write a line of JSON for each subject; items without a response are left out."""
     items = responses.items["item"].to_numpy(dtype=object)
-    with _text(path, "w") as file:
+    with _opened_text(path, "w") as file:
         for name, row in zip(responses.subjects["subject"], responses.correct, strict=True):
             has_response = ~np.isnan(row)
             scores = row[has_response].astype(int).tolist()
@@ -413,14 +441,18 @@ FORMATS = {  # suffix -> reader and writer
 
 
 def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], file: str) -> str | None:
-    """Name of the stored data set that contains all items of a file; None where no stored set contains any of them.
+    """Name of the stored data set whose images the items of a file are; None if no stored set has any of them.
 
     Two data sets may give their images the same names (cifar10 and cifar100: test/00000), so labels in the file must
-    equal the stored ones. Where several sets remain, the stem of the file decides.
-    Raises FcaError where a set contains only some items, where labels differ, and where several sets remain.
+    equal the stored ones. If several sets remain, the stem of the file must name one of them.
+
+    read: the content of the file.    stored: responses of each stored data set.    file: its path.
+    Raises FcaError if sets contain only some of the items, if labels differ, or if several sets remain.
     """
     items = read.items["item"]
-    is_stored_by_set = {name: items.isin(set(responses.items["image_id"])) for name, responses in stored.items()}
+    is_stored_by_set = {  # data set -> whether it has each item
+        name: items.isin(set(responses.items["image_id"])) for name, responses in stored.items()
+    }
     complete_sets = [name for name, is_stored in is_stored_by_set.items() if is_stored.all()]
     if not complete_sets:
         for name, is_stored in is_stored_by_set.items():
@@ -447,7 +479,10 @@ def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], fi
 
 
 def _first_relabelled(read: Responses, stored: Responses) -> str | None:
-    """The first item whose label in the file differs from the stored label; None where no label differs."""
+    """The first item whose label in the file differs from the stored one, with both labels; None if there is none.
+
+    Items without a label in the file are not compared.
+    """
     items = read.items["item"]
     file_labels = read.items["label"]
     stored_labels = items.map(stored.items.set_index("item")["label"])
@@ -462,11 +497,13 @@ def _first_relabelled(read: Responses, stored: Responses) -> str | None:
 
 
 def with_file_subjects(stored: Responses, read: Responses) -> Responses:
-    """The subjects of a file below those of the store; NaN for items without a response.
+    """The responses of one stored data set, with the subjects of a file added below the stored subjects.
 
-    A file without predictions still determines the class of right responses; wrong ones become "another class".
+    All items of the file must be among the stored ones. Stored items that the file lacks have no response (NaN).
+    If the file has no predictions, a right response still tells the predicted class, which is the label; a wrong one
+    becomes -1, another class.
     """
-    columns = pd.Index(stored.items["item"]).get_indexer(pd.Index(read.items["item"]))
+    columns = pd.Index(stored.items["item"]).get_indexer(pd.Index(read.items["item"]))  # of the file's items
     correct = np.full((len(read.subjects), len(stored.items)), np.nan)
     correct[:, columns] = read.correct
 
@@ -478,7 +515,7 @@ def with_file_subjects(stored: Responses, read: Responses) -> Responses:
     else:
         stored_positions = [class_positions.get(key, MISSING) for key in read.classes]
         stored_positions.append(MISSING)  # -1, no response, indexes this last entry
-        pred[:, columns] = np.array(stored_positions)[read.pred]
+        pred[:, columns] = np.array(stored_positions)[read.pred]  # positions in the file's classes -> in stored ones
 
     assert stored.pred is not None  # stored runs always have predictions
     return replace(

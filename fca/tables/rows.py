@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -41,53 +41,61 @@ from fca.store.filters import as_typed
 from fca.store.query import columns_of, conditions_of, rows_matching
 from fca.types import FcaError
 
-# Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
-# classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
+# Columns that say what was requested; columns `recipe_*` do so too. The axes of the analyses here are dataset, model or
+# encoder, classes (with ncl and subset_seed) and seed. Rows that differ in anything else are never averaged or compared
+# without notice.
 CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, CORRUPTED_AT, SAMPLER, COMPAT)
-# These may differ between models; within one, even a missing value counts.
+# These may differ between models. Within one model they may not, and there a missing value counts as a value.
 WEIGHT_COLUMNS = (ADAPTATION, PENALTY_BY, WEIGHTS, SNAPSHOT, INPUT_SIZE, ZERO_SHOT)
 MODEL_ROW_COLUMNS = (DATASET, FINGERPRINT, MODEL, CLASSES)
+# These follow from how many images the classes of a subset have, so each subset has its own value.
 SUBSET_SIZE_COLUMNS = (
     "recipe_passes",
     "recipe_val_max",
-)  # follow from how many images the classes have: one value for each subset
+)
 REQUIRED_COLUMNS = {
     **dict.fromkeys(("train", "predict", "score"), MODEL_ROW_COLUMNS),
     "embed": (*MODEL_ROW_COLUMNS[:2], ENCODER),
 }
-"""What a row of each of these tasks has, if it is one of ours; a store may come from elsewhere."""
-DATA_LEFT_OUT = "data_left_out"  # the parameter of a table: a sentence for each data set that it lacks, and why
+"""Columns that every row of these tasks has if fca wrote it; a store from elsewhere may have rows without them."""
+DATA_LEFT_OUT = "data_left_out"  # parameter of a table: a sentence for each data set that was left out
 SHORT = 6  # hex digits of a fingerprint that names a version
-CUT = "70/10/20"
+CUT = "70/10/20"  # in the name of a data set that was split for training
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows that the few-class analyses read, by what they are.
+    """The stored rows (one for each finished run) that the few-class analyses read, in one frame for each kind.
 
-    trained:  `train` rows: sub-models, and full models where ncl is the number of classes.
-    full:     those of `by_full_models` on clean images, with the best weights (not snapshots of training).
-    scored:   `score` rows of those: class subsets that full models were scored on, whether or not one was trained.
-    embedded: `embed` rows of one split.
-    left_out: a sentence for each data set that is not there because its rows do not belong together.
+    trained:  `train` rows: sub-models, trained on a subset of the classes, and full models, trained on all of them.
+    full:     `predict` rows of full models on clean test images, with the best weights (not snapshots of training).
+    scored:   `score` rows of the predictions in `full`: the accuracy of a full model on a class subset, whether or not
+              a sub-model was trained on that subset.
+    embedded: `embed` rows of one split: features of clean images.
+    total:    number of rows in the store, whatever the query.
+    left_out: a sentence for each data set that was removed because its rows must not be compared.
     """
 
     trained: pd.DataFrame
     full: pd.DataFrame
     scored: pd.DataFrame
     embedded: pd.DataFrame
-    total: int  # rows in the store, whatever the query
+    total: int
     left_out: tuple[str, ...] = ()
 
     @property
     def models(self) -> pd.DataFrame:
-        """Trained and full together."""
+        """The `trained` and the `full` rows in one frame."""
         return pd.concat([self.trained, self.full])
 
     def without(self, conflicts: Mapping[str, Conflict]) -> Rows:
-        """The rows of the data sets that have no conflict; the log names the data sets left out."""
+        """The rows of the data sets without a conflict.
+
+        conflicts: data set -> why its rows must not be compared. The sentence of each conflict is logged as a warning
+        and added to `left_out`.
+        """
         sentences = [conflict.sentence for conflict in conflicts.values()]
         for sentence in sentences:
             log.warning("%s", sentence)
@@ -101,22 +109,23 @@ class Rows:
             full=without_conflicts(self.full),
             scored=without_conflicts(self.scored),
             embedded=without_conflicts(self.embedded),
-            left_out=tuple(dict.fromkeys((*self.left_out, *sentences))),
+            left_out=tuple(dict.fromkeys((*self.left_out, *sentences))),  # each sentence once, in order
         )
 
     def noted(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of a table of these rows, with the sentences on what was left out, which a page shows."""
+        """These parameters of a table, with `left_out` added under DATA_LEFT_OUT, which a report's page prints."""
         if not self.left_out:
             return dict(parameters)
         return {**parameters, DATA_LEFT_OUT: list(self.left_out)}
 
 
 def select(store: Store, query: str | None, split: str = "test") -> Rows:
-    """Read the store once.
+    """The rows of the store that the few-class analyses read; the store is read once.
 
-    query: each of its conditions narrows the kinds of row that have its columns: recipe_epochs == 5 leaves `embed` rows
-           alone.
-    split: of the embedded images.
+    query: restricts the rows; None: no restriction. A condition on a column that a kind of row lacks does not restrict
+           that kind: recipe_epochs == 5 keeps all `embed` rows.
+    split: the split of the images in `embedded`.
+    Raises FcaError for a query that cannot be read.
     """
     rows = readable_rows(store, query)
     is_clean = rows["shift"] == "clean"
@@ -130,7 +139,7 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
 
     is_scored = (rows["task"] == "score") & rows["parent"].isin(full["run_id"])
     scored = apply_query(rows[is_scored], query)
-    scored = scored[scored["ncl"] < scored["num_classes"]]
+    scored = scored[scored["ncl"] < scored["num_classes"]]  # a score on all classes repeats the row in `full`
 
     trained, full, scored, embedded = by_version(store, [trained, full, scored], embedded)
     model_names = _distinct_names(pd.concat([trained, full]))
@@ -144,16 +153,19 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
 
 
 def by_full_models(rows: pd.DataFrame) -> pd.Series:
-    """Which are `predict` rows on test images by classifiers that know every class of the data set."""
-    every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
-    return (rows["task"] == "predict") & every_class & (rows["split"] == "test")
+    """Whether each row is a `predict` row on test images by a full model, which knows all classes of the data set."""
+    knows_every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)  # rows of some tasks have no ncl
+    return (rows["task"] == "predict") & knows_every_class & (rows["split"] == "test")
 
 
 def readable_rows(store: Store, query: str | None) -> pd.DataFrame:
-    """All stored rows, after a check that the query can be read on them; `apply_query` applies the query.
+    """All stored rows, each the record of a finished run, that an analysis may read.
 
-    Leaves out rows that lack a required column of their task (NEEDED), with a line in the log, and rows of diverged
-    trainings and of what was made with their weights.
+    The query is only checked here, because it may name columns of some kinds of row alone; `apply_query` applies it.
+
+    Leaves out rows that lack a column which their task requires (REQUIRED_COLUMNS), rows of trainings that diverged,
+    and rows that were computed with the weights of such trainings. The log says what was left out.
+    Raises FcaError for a query that cannot be read.
     """
     rows = store.rows()
     for task, columns in REQUIRED_COLUMNS.items():
@@ -164,7 +176,10 @@ def readable_rows(store: Store, query: str | None) -> pd.DataFrame:
 
 
 def without_incomplete(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> pd.DataFrame:
-    """The rows without those of this task that lack one of the needed columns; the log names them."""
+    """The rows except those of this task that lack a value in one of the needed columns; the log names their runs.
+
+    fca itself writes no such rows, but a store may come from elsewhere.
+    """
     is_lacking = (rows[TASK] == task) & rows[list(needed)].isna().any(axis="columns")
     if not is_lacking.any():
         return rows
@@ -175,7 +190,10 @@ def without_incomplete(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> 
 
 
 def without_diverged(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows without those of trainings that diverged, which a line in the log counts."""
+    """The rows except those of diverged trainings and of runs that used their weights; a log line counts them.
+
+    Both kinds carry DIVERGED in the column `flag`.
+    """
     is_diverged = rows[FLAG].eq(DIVERGED).fillna(value=False).astype(bool)
     if not is_diverged.any():
         return rows
@@ -187,7 +205,11 @@ def without_diverged(rows: pd.DataFrame) -> pd.DataFrame:
 
 @cache
 def _warn_of_diverged(n_trainings: int, n_rows: int) -> None:
-    """Once a process: a report reads the same rows for each of its analyses."""
+    """Log how many rows were left out because a training diverged.
+
+    n_trainings: diverged trainings.    n_rows: these, and the runs that used their weights.
+    Cached, so that a report, which reads the same rows for each of its analyses, logs the line once.
+    """
     trainings = "1 training that diverged is" if n_trainings == 1 else f"{n_trainings} trainings that diverged are"
     predictions = ""
     if n_rows > n_trainings:
@@ -196,72 +218,86 @@ def _warn_of_diverged(n_trainings: int, n_rows: int) -> None:
 
 
 def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFrame) -> list[pd.DataFrame]:
-    """These rows, where column `dataset` distinguishes the versions of a data set.
+    """The same frames, in which column `dataset` tells the versions of a data set apart.
 
-    A single version of cifar100 stays `cifar100`. Of several, one with its first images only is `cifar100 (limit 20)`,
-    and the complete one `cifar100`; several complete ones (or older rows, without a limit) are `cifar100 (3f2a91)`, by
-    their fingerprint.
-    A set that is all test and its 70/10/20 cut, which networks train on, are one version: features of all images stand
-    beside accuracies on the cut's test images. Where models were tested on both, these are two, with the features of
-    all images for each.
+    Two versions of a data set have the same name but other images (another fingerprint). They are named like this:
+    - If only one version of cifar100 is read, it stays `cifar100`.
+    - If several are read, one that was limited to its first images is called `cifar100 (limit 20)`, and the complete
+      one `cifar100`. Several complete ones (or rows of earlier versions of fca, which recorded no limit) get the
+      beginning of their fingerprint: `cifar100 (3f2a91)`.
+    - A set with a test split alone and its 70/10/20 cut, on which networks are trained, count as one version: features
+      of all its images belong to accuracies on the test images of the cut. If models were tested on both, each gets a
+      name of its own, and the rows of features are repeated for both names.
 
-    Column `stored` keeps the stored name: versions of one data set are no independent data sets.
-    models: rows of trainings and predictions.    embedded: rows of features.
+    models: frames of trainings and predictions.    embedded: rows of features.
+    Returns the frames of `models` in their order, then `embedded`. Their new column `stored` keeps the stored name,
+    because versions of one data set are not independent data sets.
     """
     model_rows = pd.concat(models)
     all_rows = pd.concat([model_rows, embedded])
-    model_names: dict[str, list[str]] = {}  # fingerprint -> the name of its data set
-    feature_names: dict[str, list[str]] = {}  # fingerprint -> every name under which its features are read
+    model_names: dict[str, list[str]] = {}  # fingerprint of the rows of models -> the new name of its data set
+    feature_names: dict[str, list[str]] = {}  # fingerprint of the features -> each name under which they are read
 
     for dataset, dataset_rows in all_rows.groupby(DATASET):
-        if len(set(dataset_rows[FINGERPRINT])) == 1:
+        if len(set(dataset_rows[FINGERPRINT])) == 1:  # a single version keeps its name
             continue
 
         stored_rows = store.rows()
         stored_rows = stored_rows[stored_rows[DATASET] == dataset]
-        version_of, words_of_version = _versions(store, dataset_rows, stored_rows)
+        version_of, words_of_version = _versions_and_words(store, dataset_rows, stored_rows)
         for version, words in words_of_version.items():
-            tested = sorted({name for name in model_rows[FINGERPRINT] if version_of.get(name) == version})
-            for tested_fingerprint in tested:
+            # The images on which models of this version were tested: the whole set, its 70/10/20 cut, or both
+            tested_fingerprints = sorted({name for name in model_rows[FINGERPRINT] if version_of.get(name) == version})
+            tested_names: list[str] = []
+            for tested_fingerprint in tested_fingerprints:
                 all_words = list(words)
-                if len(tested) > 1:
+                if len(tested_fingerprints) > 1:
                     all_words.append("all test" if tested_fingerprint == version else CUT)
-                model_names[tested_fingerprint] = [_dataset_name(str(dataset), all_words)]
+                tested_name = _dataset_name(str(dataset), all_words)
+                model_names[tested_fingerprint] = [tested_name]
+                tested_names.append(tested_name)
 
-            names_of_tested = [name for fingerprint in tested for name in model_names[fingerprint]]
-            feature_names[version] = names_of_tested or [_dataset_name(str(dataset), words)]
+            # Features take the names of the accuracies with which they are compared, if there are any
+            feature_names[version] = tested_names or [_dataset_name(str(dataset), words)]
 
-    renamed_models = [_renamed(rows, model_names) for rows in models]
-    return [*renamed_models, _renamed(embedded, feature_names)]
+    renamed_models = [_with_dataset_names(rows, model_names) for rows in models]
+    return [*renamed_models, _with_dataset_names(embedded, feature_names)]
 
 
-def _renamed(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
-    """These rows with the names of their fingerprint as data set; a row with several names is repeated for each."""
+def _with_dataset_names(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """The rows with new names in column `dataset` and the stored ones in column `stored`.
+
+    names: fingerprint -> new names; a fingerprint that is not there keeps its name. A row is repeated for each name.
+    """
     if not names:
         return rows.assign(stored=rows[DATASET])
 
     fingerprints_and_datasets = zip(rows[FINGERPRINT], rows[DATASET], strict=True)
     names_of_rows = [names.get(fingerprint, [dataset]) for fingerprint, dataset in fingerprints_and_datasets]
     dataset_names = pd.Series(names_of_rows, rows.index, dtype="object")
-    renamed = rows.assign(stored=rows[DATASET], dataset=dataset_names)
-    return renamed.explode(DATASET).astype({DATASET: "str"})
+    renamed = rows.assign(stored=rows[DATASET], dataset=dataset_names)  # each cell of `dataset` is a list of names
+    return renamed.explode(DATASET).astype({DATASET: "str"})  # one row for each name
 
 
 def _dataset_name(dataset: str, words: Sequence[str]) -> str:
-    """cifar100 (limit 20, all test); without words, cifar100."""
+    """The name with its distinguishing words: cifar100 (limit 20, all test); without words, cifar100."""
     return f"{dataset} ({', '.join(words)})" if words else dataset
 
 
-def _versions(
+def _versions_and_words(
     store: Store, dataset_rows: pd.DataFrame, stored_rows: pd.DataFrame
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Version of each fingerprint (the fingerprint before the 70/10/20 cut), and words that distinguish each version.
+    """The version of each stored fingerprint of one data set, and the words that distinguish each version.
 
-    dataset_rows: the rows of one data set that an analysis reads.    stored_rows: all stored rows of that data set.
+    A version is the fingerprint that the set had before its 70/10/20 cut. Its words are its limit, if it has one, and
+    the beginning of its fingerprint where the limits are not enough; a single version needs no words.
+
+    dataset_rows: the rows of the data set that an analysis reads.    stored_rows: all stored rows of that data set.
     """
-    version_of = _uncut(store, tuple(sorted(stored_rows[FINGERPRINT].dropna().unique())))
+    version_of = _fingerprints_before_cut(store, tuple(sorted(stored_rows[FINGERPRINT].dropna().unique())))
     versions = sorted({version_of[name] for name in dataset_rows[FINGERPRINT]})
 
+    # Any stored row of a version may record its limit, also one that the analysis does not read
     limit_of_version: dict[str, str] = {}
     if LIMIT in stored_rows:
         limited_rows = stored_rows.dropna(subset=LIMIT)
@@ -275,34 +311,38 @@ def _versions(
     words_of_version: dict[str, list[str]] = {}
     for version, limit in zip(versions, limits, strict=True):
         words = [] if limit is None else [limit]
-        if limits.count(limit) > 1:
+        if limits.count(limit) > 1:  # another version has this limit, or none too
             words.append(version[:SHORT])
         words_of_version[version] = words
     return version_of, words_of_version
 
 
-@lru_cache(maxsize=32)
-def _uncut(store: Store, fingerprints: tuple[str, ...]) -> dict[str, str]:
-    """Fingerprint of the set before the cut for training (fca.data.splits.for_training); itself where there is none."""
+@lru_cache(maxsize=32)  # hashing all items takes long, and each analysis of a report asks again
+def _fingerprints_before_cut(store: Store, fingerprints: tuple[str, ...]) -> dict[str, str]:
+    """Each fingerprint of one data set -> the fingerprint of that set before it was cut into 70/10/20 for training.
+
+    A set that is no cut, or whose original is not stored, has its own fingerprint as value.
+    """
     items_by_fingerprint = {name: store.items(name) for name in fingerprints}
     test_only = [name for name, items in items_by_fingerprint.items() if set(items["split"]) == {"test"}]
 
-    uncut = {}
+    before_cut = {}
     for name, items in items_by_fingerprint.items():
-        uncut[name] = name
-        for candidate in test_only:
+        before_cut[name] = name
+        for candidate in test_only:  # only sets without a training split are cut
             if candidate == name or len(items_by_fingerprint[candidate]) != len(items):
                 continue
-            if fingerprint(items, candidate) == name:
-                uncut[name] = candidate
+            if fingerprint(items, candidate) == name:  # a cut is hashed with its original's fingerprint as version
+                before_cut[name] = candidate
                 break
-    return uncut
+    return before_cut
 
 
 def _distinct_names(rows: pd.DataFrame) -> pd.Series:
-    """Model names; where a data set has several adaptations, `resnet18, probe` differs from `resnet18`.
+    """The name of the model of each row, which tells networks with different adaptations apart.
 
-    Models trained from scratch stay unmarked. Call it after the query, which uses the stored names.
+    Where the rows of a data set have several adaptations, those of `finetune` and `probe` are added to the name, as in
+    `resnet18, probe`; other models keep their name. Apply the query first, because it uses the stored names.
     """
     n_adaptations = rows.groupby("dataset")["adaptation"].transform("nunique")
     is_marked = (n_adaptations > 1) & rows["adaptation"].isin(["finetune", "probe"])
@@ -315,28 +355,38 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def groups_by_columns(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Groups of rows that agree in these columns (missing counts as a value), each after its values by column."""
+    """Yield each group of rows with equal values in these columns: column -> value, and the rows of the group.
+
+    A missing value counts as a value, so no row is dropped.
+    """
     for values, group_rows in frame.groupby(list(by), dropna=False):
         value_by_column = dict(zip(by, values, strict=True))
         yield value_by_column, group_rows
 
 
 def require_rows(found: Sized, what: str, total: int, command: str) -> None:
-    """Raise FcaError when there is nothing to analyse: how much the store holds, and what makes such rows."""
+    """Raise FcaError if `found` is empty, so that there is nothing to analyse.
+
+    what: such rows in words.    total: number of stored rows.    command: an example that makes such rows.
+    """
     if not len(found):
         raise FcaError(what, f"none among the {total} stored rows", "1 or more", f"make some with: {command}")
 
 
 class MixedRows(FcaError):
-    """The rows read differ in a column that is no axis of the analysis; a filter chooses among them."""
+    """The rows that an analysis read differ in a column that is not one of its axes; the user must filter them."""
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Rows of one data set that may not stand in one table.
+    """Why the rows of one data set must not be in one table: they differ in columns that are no axis of the analysis.
 
-    columns: that differ and are no axis.    values: of the first, as one would type them.
-    filters: the words to type that keep one value of each.    per_model: whether each model has its own value.
+    An axis is a column whose values the analysis compares or averages over, such as the model or the seed.
+
+    columns:   the columns in which the rows differ.
+    values:    the values of the first of these columns, as a user types them.
+    filters:   the words to type so that one value of each of these columns is kept.
+    per_model: whether each model has a single value of its own in the first column.
     """
 
     dataset: str
@@ -347,7 +397,7 @@ class Conflict:
 
     @property
     def sentence(self) -> str:
-        """What is left out, why, and what brings it back."""
+        """A sentence for the log: which data set is left out, why, and what to type to include it."""
         further_columns = f" (also {', '.join(self.columns[1:])})" if len(self.columns) > 1 else ""
         return (
             f"{self.dataset} is left out: its rows differ in {self.columns[0]} ({', '.join(self.values)})"
@@ -355,12 +405,13 @@ class Conflict:
         )
 
     def error(self) -> MixedRows:
-        """The same, where nothing is left."""
+        """The error to raise where no data set is left without a conflict."""
         allowed = f"one value on {self.dataset}: it is no axis of this analysis"
         return MixedRows(f"{self.columns[0]} of the rows read", ", ".join(self.values), allowed, self._step)
 
     @property
     def _step(self) -> str:
+        """What the user can type: filters that keep one value, or leave for each model to have its own value."""
         step = f"keep one, e.g. {self.filters}"
         if self.per_model:
             column = self.columns[0]
@@ -376,18 +427,23 @@ def drop_conflicting_rows(
     per_model: Sequence[str] = (),
     columns: Sequence[str] | None = None,
 ) -> Rows:
-    """The rows without the data sets within which those that are read differ in a column that is no axis.
+    """The rows except those of data sets whose rows must not be compared; these are logged and noted in `left_out`.
 
-    read: those of the rows that an analysis puts in one table.    name: the column that names models or encoders.
-    per_model: columns that may differ between models by intention, `recipe` for all of the recipe.
-    columns: the only ones that are looked at; None: all.
-    A missing value differs from nothing, except in WEIGHT_COLUMNS.
-    Raises MixedRows when nothing is left to read, naming column, values and the filter to type.
+    An axis of an analysis is a column whose values it compares or averages over, such as the model or the seed. The
+    rows of a data set must not be compared if they differ in a column that is no axis, such as the number of epochs:
+    the difference would be taken for one between models. A missing value equals every value, except in WEIGHT_COLUMNS.
+
+    rows:      everything that the analysis read.
+    read:      those of the rows that it puts in one table.
+    name:      the column that names models or encoders.
+    per_model: columns that the user allowed to differ between models; `recipe` stands for the whole recipe.
+    columns:   the columns to look at; None: all.
+    Raises MixedRows if every data set has a conflict; it names the column, its values and the filter to type.
     """
     rule = _ComparisonRule(name, per_model, columns)
     conflicts: dict[str, Conflict] = {}
     for dataset, dataset_rows in read.groupby(DATASET):
-        differing = _differing(dataset_rows, rule)
+        differing = _first_difference(dataset_rows, rule)
         if differing is not None:
             conflicts[str(dataset)] = _conflict(str(dataset), dataset_rows, read, differing, rule)
 
@@ -398,84 +454,106 @@ def drop_conflicting_rows(
 
     conflict = next(iter(conflicts.values()))
     if len(conflicts) > 1:  # a filter for the first data set alone would lead to the same error for the next one
-        conflict = replace(conflict, dataset=", ".join(conflicts), filters=shlex.join(_agreeing(read, rule)))
+        conflict = replace(conflict, dataset=", ".join(conflicts), filters=shlex.join(_agreeing_filters(read, rule)))
     raise conflict.error()
 
 
 def filters_that_agree(trained: pd.DataFrame) -> list[str]:
-    """Filters that keep those of these trainings which may stand in one table; none where all of them may.
+    """The filters, such as recipe_epochs=5, that leave only trainings which may be compared in one table.
 
-    trained: rows as they are stored. Versions of a data set, and adaptations of a network, are distinguished first.
+    Empty if all of them may be compared. Differences between versions of a data set, or between adaptations of a
+    network, need no filter, because analyses treat these as different data sets and models.
+
+    trained: `train` rows as they are stored.
     """
     version = trained[DATASET] + " " + trained[FINGERPRINT].astype("object").fillna("")
     distinguished = trained.assign(dataset=version, model=_distinct_names(trained))
-    return _agreeing(distinguished, _ComparisonRule(name=str(MODEL), per_model=("recipe",), columns=None))
+    return _agreeing_filters(distinguished, _ComparisonRule(name=str(MODEL), per_model=("recipe",), columns=None))
 
 
 class _ComparisonRule(NamedTuple):
-    """Which columns of the rows of one data set must agree; fields: parameters of `drop_conflicting_rows`."""
+    """Which columns of the rows of one data set must agree; the fields are parameters of `drop_conflicting_rows`."""
 
     name: str
     per_model: Sequence[str]
     columns: Sequence[str] | None
 
 
-def _agreeing(read: pd.DataFrame, rule: _ComparisonRule) -> list[str]:
-    """A filter for each column in which rows of some data set may not differ, but do."""
+def _agreeing_filters(read: pd.DataFrame, rule: _ComparisonRule) -> list[str]:
+    """A filter for each column in which rows of some data set differ although they must agree.
+
+    Each filter keeps the most frequent value; further differences are searched for among the rows that it keeps.
+    """
     filters: list[str] = []
     remaining = read
     while True:
-        differences = (_differing(dataset_rows, rule) for _, dataset_rows in remaining.groupby(DATASET))
+        differences = (_first_difference(dataset_rows, rule) for _, dataset_rows in remaining.groupby(DATASET))
         differing = next((difference for difference in differences if difference is not None), None)
         if differing is None:
             return filters
 
-        choice = _one_value(remaining, differing)
+        choice = _rows_with_commonest_value(remaining, differing)
         filters.append(choice.word)
         remaining = remaining[choice.is_selected]
 
 
 class _Differing(NamedTuple):
-    """A column in which rows of one data set differ, its values, and whether each model has one value."""
+    """A column in which rows of one data set differ although they must agree.
+
+    values: the column in the rows that differ.    per_model: whether each model has a single value.
+    """
 
     column: str
     values: pd.Series
     per_model: bool
 
 
-def _differing(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Differing | None:
-    """The first column in which rows of one data set may not differ, but do."""
+def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Differing | None:
+    """The first column in which rows of one data set differ although they must agree; None if there is none.
+
+    Columns of CONFIG, and of the recipe, must agree between all rows that are compared; WEIGHT_COLUMNS only between the
+    rows of one model and task, since networks may start from different weights.
+    """
     compared = [str(column) for column in dataset_rows if rule.columns is None or column in rule.columns]
 
+    # What was requested must agree between all rows; a missing value equals every value
     for column in compared:
         if column not in CONFIG and not column.startswith(RECIPE):
             continue
-        if len(_values(dataset_rows[column].dropna())) < 2:
+        if len(_distinct_values(dataset_rows[column].dropna())) < 2:  # a quick check before the groups are made
             continue
 
         for group in _groups_that_must_agree(dataset_rows, column, rule):
             values = group[column].dropna()
-            if len(_values(values)) > 1:
-                model_values = [_values(model_rows[column].dropna()) for _, model_rows in group.groupby(rule.name)]
-                has_one_per_model = all(len(values_of_model) < 2 for values_of_model in model_values)
-                return _Differing(column, values, per_model=rule.name == MODEL and has_one_per_model)
+            if len(_distinct_values(values)) < 2:
+                continue
 
+            has_one_per_model = all(
+                len(_distinct_values(model_rows[column].dropna())) < 2 for _, model_rows in group.groupby(rule.name)
+            )
+            return _Differing(column, values, per_model=rule.name == MODEL and has_one_per_model)
+
+    # Properties of the weights must agree within a model; here a missing value counts as a value
     for column in WEIGHT_COLUMNS:
         if column not in compared:
             continue
         for _, group in dataset_rows.groupby([TASK, rule.name]):
-            if len(_values(group[column])) > 1:
+            if len(_distinct_values(group[column])) > 1:
                 return _Differing(column, group[column], per_model=False)
     return None
 
 
 def _groups_that_must_agree(dataset_rows: pd.DataFrame, column: str, rule: _ComparisonRule) -> list[pd.DataFrame]:
-    """The rows of one data set, split by model or by subset where the column may differ between these."""
+    """The rows of one data set in groups, each of which must have a single value in this column.
+
+    There is one group for each model if the column may differ between models, one for each class subset if it may
+    differ between subsets, and otherwise a single group.
+    """
     keys = []
     if column in rule.per_model or ("recipe" in rule.per_model and column.startswith(RECIPE)):
         keys.append(dataset_rows[rule.name])
     if column in SUBSET_SIZE_COLUMNS:
-        keys.append(dataset_rows[CLASSES].map(str))
+        keys.append(dataset_rows[CLASSES].map(str))  # as text: rows without a subset form a group too
     if not keys:
         return [dataset_rows]
     return [group for _, group in dataset_rows.groupby(keys)]
@@ -484,19 +562,22 @@ def _groups_that_must_agree(dataset_rows: pd.DataFrame, column: str, rule: _Comp
 def _conflict(
     dataset: str, dataset_rows: pd.DataFrame, read: pd.DataFrame, first: _Differing, rule: _ComparisonRule
 ) -> Conflict:
-    """The conflict of a data set whose rows differ; its filters keep one value of each column."""
+    """The conflict of a data set whose rows differ, with filters that keep one value of each column that differs.
+
+    read: the rows of all data sets that the analysis read.    first: the first difference between `dataset_rows`.
+    """
     columns: list[str] = []
     conditions: list[str] = []
     words: list[str] = []
     remaining = dataset_rows
-    differing = cast("_Differing | None", first)
+    differing: _Differing | None = first
     while differing is not None:
-        choice = _one_value(remaining, differing)
+        choice = _rows_with_commonest_value(remaining, differing)
         columns.append(differing.column)
         words.append(choice.word)
         conditions.append(choice.condition)
         remaining = remaining[choice.is_selected]
-        differing = _differing(remaining, rule)
+        differing = _first_difference(remaining, rule)  # filters may resolve several differences at once
 
     if len(set(read[DATASET])) == 1:
         filters = shlex.join(words)
@@ -504,40 +585,48 @@ def _conflict(
         condition = " and ".join(conditions)
         if len(conditions) > 1:
             condition = f"({condition})"
-        other_datasets = _other_than(dataset, dataset_rows, read)
+        other_datasets = _condition_on_other_datasets(dataset, dataset_rows, read)
         query = shlex.quote(f"{other_datasets} or {condition}")
         filters = f"query={query}"
-    return Conflict(dataset, tuple(columns), tuple(_values(first.values)), filters, first.per_model)
+    return Conflict(dataset, tuple(columns), tuple(_distinct_values(first.values)), filters, first.per_model)
 
 
-class _OneValue(NamedTuple):
-    """The rows with one value of a column: which they are, and how that is typed, as a filter and in a query."""
+class _Selection(NamedTuple):
+    """The rows that have a certain value in a column.
+
+    is_selected: whether each row is one of them.    word: the filter that selects them, as it is typed.
+    condition: the same as a condition in a query.
+    """
 
     is_selected: pd.Series
     word: str
     condition: str
 
 
-def _one_value(rows: pd.DataFrame, differing: _Differing) -> _OneValue:
-    """The rows with the most frequent value of the column in which they differ."""
+def _rows_with_commonest_value(rows: pd.DataFrame, differing: _Differing) -> _Selection:
+    """The selection of the rows with the most frequent value in the column in which rows differ."""
     column = differing.column
     value = _commonest(differing.values)
     word = f"{column}={as_typed(value)}"
     condition = f"{column} == {_literal(value)}"
     is_missing = rows[column].isna()
     if value is None:
-        return _OneValue(is_missing, word, condition)
+        return _Selection(is_missing, word, condition)
 
     has_value = rows[column] == value
     if column in WEIGHT_COLUMNS or not is_missing.any():
-        return _OneValue(has_value, word, condition)
+        return _Selection(has_value, word, condition)
 
-    # a missing value differs from nothing, so these rows stay
-    return _OneValue(has_value | is_missing, f"{word},null", f"({condition} or {column} == None)")
+    # outside WEIGHT_COLUMNS a missing value equals every value, so rows without a value stay
+    return _Selection(has_value | is_missing, f"{word},null", f"({condition} or {column} == None)")
 
 
-def _other_than(dataset: str, dataset_rows: pd.DataFrame, read: pd.DataFrame) -> str:
-    """The condition that holds for every data set but this one, of which several versions may be stored."""
+def _condition_on_other_datasets(dataset: str, dataset_rows: pd.DataFrame, read: pd.DataFrame) -> str:
+    """The condition of a query that holds for the rows of every data set except this one.
+
+    dataset_rows: its rows.    read: the rows of all data sets. A query sees stored names, so a name that several
+    versions share (see `by_version`) cannot exclude one of them; then the condition is on the fingerprint.
+    """
     stored_name = dataset
     n_versions = 1
     if "stored" in dataset_rows:
@@ -551,16 +640,19 @@ def _other_than(dataset: str, dataset_rows: pd.DataFrame, read: pd.DataFrame) ->
 
 
 def _commonest(values: pd.Series) -> Any:
-    """The most frequent value, of equally frequent ones the first as typed; None where most rows have no value."""
+    """The most frequent value of a column; None if missing is the most frequent.
+
+    Of equally frequent values it is the one whose typed form comes first in the alphabet.
+    """
     typed_values = values.map(as_typed, na_action="ignore").fillna("null")
     counts = typed_values.value_counts()
     commonest = min(counts[counts == counts.max()].index)
-    value = values[typed_values == commonest].iloc[0]
+    value = values[typed_values == commonest].iloc[0]  # as it is stored, not as text
     return None if commonest == "null" and pd.isna(value) else value
 
 
 def _literal(value: Any) -> str:
-    """A value in a query, with double quotes, so that single quotes can enclose the query in a shell."""
+    """A value as a query has it. Text is in double quotes, so that single quotes can enclose the query in a shell."""
     if isinstance(value, str):
         needs_escapes = '"' in value or "\\" in value
         return repr(value) if needs_escapes else f'"{value}"'
@@ -569,8 +661,8 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
-def _values(column: pd.Series) -> list[str]:
-    """The distinct values of a column as one would type them; `missing` comes last."""
+def _distinct_values(column: pd.Series) -> list[str]:
+    """The distinct values of a column as a user types them, sorted; "missing" comes last if a value is missing."""
     values = sorted({as_typed(value) for value in column.dropna().tolist()})
     if column.isna().any():
         values.append("missing")
@@ -578,12 +670,16 @@ def _values(column: pd.Series) -> list[str]:
 
 
 def apply_query(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
-    """The rows that meet the conditions of a query; a condition on a column that the rows lack removes none."""
+    """The rows that meet the conditions of a query; None: all.
+
+    Conditions that `and` joins are applied one by one. One on a column without any value in these rows removes none,
+    so that a query on, say, recipe_epochs keeps rows that never had a recipe.
+    """
     if query is None:
         return rows
 
     columns_with_values = set(rows.dropna(axis="columns", how="all"))
-    for condition in conditions_of(query, "query"):
+    for condition in conditions_of(query, "query"):  # each of those that `and` joins
         if columns_of(condition) <= columns_with_values:
             rows = rows_matching(rows, condition, "query")
     return rows

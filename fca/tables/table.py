@@ -61,10 +61,10 @@ P_HOLM = Column("p_holm", float, ".2g", "p value after Holm's correction")
 R = Column("r", float, ".3f", "correlation")
 RHO = Column("rho", float, "+.2f", "rank correlation")
 COVERAGE = Column("coverage", float, ".1%", "95 % intervals that contain the truth")
-MEASURE = Column("measure", str, "", "what is measured")  # where a line has one of several measures,
-VALUE = Column("value", float, ".3f", "value of the measure")  # and this is what it comes to
+MEASURE = Column("measure", str, "", "what is measured")  # of a table in which each line has one of several measures
+VALUE = Column("value", float, ".3f", "value of the measure")
 
-# Of pictures in a grid.
+# Columns of pictures in a grid.
 PICTURE_KIND = Column("kind", str, "", "kind of picture")
 THUMBNAIL = Column("thumbnail", str, "", "picture")
 ROW = Column("row", int, ".0f", "row of the picture")
@@ -73,7 +73,9 @@ PLACE = (THUMBNAIL, ROW, COLUMN)
 
 
 def all_at_chance(lines: pd.DataFrame) -> bool:
-    """Whether every one of these accuracies is at the level of chance; False where that is unknown of one.
+    """Whether the accuracy of every line is at the level of chance, by the column `at_chance`.
+
+    False if there is no line, no such column, or a line without a value in it.
 
     >>> [all_at_chance(pd.DataFrame({"at_chance": values})) for values in ([True, True], [True, None])]
     [True, False]
@@ -84,7 +86,7 @@ def all_at_chance(lines: pd.DataFrame) -> bool:
 
 
 def lines_at_chance(lines: pd.DataFrame) -> pd.Series:
-    """Whether each of these lines is at the level of chance; False where that is unknown.
+    """Whether the accuracy of each line is at the level of chance, by the column `at_chance`; False if it is unknown.
 
     >>> lines_at_chance(pd.DataFrame({"at_chance": [True, False, None]})).tolist()
     [True, False, False]
@@ -96,9 +98,9 @@ def lines_at_chance(lines: pd.DataFrame) -> pd.Series:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """The declaration of an analysis' table.
+    """The declaration of a table that an analysis makes: its name, the question that it answers, and its columns.
 
-    source: paper and equation.
+    source: the paper and equation that it follows.
     """
 
     name: str
@@ -107,8 +109,9 @@ class TableSpec:
     columns: tuple[Column, ...]
 
     def frame(self, lines: Iterable[Any]) -> pd.DataFrame:
-        """These lines as a frame with exactly the declared columns, in their order; missing cells stay missing.
+        """These lines as a frame with exactly the declared columns, in their order; what no line has is missing.
 
+        lines: a frame, or one dictionary (column -> value) for each line.
         Raises ValueError for a line with a column that is not declared.
         """
         frame = lines if isinstance(lines, pd.DataFrame) else pd.DataFrame(list(lines))
@@ -119,7 +122,11 @@ class TableSpec:
         return frame.reindex(columns=names) if len(frame.columns) else pd.DataFrame(columns=names)
 
     def table(self, frame: pd.DataFrame, parameters: Mapping[str, Any], runs: Iterable[str]) -> Table:
-        """The table with these lines. Raises ValueError when a declared column is missing or another one is there."""
+        """The table with the lines of this frame.
+
+        parameters: the settings of the analysis.    runs: ids of the runs that it read.
+        Raises ValueError unless the frame has exactly the declared columns in their order.
+        """
         if list(frame) != list(self.columns):
             raise ValueError(f"table {self.name} has columns {list(frame)}, but declares {list(self.columns)}")
         return Table(self.name, self.question, self.source, frame, parameters, tuple(runs), self.columns)
@@ -128,6 +135,13 @@ class TableSpec:
 def filled(
     specs: Iterable[TableSpec], lines: Iterable[Any], parameters: Mapping[str, Any], runs: Iterable[str]
 ) -> list[Table]:
-    """The tables of an analysis: one for each declaration, of its lines (see `TableSpec.frame`)."""
-    read = sorted(set(runs))
-    return [spec.table(spec.frame(part), parameters, read) for spec, part in zip(specs, lines, strict=True)]
+    """The tables of an analysis, one for each declaration.
+
+    lines: the lines of each table, in the order of `specs` (see `TableSpec.frame`).
+    parameters, runs: of all of these tables; runs may repeat an id.
+    """
+    unique_runs = sorted(set(runs))
+    tables = []
+    for spec, lines_of_table in zip(specs, lines, strict=True):
+        tables.append(spec.table(spec.frame(lines_of_table), parameters, unique_runs))
+    return tables

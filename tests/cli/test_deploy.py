@@ -325,7 +325,7 @@ def test_where_no_threshold_will_do_it_abstains_and_says_what_would(fca, outputs
     ).groups()
     exact = beta.ppf(1 - 0.05 / 3, int(wrong) + 1, int(images_of_val) - int(wrong))
     assert float(bound) == pytest.approx(100 * exact, abs=0.05)
-    assert third == "the validation images also chose the best of 3 networks, which is counted"
+    assert third == "the validation images also chose the best of 3 networks; the promise takes this into account"
     [line] = pd.read_csv("one.csv", dtype=str, keep_default_na=False).to_dict("records")
     assert (line["answer"], line["abstain"]) == ("", "True")
     assert line["predicted"]
