@@ -159,16 +159,19 @@ def predicted(side: Side) -> Predicted | None:
 def _run_with_predictions(side: Side) -> Row | None:
     """The row of the run that stored the predictions of a training or score run; None if there is none.
 
-    A run of another task is returned itself.
+    A run of another task is returned itself. The prediction of a training is its child; a score run is the child of
+    the prediction that it was computed from.
     """
-    if side.row["task"] not in ("train", "score"):
+    rows = side.store.rows()
+    if side.row["task"] == "train":
+        is_best_snapshot = rows["snapshot"].fillna("best") == "best"
+        has_predictions = (rows["parent"] == side.row["run_id"]) & (rows["task"] == "predict") & is_best_snapshot
+    elif side.row["task"] == "score":
+        has_predictions = rows["run_id"] == side.row["parent"]
+    else:
         return side.row
 
-    rows = side.store.rows()
-    is_child = rows["parent"] == side.row["run_id"]
-    if side.row["task"] == "train":
-        is_child &= (rows["task"] == "predict") & (rows["snapshot"].fillna("best") == "best")
-    run_ids = rows.loc[is_child, "run_id"].tolist()
+    run_ids = rows.loc[has_predictions, "run_id"].tolist()
     return side.store.row(run_ids[0]) if run_ids else None
 
 

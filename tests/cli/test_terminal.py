@@ -189,3 +189,20 @@ def test_an_analysis_ends_with_the_tables_that_answer_and_the_sentences(outputs,
     out = capsys.readouterr().out
     assert out.index("accuracy: ") < out.index("ranks: ")
     assert out.splitlines()[-1].startswith("digits: ")
+
+
+def test_two_scores_of_one_prediction_are_compared_on_the_images_that_both_have(fca, tmp_path):
+    """A score run is the child of the run that stored its predictions, where a training is the parent."""
+    assert fca("model=test_resnet", *SMALL, "limit=8")[0] == 0
+    store = Store(tmp_path / "outputs")
+    [trained] = store.rows("task == 'train'")["run_id"]
+    words = ["task=predict", "model=run", f"model.run_id={trained}", "logger=none", "limit=8", "subset.ncl=6"]
+    assert fca("-m", *words, "subset.seed=0,1")[0] == 0
+
+    scores = store.rows("task == 'score'")
+    code, text, _ = fca(*scores["run_id"], door=diff)
+    assert code == 0
+    assert "no predictions" not in text
+    n_common = 8 * len(set(scores["classes"].iloc[0]) & set(scores["classes"].iloc[1]))
+    [line] = [line.split() for line in text.splitlines() if line.startswith("B - A")]
+    assert line[3] == str(n_common)
