@@ -495,7 +495,8 @@ def name_of(setting: Setting, pool: Pool) -> str:
     """The name of a kind of test in tables and figures: usually "policy + estimator".
 
     The baseline is named by its size: the images of each session and level (Static 3), or without levels the size of
-    the random sample. Random draws with a bank are named as what other tests with that bank are compared with.
+    the random sample. Random draws with an item bank have a name of their own, because tests that choose images by the
+    same bank are compared with them.
 
     >>> from fca.studies.adaptive.stats import make_pool
     >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
