@@ -75,18 +75,23 @@ VALUES: Mapping[str, tuple[str, ...]] = {attribute: tuple(by_value) for attribut
 
 
 def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
-    """The scene of one image under these conditions; the same for the same arguments in any process or order.
+    """The scene of one image under the given conditions.
 
-    label: the class.    values: attribute -> value, some or all of `VALUES`.    seed: of this image.
+    The scene is a function of the arguments alone: it does not depend on the process or the order of calls.
 
-    Raises FcaError for an unknown class, attribute or value, and lists those that exist.
+    label:  the class of the object.
+    values: for each attribute that is set, one of its values in `VALUES`. Others keep their usual, random look.
+    seed:   the seed of this image.
+
+    Raises FcaError for an unknown class, attribute or value, and lists the allowed ones.
 
     >>> scene = scene_under("car", {"size": "small", "cover": "half hidden"}, 0)
     >>> scene.measure, 0.42 <= scene.measured <= 0.58
     ('hidden_share', True)
     """
+    # the conditions in words take the place of an attribute's name: they key the scene's random numbers
     words = ", ".join(f"{attribute}: {values[attribute]}" for attribute in sorted(values))
-    scene = base_scene(label, words, "", 0, seed)
+    scene = base_scene(label, attribute=words, level="", index=0, seed=seed)
     for attribute, value in values.items():
         check_choice("attribute of the renderer", attribute, VALUES)
         check_choice(f"{attribute} of the renderer", value, VALUES[attribute])
@@ -95,10 +100,11 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
         settings = _SETTINGS[attribute][value]
         changes: dict[str, Any] = {field: _random_value(setting, random) for field, setting in settings.items()}
         if "azimuth" in changes:
-            changes["azimuth"] += model(label).azimuth
+            changes["azimuth"] += model(label).azimuth  # the setting is relative to the usual view of the class
         scene = replace(scene, **changes)
 
-    scene, hits = placed(scene, 0.0)  # the target counts only for attributes of levels
+    # `placed` ignores the target here: it uses it only for scenes whose attribute is a single one, such as "size"
+    scene, hits = placed(scene, target=0.0)
     if values.get("cover") != "half hidden":
         return scene
     hidden_share = float(keyed_rng(scene.noise_key, "cover").uniform(*HALF_HIDDEN))
@@ -106,7 +112,11 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
 
 
 def _random_value(setting: Any, random: np.random.Generator) -> Any:
-    """The value of a scene's field: a word as it is, a number of a range, or one or more colours of ranges of HSV."""
+    """Draw the value of one field of a scene from its setting.
+
+    setting: a word, which is returned unchanged; a range (low, high), from which a number is drawn; a colour as three
+             ranges (hue, saturation, value), which gives RGB; or two such colours.
+    """
     if isinstance(setting, str):
         return setting
     is_range = isinstance(setting[0], float | int)
@@ -116,6 +126,6 @@ def _random_value(setting: Any, random: np.random.Generator) -> Any:
     values = tuple(_random_value(part_setting, random) for part_setting in setting)
     is_colour = len(values) == 3  # else two colours
     if is_colour:
-        hue, saturation, value = values
+        hue, saturation, value = values  # a hue is an angle: % 1 wraps those below 0
         return hsv_to_rgb(hue % 1, saturation, value)
     return values

@@ -60,12 +60,15 @@ def co_objects(classes: Sequence[str]) -> dict[str, str]:
 
 
 def cued(scene: Scene, cue: str, class_name: str, classes: Sequence[str], key: str, size: int) -> Cued:
-    """The object of an easy scene, made smaller, on a background that carries the cue of a class.
+    """Draw the object of a scene, made smaller, on a background that shows the cue of a class.
 
-    scene:      of the object; its own background is not used.
-    cue:        color, texture or object, see `background`.
-    class_name: the class of the cue, one of `classes`; where cue and object agree, also the object's class.
-    key:        names the background and all its randomness.
+    A cue is something that occurs with a class but is not its object. Returns the image, the mask of the object and
+    the background alone.
+
+    scene:      the scene of the object; its own background is not used.
+    cue:        color, texture or object; see `background`.
+    class_name: the class whose cue is shown, one of `classes`. It may differ from the class of the object.
+    key:        seeds the random numbers of the background.
     size:       pixels per side.
 
     >>> image, mask, behind = cued(scene_of("mug", "view", "easy", 0, 0), "color", "car", ["mug", "car"], "a", 48)
@@ -74,7 +77,7 @@ def cued(scene: Scene, cue: str, class_name: str, classes: Sequence[str], key: s
     """
     behind = background(cue, class_name, classes, key, size)
 
-    # at most LARGEST_SHARE of the image shows the object
+    # shrink the object so that it covers at most LARGEST_SHARE of the image; area grows with the square of the scale
     object_share = len(march(scene, PROBE).pixels) / PROBE**2
     shrinkage = min(1.0, (LARGEST_SHARE / max(object_share, 1e-6)) ** 0.5)
     scene = replace(scene, scale=scene.scale * shrinkage, blend=0.0)
@@ -89,12 +92,14 @@ def cued(scene: Scene, cue: str, class_name: str, classes: Sequence[str], key: s
 
 
 def background(cue: str, class_name: str, classes: Sequence[str], key: str, size: int) -> Image:
-    """A picture of the cue of one class, without the object that the class is named after.
+    """A picture of the cue of one class, which does not show an object of the class itself.
 
-    color:   clouds of a hue, one of len(classes) around the circle.
-    texture: a grating of one of two frequencies and of evenly spaced orientations; its mean colour and the variance of
-             its luminance do not depend on the class.
-    object:  a small solid towards a corner (see co_objects), on clouds of any hue.
+    color:   clouds in the hue of the class; the hues of all classes are evenly spaced on the colour circle.
+    texture: a grating in the orientation and frequency of the class. Its mean colour and the variance of its luminance
+             do not depend on the class.
+    object:  a small solid that stands for the class (see co_objects), near a corner, on clouds of any hue.
+
+    key: seeds all random numbers.    size: pixels per side.
     Raises FcaError for an unknown cue, and for a class that is not among `classes`.
     """
     check_choice("cue", cue, CUES)
@@ -138,11 +143,11 @@ def _scene_of_co_object(label: str) -> Scene:
 
 
 def _grating(class_index: int, n_classes: int, random: np.random.Generator, size: int) -> Field:
-    """A wave of mean 0 and standard deviation 1 over the image, whose orientation and frequency are those of a class.
+    """A sine wave over the image with the orientation and frequency of a class; mean 0 and standard deviation 1.
 
-    Classes 2 k and 2 k + 1 share an orientation and differ in frequency.
+    Classes 2 k and 2 k + 1 have the same orientation and different frequencies. Both vary a little at random.
     """
-    n_orientations = -(-n_classes // 2)  # rounded up
+    n_orientations = -(-n_classes // 2)  # half of the classes, rounded up
     orientation = np.pi * (class_index // 2 + random.uniform(-0.15, 0.15)) / n_orientations
     cycles = CYCLES[class_index % 2] * random.uniform(0.93, 1.07)
     phase = random.uniform(0, 2 * np.pi)

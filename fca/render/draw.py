@@ -55,10 +55,12 @@ def render(scene: Scene, size: int) -> Rendered:
 
 
 def draw(scene: Scene, hits: Hits, size: int) -> DrawnScene:
-    """The picture of a scene, from back to front: background, object, cover; then exposure, style and quality.
+    """Draw a scene from back to front: background, object, cover; then apply its exposure, style and quality.
 
-    hits: the object's surface by `march`. It depends only on the object's place and the view, so that pictures which
-          differ in their look alone share it.
+    Returns the picture, the mask of the object's visible pixels, and the mask of the whole object without its cover.
+
+    hits: the object's surface, from `march`. It depends only on the place of the object and the view, so pictures that
+          differ only in colours, light and so on can share it.
     """
     pixels = backdrop(scene, size).reshape(-1, 3).copy()
     pixels[hits.pixels] = surface(scene, hits, pixels[hits.pixels])
@@ -69,7 +71,7 @@ def draw(scene: Scene, hits: Hits, size: int) -> DrawnScene:
 
     if scene.cover != "none":
         is_covered = cover_field(scene, size) < scene.cover_limit
-        grain = 0.85 + 0.3 * _clouds(scene.noise_key + "/grain", size, cells=10, octaves=2)
+        grain = 0.85 + 0.3 * _clouds(scene.noise_key + "/grain", size, cells=10, octaves=2)  # uneven brightness
         cover = np.clip(np.array(scene.cover_color, np.float32) * grain[:, :, None], 0, 1)
         picture = np.where(is_covered[:, :, None], cover, picture)
         visible = full & ~is_covered
@@ -110,10 +112,11 @@ def _positions(size: int) -> tuple[Field, Field]:
 
 
 def backdrop(scene: Scene, size: int) -> Picture:
-    """The background of a scene, RGB in [0, 1].
+    """The background of a scene, RGB in [0, 1], from its two colours and a pattern with values in [-1, 1].
 
-    middle + backdrop_amount * pattern * (second - first), with a pattern in [-1, 1] and middle = (first + second) / 2;
-    clutter replaces pattern * (second - first) by its own colours minus the middle.
+        middle + backdrop_amount pattern (second - first),   middle = (first + second) / 2
+
+    For the backdrop `clutter`, the picture's own colours minus the middle take the place of pattern (second - first).
     """
     check_choice("backdrop", scene.backdrop, BACKDROPS)
     first, second = np.array(scene.backdrop_colors, np.float32)
@@ -127,14 +130,17 @@ def backdrop(scene: Scene, size: int) -> Picture:
 
 
 def _backdrop_pattern(scene: Scene, size: int) -> Field:
-    """The pattern of a background in [-1, 1]; at -1 the background has its first colour, at 1 its second."""
+    """The pattern of a background at every pixel, from -1 to 1; `backdrop` mixes the two colours with it.
+
+    The kinds are plain (a gradient from top to bottom), clouds, stripes and checks.
+    """
     right, down = _positions(size)
     if scene.backdrop == "plain":
         return -2 * down  # from 1 at the top to -1 at the bottom
     if scene.backdrop == "clouds":
         return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)
 
-    # stripes and checks: turned by an angle, so many cells over the image's side
+    # stripes and checks are turned by a random angle, with 2 `cells` bands over the side of the image
     random = keyed_rng(scene.noise_key, "pattern")
     angle = random.uniform(0, np.pi)
     cells = random.uniform(5, 9)
@@ -147,9 +153,9 @@ def _backdrop_pattern(scene: Scene, size: int) -> Field:
     return ((along + across) % 2) * 2 - 1
 
 
-@lru_cache(maxsize=2)  # a level is found by drawing the same clutter again and again
+@lru_cache(maxsize=2)  # the search for the amount that gives a level's contrast draws the same clutter repeatedly
 def _clutter(key: str, size: int) -> Picture:
-    """Sixty discs, bars and triangles in any colours, the large ones behind."""
+    """A picture of sixty discs, bars and triangles in random colours, the large ones behind; key: of its randomness."""
     random = keyed_rng(key, "clutter")
     image = Image.new("RGB", (size, size), (128, 128, 128))
     pen = ImageDraw.Draw(image)
@@ -167,7 +173,7 @@ def _clutter(key: str, size: int) -> Picture:
         angles = 2 * np.pi * (np.arange(sides) / sides + turn)
         x = radius * np.cos(angles)
         y = flattening * radius * np.sin(angles)
-        rotation = 2 * np.pi * shape
+        rotation = 2 * np.pi * shape  # `shape` is a random number: it serves a second time
         cos = np.cos(rotation)
         sin = np.sin(rotation)
         corners = np.stack([centre[0] + cos * x - sin * y, centre[1] + sin * x + cos * y], axis=1) * size
@@ -180,13 +186,16 @@ def _clutter(key: str, size: int) -> Picture:
 
 
 def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
-    """The colour of the object at each hit, RGB of at least 0: paint of its parts, texture, light, camouflage.
+    """The colour of the object at each pixel that shows it, RGB of at least 0, which may exceed 1.
+
+        lit        = paint shade + gloss
+        camouflage = (0.6 behind + 0.4 mean of behind) weak shade
+        colour     = lit + blend (camouflage - lit)
+
+    Paint is the colour of the point's part with the texture on it. With blend = 1 the object has the colours of the
+    background, with a fifth of its own shading.
 
     behind: the background's colours at the same pixels.
-
-    lit    = paint shade + gloss
-    colour = lit + blend (camouflage - lit),   camouflage = (0.6 behind + 0.4 mean of behind) weak shade
-    so that at a blend of 1 the object has the background's colours, with a fifth of its shading.
     """
     shade, gloss = _light(scene, hits)
 
@@ -196,11 +205,12 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
     paint = colour_of_part[hits.part]
     if scene.texture != "plain":
         texture_colour = np.array(scene.texture_color, np.float32)
-        pattern = np.where(_texture(scene, hits.points)[:, None], texture_colour, 1 - texture_colour)
+        has_texture_colour = _texture(scene, hits.points)[:, None]
+        pattern = np.where(has_texture_colour, texture_colour, 1 - texture_colour)  # elsewhere the complement
         paint = paint + np.float32(scene.texture_amount) * (pattern - paint)
 
     lit = paint * shade[:, None] + gloss[:, None]
-    if scene.blend and len(shade):
+    if scene.blend and len(shade):  # without pixels there is no mean
         weak_shade = 0.8 + 0.2 * shade / max(float(shade.mean()), 1e-3)
         camouflage = (0.4 * behind.mean(axis=0) + 0.6 * behind) * weak_shade[:, None]
         lit = lit + np.float32(scene.blend) * (camouflage - lit)
@@ -208,18 +218,19 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
 
 
 def _texture(scene: Scene, points: Points) -> Bool[np.ndarray, " points"]:
-    """Whether the texture has its colour at each point; elsewhere it has the complement.
+    """Whether a point shows the colour of the scene's texture; other points show its complement.
 
-    Textures are solid: functions of the position in the object's frame, which the surface cuts through.
+    Textures are solid: functions of the position in the object's frame, as if the object were carved from a block.
     """
     check_choice("texture", scene.texture, TEXTURES)
     random = keyed_rng(scene.noise_key, "texture")
+    # positions in cells of the pattern, with a random offset
     cells = np.float32(random.uniform(4.0, 6.0))
     x, y, z = points * cells + random.random((3, 1)).astype(np.float32)
     if scene.texture == "checks":
         has_colour = (np.floor(x) + np.floor(y) + np.floor(z)) % 2 > 0
     elif scene.texture == "stripes":
-        a, b, c = random.normal(size=3).astype(np.float32)
+        a, b, c = random.normal(size=3).astype(np.float32)  # a random direction, across which the stripes run
         has_colour = ((a * x + b * y + c * z) / np.sqrt(a * a + b * b + c * c)) % 1 < 0.55
     elif scene.texture == "dots":
         has_colour = (x % 1 - 0.5) ** 2 + (y % 1 - 0.5) ** 2 + (z % 1 - 0.5) ** 2 < 0.24
@@ -230,10 +241,13 @@ def _texture(scene: Scene, points: Points) -> Bool[np.ndarray, " points"]:
 
 
 def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
-    """Diffuse light on each point, from the sky and from a lamp (Lambert), and the lamp's highlight (Blinn).
+    """Light on each point: diffuse light from the sky and a lamp (Lambert), and the lamp's highlight (Blinn).
 
-    diffuse = ambient (0.75 + 0.25 n·up) sky + 1.15 (1 - ambient) max(n·lamp, 0)
-    gloss   = 0.22 (1 - ambient) max(n·half, 0)^24,   half: between the directions to the lamp and to the viewer
+        diffuse = ambient (0.75 + 0.25 n·up) sky + 1.15 (1 - ambient) max(n·lamp, 0)
+        gloss   = 0.22 (1 - ambient) max(n·half, 0)^24
+
+    n: the normal of the surface.    sky: the share of the sky that nearby parts leave free.    half: the direction
+    midway between the lamp and the viewer.
     """
     azimuth, elevation = np.radians([scene.light_azimuth, scene.light_elevation])
     right, up, to_viewer = hits.frame
@@ -259,10 +273,11 @@ def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
 
 
 def cover_field(scene: Scene, size: int) -> Field:
-    """The field of a scene's cover: what hides the object is where the field is below a limit.
+    """A number for every pixel, such that the scene's cover is where the number is below `scene.cover_limit`.
 
-    A higher limit therefore covers all that a lower one does, and more. `wall`: one side of a straight edge; `slats`:
-    parallel bars; `leaves`: clouds; `blocks`: squares of a grid.
+    So a higher limit covers all that a lower limit covers, and more: the limit sets the share of the object that is
+    hidden. The kinds of cover are wall (one side of a straight edge), slats (parallel bars), leaves (clouds) and blocks
+    (squares of a grid).
     """
     check_choice("cover", scene.cover, COVERS)
     right, down = _positions(size)
@@ -276,7 +291,7 @@ def cover_field(scene: Scene, size: int) -> Field:
     if scene.cover == "leaves":
         return _clouds(scene.noise_key + "/leaves", size, cells=9, octaves=2)
     blocks = keyed_rng(scene.noise_key, "blocks").random((8, 8), np.float32)
-    slope = np.float32(0.02) * along  # within a block, so that every share of the object can be covered
+    slope = np.float32(0.02) * along  # pixels of one block differ, so that any share of the object can be covered
     return _enlarged(blocks, size, smooth=False) + slope
 
 
@@ -284,11 +299,11 @@ def cover_field(scene: Scene, size: int) -> Field:
 
 
 def finish(scene: Scene, picture: Picture) -> Picture:
-    """The picture mixed with its version in another style, by `style_amount`, then reduced in quality.
+    """The picture after the last steps of drawing: style, noise of dim light, and loss of quality.
 
-    `scene.quality` is a loss in [0, 1]: 0 changes nothing, more means fewer sensor cells, more noise and stronger JPEG
-    compression. Dim light adds noise of its own. Cells, noise and JPEG blocks are shares of the image's side, so that
-    the loss looks the same at any size.
+    The picture is mixed with its version in `scene.style`, which has the weight `scene.style_amount`. `scene.quality`
+    is a loss in [0, 1]: 0 changes nothing, more means fewer sensor cells, more noise and stronger JPEG compression. The
+    number of cells does not depend on the size of the image, so the loss looks the same at any size.
     """
     if scene.style != "none" and scene.style_amount:
         check_choice("style", scene.style, STYLES)
@@ -303,7 +318,7 @@ def finish(scene: Scene, picture: Picture) -> Picture:
     if not loss:
         return picture
 
-    # a sensor with few cells, its noise, a JPEG of its picture, enlarged again
+    # the picture on a sensor with few cells, with its noise, saved as JPEG and enlarged again
     cells = round(10 + 54 * (1 - loss) ** 1.5)
     on_sensor = np.asarray(_image(picture).resize((cells, cells), Image.Resampling.BOX), np.float32) / 255
     noisy = on_sensor + np.float32(0.45 * loss * loss) * _noise(scene, cells, cells)

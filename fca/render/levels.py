@@ -87,11 +87,13 @@ def band(attribute: str, level: str) -> tuple[str, float, float]:
 
 
 def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
-    """The scene of an image, by name; the same for the same arguments in any process or order.
+    """The scene of one image, in which the attribute has the given level.
 
-    The three levels of one (class, attribute, index, seed) are a matched triplet: they share everything except the
-    attribute. All other attributes have their easy values, with a jitter.
+    The scene is a function of the arguments alone: it does not depend on the process or the order of calls. The three
+    levels of one (class, attribute, index, seed) are a matched triplet: they share everything except the attribute.
+    All other attributes have their easy values, with a small random variation.
 
+    label: the class of the object.    index: number of the image among those of the same class, attribute and level.
     Raises FcaError for unknown names and a negative index.
 
     >>> scene = scene_of("car", "occlusion", "hard", 7, 0)
@@ -103,13 +105,13 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
         raise FcaError("index", index, "0 or above", "take another index")
 
     scene = replace(base_scene(label, attribute, level, index, seed), measure=measure)
-    # a target in the level's range, not too near its ends; then the scene that has it
+    # draw the value that the measure shall have, away from the ends of its range, which bisection may miss slightly
     margin = INSET * (high - low)
     target = float(keyed_rng(scene.noise_key, level).uniform(low + margin, high - margin))
     scene, hits = placed(scene, target)
-    if attribute not in _LOOKS:  # the object's place, which `placed` has set
+    if attribute not in _LOOKS:  # view, rotation, size or position: `placed` has set it already
         return scene
-    if low == high:  # an easy level, in which nothing is changed
+    if low == high:  # an easy level whose only value is that of the unchanged scene
         return replace(scene, measured=low)
     return _LOOKS[attribute](scene, at_probe_size(scene, hits), target)
 
@@ -176,14 +178,17 @@ _JITTER = {  # lowest and highest value, drawn in this order
 
 
 def base_scene(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
-    """The scene before its attribute is set: the same for all levels of a (class, attribute, index, seed)."""
+    """The scene before its attribute is set: random proportions, pose, light and colours.
+
+    It is the same for all levels of a (class, attribute, index, seed), because `level` is only stored in it.
+    """
     key = f"{seed}/{label}/{attribute}/{index}"
     random = keyed_rng("fca.render", key)
     width, height, depth = random.uniform(0.88, 1.12, 3).tolist()
 
-    lows, highs = np.transpose([*_JITTER.values()])
+    lows, highs = np.transpose([*_JITTER.values()])  # of azimuth, elevation, ... ambient light and exposure
     jitter: dict[str, Any] = dict(zip(_JITTER, random.uniform(lows, highs).tolist(), strict=True))
-    jitter["azimuth"] += model(label).azimuth
+    jitter["azimuth"] += model(label).azimuth  # drawn relative to the usual view of the class
 
     return Scene(
         label=label,
@@ -199,9 +204,11 @@ def base_scene(label: str, attribute: str, level: str, index: int, seed: int) ->
 
 
 def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[str, Any]:
-    """Colours of the object's main and second parts and of the background, drawn again until they differ enough.
+    """Random colours of the object's main and second parts and of the background, as fields of a scene.
 
-    Half of all objects have their class's usual hue (all do if their color is tested), the others any hue.
+    They are drawn again, up to MAX_DRAWS times, until object and background differ enough for the object to be visible.
+    Half of all objects have the usual hue of their class, the others any hue. If the attribute under test is the color,
+    all have the usual hue.
     """
     has_usual_hue = attribute == "color" or random.random() < 0.5
     for _ in range(MAX_DRAWS):
@@ -209,9 +216,10 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[st
         first, second = _background_colours(random)
 
         middle = (np.array(first) + np.array(second)) / 2
-        lit_tints = LIT * np.array([color, accent, DARK, LIGHT])
+        lit_tints = LIT * np.array([color, accent, DARK, LIGHT])  # the four colours of parts, as light shows them
         squared_distances = np.square(lit_tints - middle).mean(axis=1)
-        distance = np.sqrt((_tint_shares(label) * squared_distances).sum())  # tints weighted by their pixels
+        # root mean square over the object's pixels: each tint is weighted by its share of them
+        distance = np.sqrt((_tint_shares(label) * squared_distances).sum())
         if distance > MIN_COLOUR_DISTANCE:
             break
     return {"color": color, "accent": accent, "backdrop_colors": (first, second)}
@@ -250,29 +258,32 @@ def _tint_shares(label: str) -> Float[np.ndarray, "4"]:
 
 
 def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
-    """The scene with the object in its place, and the hits of an image that the object fills.
+    """Put the object in its place: returns the scene, and the object's surface in an image that the object fills.
 
-    First the angles are set, then the scale that gives the object its extent, then the shift. All are measured in that
-    image.
+    First the angles are set, then the scale, then the position. Scale and position are measured on that image, which
+    has FILLED pixels a side and shows the ball around the object at full width.
 
-    target: what the measure of the scene's attribute shall be; used for view, rotation, size and position.
+    target: the value that the measure of the scene's attribute shall have. It is used only if the attribute is view,
+            rotation, size or position.
     """
     if scene.attribute == "view":
         scene = _with_view(scene, target)
     if scene.attribute == "rotation":
-        side = keyed_rng(scene.noise_key, "rotation").choice([-1.0, 1.0])
+        side = keyed_rng(scene.noise_key, "rotation").choice([-1.0, 1.0])  # to the left or to the right
         scene = replace(scene, roll=float(side) * target, measured=target)
 
+    # with scale 0.5 the radius of the ball is half of the image
     hits = march(replace(scene, x=0.0, y=0.0, scale=0.5), FILLED)
     row, column = np.divmod(hits.pixels, FILLED)
     # one point within each pixel: with pixel centres, whole columns would leave the frame at once
     offsets = np.stack([np.arange(len(column)) * step % 1 for step in R2])
     points = (np.stack([column, row]) + offsets) / FILLED * 2 - 1  # in radii of the ball
 
-    # until here `scale` is the extent of the object; the ball's radius follows from it
+    # until here `scale` is the object's extent as a share of the image; below it becomes the radius of the ball
     if scene.attribute == "size":
         scene = replace(scene, scale=target, measured=target)
-    extent_in_radii = float((points.max(axis=1) - points.min(axis=1)).max()) + 2 / FILLED
+    pixel = 2 / FILLED  # in radii; added because the outermost points are inside their pixels
+    extent_in_radii = float((points.max(axis=1) - points.min(axis=1)).max()) + pixel
     scene = replace(scene, scale=scene.scale / extent_in_radii)
     if scene.attribute == "position":
         scene = _with_shift(scene, points * scene.scale, target)
@@ -280,10 +291,14 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
 
 
 def at_probe_size(scene: Scene, hits: Hits) -> Hits:
-    """The hits at the object's place in an image of PROBE pixels per side, from those of the image that it fills.
+    """The object's surface at its place in an image of PROBE pixels a side.
 
-    Nearest neighbours: exact to half a pixel of that image, which is enough to measure colours.
+    It is resampled from the image that the object fills, which is faster than marching rays again. Nearest neighbours
+    are exact to half a pixel of that image, which is enough to measure colours.
+
+    hits: the surface in the image of FILLED pixels a side; see `placed`.
     """
+    # the number of the hit at each pixel, -1 beside the object
     hit_of_filled = np.full((FILLED, FILLED), -1)
     hit_of_filled.reshape(-1)[hits.pixels] = np.arange(len(hits.pixels))
 
@@ -311,15 +326,16 @@ def _view_angles(turns: Float[np.ndarray, " turns"], elevation: float) -> Float[
 
 
 def _with_view(scene: Scene, target: float) -> Scene:
-    """The scene seen from a direction that is `target` degrees from the usual one; easy views stay as they are.
+    """The scene seen from a direction `target` degrees away from the usual one; easy views stay as they are.
 
-    Most of the angle is in height, the rest around the object: round objects look the same from all sides at one
-    height.
+    Most of the angle is in elevation, the rest is a turn around the object: a turn alone would not change how a round
+    object looks.
     """
     usual_azimuth = model(scene.label).azimuth
     if scene.level != "easy":
         random = keyed_rng(scene.noise_key, "view")
         rise = target * float(random.uniform(0.85, 1.0))
+        # 90 degrees is straight from above: a larger rise is possible only downwards
         is_from_below = USUAL_ELEVATION + rise > 90 or random.random() < 0.35
         elevation = USUAL_ELEVATION - rise if is_from_below else USUAL_ELEVATION + rise
 
@@ -333,9 +349,11 @@ def _with_view(scene: Scene, target: float) -> Scene:
 
 
 def _with_shift(scene: Scene, points: Points, target: float) -> Scene:
-    """The object pushed out of the frame in one of eight directions until the target share of it is outside.
+    """The scene with the object pushed out of the frame, in one of eight directions, until `target` of it is outside.
 
-    points: of the object, right and down of its centre. Easy positions stay as they are.
+    Easy positions stay as they are.
+
+    points: of the object, right and down of its centre, in sides of the image.    target: a share of these points.
     """
     if scene.level == "easy":
         return replace(scene, measured=_outside_share(points, scene.x, scene.y))
@@ -401,20 +419,21 @@ def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene with a pattern on the object, as strong as the target asks.
+    """The scene with a pattern on the object, strong enough for the measure `pattern_share` to reach the target.
 
-    Its colour is neither the object's nor the background's. Several colours and patterns are tried, as not all reach
-    the target.
+    The measure is the contrast of the textured object with the plain one, as a share of the contrast of the plain one
+    with the background. Several colours and patterns are tried, because not all reach the target.
     """
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
     plain = np.clip(surface(scene, hits, behind), 0, 1)
     contrast_with_background = contrast(plain, behind)
 
     def measured(changed: Scene) -> float:
+        """The measure of a scene that differs from `scene` only in its texture."""
         textured = np.clip(surface(changed, hits, behind), 0, 1)
         return contrast(textured, plain) / contrast_with_background
 
-    textures = keyed_rng(scene.noise_key, "pattern").permutation(TEXTURES[1:]).tolist()
+    textures = keyed_rng(scene.noise_key, "pattern").permutation(TEXTURES[1:]).tolist()  # all but `plain`
     scenes = (
         replace(scene, texture=texture, texture_color=colour)
         for colour in _texture_colours(scene)
@@ -424,10 +443,10 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _texture_colours(scene: Scene) -> list[Colour]:
-    """The colours to try for a texture, the most promising first; a texture is of a colour and of its complement.
+    """Four colours to try for a texture, the most promising first. A texture has a colour and its complement.
 
-    First come three random colours that, lit, are farthest from the object and the background, then white, whose
-    complement is black: together they change the object most.
+    The first three are those of PAINTS random colours that, when lit, are farthest from the colours of object and
+    background. The last is white: with its complement, black, it changes the object most.
     """
     random = keyed_rng(scene.noise_key, "paint")
     colours_of_scene = np.stack(
@@ -435,7 +454,7 @@ def _texture_colours(scene: Scene) -> list[Colour]:
     )
 
     def squared_distance(colour: Colour) -> float:
-        """The distance of a colour, as lit, to the nearest colour of the scene."""
+        """Mean squared difference between a colour, when lit, and the nearest colour of the scene."""
         return float(np.square(LIT * np.array(colour) - colours_of_scene).mean(axis=1).min())
 
     candidates = [hsv_to_rgb(*random.uniform((0, 0.2, 0.05), (1, 1, 1))) for _ in range(PAINTS)]
@@ -445,9 +464,11 @@ def _texture_colours(scene: Scene) -> list[Colour]:
 
 
 def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
-    """Another style or less quality, until the finished picture has the target correlation with the plain one.
+    """The scene in another style or with less quality, so that its correlation with the plain picture is the target.
 
-    The correlation is measured in the rectangle around the mask, extended by a tenth of its longer side each way.
+    It is Pearson's correlation of the two finished pictures in the rectangle around the object's mask, extended by a
+    tenth of its longer side in each direction. The attribute of the scene is style or quality. For style the
+    scenes of all styles are tried in random order.
     """
     if scene.attribute == "style":
         styles = keyed_rng(scene.noise_key, "style").permutation(list(STYLES)).tolist()
@@ -467,9 +488,10 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
     )
 
     def measured(changed: Scene) -> float:
+        """The correlation of the plain picture with the same picture in the style and quality of `changed`."""
         return correlation(finish(changed, plain.picture)[around_object], plain.picture[around_object])
 
-    return _fitted(scenes, field, measured, target, sign=-1)
+    return _fitted(scenes, field, measured, target, sign=-1)  # -1: the correlation falls as the amount grows
 
 
 def _background(scene: Scene, hits: Hits, target: float) -> Scene:
@@ -512,14 +534,17 @@ def _fitted(
 
 
 def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: int, high: float) -> Scene:
-    """The scene with the value of `field` whose measure is nearest to the target, of those that bisection tries.
+    """Bisect on one field of the scene, from 0 to `high`; returns the tried scene whose measure is nearest to target.
 
     Noise and whole numbers of cells make some measures jump: if bisection ends beside a jump, values around it are
     tried too.
+
+    field: name of the field of `Scene`.    sign: 1 for a measure that rises with the field, -1 for one that falls.
     """
     change: Any = partial(replace, scene)
 
     def measured_at(amount: float) -> Scene:
+        """The scene with this amount in the field, and with its measure in `measured`."""
         changed = change(**{field: amount})
         return replace(changed, measured=measure(changed))
 
@@ -534,6 +559,7 @@ def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: i
         else:
             upper = middle
 
+    # bisection missed the target although it did not run into an end of the interval, where the target is out of reach
     is_beside_jump = abs(tried[-1].measured - target) > 0.01 and 0.02 * high < middle < 0.98 * high
     if is_beside_jump:
         neighbours = np.clip(np.linspace(middle - 0.12 * high, middle + 0.12 * high, 16), 0, high)

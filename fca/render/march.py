@@ -59,7 +59,10 @@ class Grid:
 
 @lru_cache(maxsize=32)
 def _grid(object_model: Model) -> Grid:
-    """The grid of a model, unstretched, in its ball of radius 1."""
+    """The grid over a model's ball: for each cell a lower bound on its distance to the object, and the nearby parts.
+
+    The model is not stretched, and lengths are in radii of its ball.
+    """
     # distances of all parts from the middles of all cells, in radii; parts x cells
     side = ((np.arange(CELLS) + 0.5) * CELL - MARGIN).astype(np.float32)
     centre, radius = object_model.ball
@@ -67,13 +70,14 @@ def _grid(object_model: Model) -> Grid:
     distances = np.stack([part.distance(*middles) for part in object_model.parts]) / np.float32(radius)
     nearest = distances.min(axis=0)
 
-    # the clearance: the larger of two lower bounds, from the nearest cell that the object may touch and from the
-    # distance of the middle of this cell, less the way from its middle to a corner
+    # Clearance of a cell: a lower bound on the distance of its middle to the object, less the way from its middle to a
+    # corner. The bound is the larger of two: one from the distance to the nearest cell that the object may touch, and
+    # one from the formula of the parts, of which only a share CAUTION is sure.
     is_empty = (nearest > HALF_DIAGONAL).reshape(CELLS, CELLS, CELLS)
     between_cells = distance_transform_edt(is_empty).ravel() * CELL - HALF_DIAGONAL
     clearance = np.maximum(between_cells, nearest * CAUTION) - HALF_DIAGONAL
 
-    # a part may be the nearest one in a cell if it nearly is at the middle; its bit is set then
+    # bit i of a cell is set if part i may be the nearest one somewhere in it, that is if it nearly is at the middle
     may_be_nearest = distances <= nearest + SLACK * HALF_DIAGONAL
     part_numbers = np.arange(len(distances), dtype=np.uint16)[:, None]
     bits = np.left_shift(may_be_nearest, part_numbers)
@@ -118,10 +122,12 @@ class Solid:
         return nearest
 
     def normals(self, points: Points, part_of_point: Int[np.ndarray, " points"]) -> Points:
-        """Unit normals: the gradient of the distance to each point's part.
+        """Unit normals at points of the surface: the normalised gradients of the distance to each point's part.
 
-        It is estimated from the distances d_j at the four corners c_j of a small tetrahedron around the point: the sum
-        over j of c_j d_j (Quilez, "Normals for an SDF").
+        A gradient is estimated from the distances d_j at the four corners c_j of a small tetrahedron around the point,
+        as the sum over j of c_j d_j (Quilez, "Normals for an SDF").
+
+        part_of_point: number of the part whose surface each point is on.
         """
         corners = np.array([[1, -1, -1], [-1, -1, 1], [-1, 1, -1], [1, 1, 1]], np.float32).T  # axes x corners
         gradient = np.empty_like(points)
@@ -131,7 +137,7 @@ class Solid:
             distance = part.distance(*self._in_model(around.reshape(3, -1))).reshape(4, len(of_part))
             gradient[:, of_part] = np.einsum("ij,jk->ik", corners, distance)  # i: axes, j: corners, k: points
         length = np.sqrt(np.square(gradient).sum(axis=0))
-        return gradient / np.maximum(length, np.float32(1e-12))
+        return gradient / np.maximum(length, np.float32(1e-12))  # no division by 0 where a gradient vanishes
 
     def clearance(self, cells: Points) -> Plane:
         """Lower bound on the distance to the object of each point's grid cell; negative if there is none.
@@ -249,10 +255,10 @@ def view_frame(scene: Scene) -> Frame:
 
 
 def march(scene: Scene, size: int) -> Hits:
-    """The object's surface in an image of size x size pixels; parts of the object outside of the image have no pixels.
+    """Find the object's surface in an image of size x size pixels; what is outside of the image has no pixels.
 
-    Each pixel in the circle of the object's ball gets a ray. Rays cross the empty part of the ball by the grid's
-    bounds, then approach the surface by exact distances.
+    Each pixel in the circle of the object's ball gets a ray. A ray first crosses empty space in steps that the grid's
+    lower bounds allow, then approaches the surface by exact distances.
     """
     pixels, u, v = _inside_circle(scene, size)
     frame = view_frame(scene)
@@ -265,16 +271,19 @@ def march(scene: Scene, size: int) -> Hits:
     inverse_length = 1 / np.sqrt(1 + a * a + b * b)
     directions = np.stack([(frame[0, i] * a + frame[1, i] * b - frame[2, i]) * inverse_length for i in range(3)])
 
-    rays = _through_grid(solid, eye, _entering(solid, eye, directions))
-    met, depth = _meet(solid, eye, rays._replace(numbers=np.arange(len(rays.numbers))))
+    entering_rays = _rays_into_ball(solid, eye, directions)
+    rays = _advance_through_grid(solid, eye, entering_rays)
+    # numbered anew, so that `met` are positions among these rays
+    met, depth = _meet_surface(solid, eye, rays._replace(numbers=np.arange(len(rays.numbers))))
     points = eye + rays.directions.take(met, axis=1) * depth
     return Hits(pixels[rays.numbers[met]], points, frame, solid)
 
 
 def _inside_circle(scene: Scene, size: int) -> tuple[Int[np.ndarray, " points"], Plane, Plane]:
-    """Pixels whose centre is in the circle of the object's ball, and their positions to the right and up in it.
+    """The pixels whose centre is in the circle of the object's ball, and their positions (right, up) in that circle.
 
-    The circle has the centre (0, 0) and the radius 1; the positions are in the object's upright image, before its roll.
+    The circle has the centre (0, 0) and the radius 1. The positions are in the image of the object before its roll, in
+    which rays are marched. Pixels are positions in the flattened image.
     """
     position = (np.arange(size) + 0.5) / size - 0.5
     dx = (position - scene.x) / scene.scale
@@ -295,11 +304,15 @@ def _inside_circle(scene: Scene, size: int) -> tuple[Int[np.ndarray, " points"],
     return rows * size + columns, cos * right + sin * up, cos * up - sin * right
 
 
-def _entering(solid: Solid, eye: Column, directions: Points) -> Rays:
-    """The rays that enter the stretched ball, at the depth where they do; rays that miss it are left out.
+def _rays_into_ball(solid: Solid, eye: Column, directions: Points) -> Rays:
+    """The rays that hit the stretched ball around the object, each at the depth where it enters the ball.
 
-    In coordinates in which the ball is not stretched, |start + t direction|² = 1: a quadratic equation in the depth t,
-    a t² + 2 b t + |start|² - 1 = 0 with a = |direction|², b = start · direction.
+    Rays that miss the ball are left out. Divided by the stretch, the ball is the unit ball, and a ray is on it where
+    |start + t direction|² = 1: a quadratic equation in the depth t,
+
+        a t² + 2 b t + |start|² - 1 = 0,   a = |direction|²,   b = start · direction
+
+    whose smaller root is where the ray enters, and whose larger root is where it leaves.
     """
     start = eye / solid.stretch
     direction = directions / solid.stretch
@@ -311,10 +324,11 @@ def _entering(solid: Solid, eye: Column, directions: Points) -> Rays:
     return rays.only(discriminant > 0)
 
 
-def _through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
-    """Rays moved to the depth up to which the grid guarantees that they meet nothing; rays past their end are left out.
+def _advance_through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
+    """Move rays ahead, up to the depth to which the grid guarantees that they meet nothing.
 
-    A ray may go ahead by the clearance of its cell, again and again until the clearance is small.
+    A ray moves by the clearance of its cell again and again, until the clearance is small. Rays that leave the ball are
+    left out: they miss the object.
     """
     start = solid.in_cells(eye)
     directions = solid.to_cells(rays.directions)
@@ -339,18 +353,18 @@ def _through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
     return rays._replace(depth=depth).only(depth < rays.end)
 
 
-def _meet(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
-    """The numbers of the rays that meet the object, in order, and the depth at which they do.
+def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
+    """The numbers of the rays that meet the object, in ascending order, and the depth at which each meets it.
 
-    Rays step by the exact distance to the object (`near`). The few that neither meet it nor leave the ball within
-    EXACT_STEPS graze its surface; they are sampled in small steps.
+    Rays take steps by their exact distance to the object (`Solid.near`). A few neither meet the object nor leave the
+    ball within EXACT_STEPS, because they graze its surface; these are sampled in small even steps.
     """
     met_numbers, met_depths = [], []
-    step = np.zeros_like(rays.depth)  # from a ray's last point to its present one
-    free_before = np.zeros_like(rays.depth)  # distance to the object at the last point
+    step = np.zeros_like(rays.depth)  # from a ray's previous point to its present one
+    free_before = np.zeros_like(rays.depth)  # distance to the object at the previous point
     for _ in range(EXACT_STEPS):
         free = solid.near(eye + rays.directions * rays.depth)
-        touching = (free < TOUCH).nonzero()[0]
+        touching = (free < TOUCH).nonzero()[0]  # these meet the object, and take no further step
         met_numbers.append(rays.numbers[touching])
         met_depths.append(rays.depth[touching] + free[touching])
 
@@ -360,9 +374,9 @@ def _meet(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"
         step = step[is_going]
         free_before = free_before[is_going]
 
-    # the last step is not known to be free all the way, so the rest of the rays start again before it
+    # the last step of a ray may have passed through the object beyond `free_before`: sampling begins there
     surely_free_depth = rays.depth - np.maximum(step - free_before, 0)
-    grazing, grazing_depths = _grazing(solid, eye, rays._replace(depth=surely_free_depth))
+    grazing, grazing_depths = _sample_evenly(solid, eye, rays._replace(depth=surely_free_depth))
 
     numbers = np.concatenate([*met_numbers, rays.numbers[grazing]])
     depths = np.concatenate([*met_depths, grazing_depths])
@@ -371,19 +385,23 @@ def _meet(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"
 
 
 def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -> tuple[Plane, Plane, Plane]:
-    """How far each ray moves next; and for the point it then comes from: the step from there, the free distance there.
+    """How far each ray moves next, and the `step` and `free_before` with which this function is called after that move.
 
-    Around each point a ball with the distance to the object as its radius is free of the object. The distances at the
-    last two points give a slope. If the surface comes nearer fast it is taken for a plane, and the ray moves to where
-    it would meet it. Otherwise it moves so far that the free balls of both ends would touch (Balint and Valasek 2018).
-    If the balls at the ends of the last step did not touch, the ray may have passed through the object: it goes back to
-    the end of the first ball. A ray that has left the unit ball around the object is dropped and cannot go back, so
-    only a step within a free ball may end beyond `remaining`.
+    Around each point of a ray there is a free ball, whose radius is the distance to the object. The distances at the
+    previous and the present point give a slope. If the surface comes nearer fast, it is taken for a plane, and the ray
+    moves to where it would meet this plane. Otherwise the ray moves so far that the free balls at both ends of the move
+    would just touch (Balint and Valasek 2018).
 
-    step, free_before: from the last point to this one, and the distance to the object at the last point.
-    free:              the distance at this point.
-    remaining:         depth up to the end of the ray.
+    If the free balls of the previous and the present point do not touch, the ray may have passed through the object.
+    Then the move is negative: the ray goes back to the end of the previous point's ball. A ray that has passed its end
+    cannot go back, because it is dropped. So a move may exceed `remaining` only within the present free ball, where
+    there is no object to be missed.
+
+    step:        from the previous point to the present one; 0 if there is no previous point.
+    free_before: distance to the object at the previous point.    free: at the present point.
+    remaining:   from the present point to the end of the ray, where it leaves the ball around the object.
     """
+    # without a previous point (step 0) the surface is taken to be straight ahead: slope -1
     slope = np.where(step > 0, (free - free_before) / np.maximum(step, SMALL_STEP), np.float32(-1))
     to_plane = free / np.maximum(-slope, MIN_APPROACH)
     to_touching_balls = 2 * free / np.maximum(1 - slope, MIN_APPROACH)
@@ -391,6 +409,7 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     longest_step = np.maximum(remaining - SMALL_STEP, free)
     ahead = np.maximum(np.minimum(ahead, longest_step), SMALL_STEP)
 
+    # the free balls do not touch; a step of SMALL_STEP is never taken back, so that every ray gets ahead
     went_too_far = (step > free_before + free) & (step > SMALL_STEP)
     shorter_step = np.maximum(free_before, SMALL_STEP)
     return (
@@ -400,22 +419,23 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     )
 
 
-def _grazing(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
-    """The positions of the rays that meet the object, and the depth at which they do.
+def _sample_evenly(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
+    """The positions of the rays that meet the object, and the depth at which each meets it.
 
-    All points of all rays, in small even steps up to their ends, are evaluated at once; the first inside counts.
+    Every ray is sampled at small even steps up to its end. It meets the object at its first point that touches it. All
+    points of all rays are evaluated at once.
     """
     n_steps = np.ceil((rays.end - rays.depth) / SMALL_STEP).astype(int)
 
-    # one entry per ray and step; entries of a ray are in order of depth
+    # arrays with one entry per ray and step, in order of ray and depth: [0, 0, 0, 1, 1, ...] and [0, 1, 2, 0, 1, ...]
     ray = np.repeat(np.arange(len(n_steps)), n_steps)
     first_entry = np.cumsum(n_steps) - n_steps
     step = np.arange(len(ray)) - np.repeat(first_entry, n_steps)
     depth = rays.depth[ray] + step.astype(np.float32) * SMALL_STEP
     points = eye + rays.directions.take(ray, axis=1) * depth
 
-    # the grid first: most points are far from the object
+    # exclude most points by the grid, which is cheaper than the exact distance
     close = (solid.clearance(solid.in_cells(points)) < TOUCH).nonzero()[0]
     inside = close[solid.near(points.take(close, axis=1)) < TOUCH]
-    met_rays, first_inside = np.unique(ray[inside], return_index=True)
+    met_rays, first_inside = np.unique(ray[inside], return_index=True)  # the first touching point of each ray
     return met_rays, depth[inside[first_inside]]

@@ -30,10 +30,12 @@ def _norm(first: Axis, *others: Axis) -> Axis:
 
 
 def box(width: Number, height: Number, depth: Number, edge: Number = 0.02) -> Distance:
-    """A box of these full sides whose edges are rounded by the radius `edge`."""
+    """The distance function of a box with these full side lengths, whose edges are rounded with the radius `edge`."""
+    # of the box without its rounding, which the distance adds
     half_width, half_height, half_depth = (np.float32(side / 2 - edge) for side in (width, height, depth))
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
+        """Signed distance of each point; one of `inside` (negative) and `outside` is 0."""
         beyond_x = np.abs(x) - half_width
         beyond_y = np.abs(y) - half_height
         beyond_z = np.abs(z) - half_depth
@@ -50,15 +52,17 @@ def ball(radius: Number) -> Distance:
 
 
 def egg(a: Number, b: Number, c: Number) -> Distance:
-    """An ellipsoid of these half axes: the distance is exact on the surface and approximate elsewhere.
+    """The distance function of an ellipsoid with the half axes a, b and c, exact on the surface, approximate elsewhere.
 
-    To first order it is k (k - 1) / |gradient of k²/2| with k² = (x/a)² + (y/b)² + (z/c)²; k is 1 on the surface.
+    To first order the distance is k (k - 1) / |gradient of k²/2| with k² = (x/a)² + (y/b)² + (z/c)². On the surface k
+    is 1.
     """
     inverse_a2, inverse_b2, inverse_c2 = (np.float32(1 / (half_axis * half_axis)) for half_axis in (a, b, c))
     shortest = np.float32(min(a, b, c))
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
-        x2 = x * x * inverse_a2
+        """Approximate signed distance of each point to the ellipsoid."""
+        x2 = x * x * inverse_a2  # (x/a)²
         y2 = y * y * inverse_b2
         z2 = z * z * inverse_c2
         k = np.sqrt(x2 + y2 + z2)
@@ -87,17 +91,18 @@ def tube(middle: Number, wall: Number, length: Number) -> Distance:
 
 
 def cone(bottom: Number, top: Number, height: Number) -> Distance:
-    """A cone along y, cut off where its radius is `top`."""
+    """The distance function of a truncated cone along y (up), with these radii at its bottom and top."""
     half = height / 2
     spread = top - bottom
     squared_slant = np.float32(spread * spread + height * height)
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
+        """Signed distance of each point, computed in the plane of its radius r and height y."""
         r = _norm(x, z)
-        # to the nearer disc at an end
+        # vector from the nearest point of the disc at the nearer end
         cap_r = r - np.minimum(r, np.where(y < 0, np.float32(bottom), np.float32(top)))
         cap_y = np.abs(y) - np.float32(half)
-        # to the nearest point of the side: t from its top (0) to its bottom (1)
+        # vector from the nearest point of the side, which is at the share t of the way from its top to its bottom
         t = np.clip(((top - r) * np.float32(spread) + (half - y) * np.float32(height)) / squared_slant, 0, 1)
         side_r = r - np.float32(top) + np.float32(spread) * t
         side_y = y - np.float32(half) + np.float32(height) * t

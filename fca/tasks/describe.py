@@ -97,10 +97,12 @@ def _split_as_for_training(data: ImageData) -> ImageData:
 
 
 def describe_images(data: ImageData, workers: int = 0) -> Arrays:
-    """Read every image once: arrays over all images, in the order of `data.items`.    workers: threads; 0: one a core.
+    """Read every image once; returns arrays over all images, in the order of `data.items`.
 
-    unreadable: whether the image, or its mask, cannot be read; its other values are NaN, or 0 or empty where a type has
-    no NaN, and mean nothing.    height, width: pixels.
+    workers: number of threads; 0: one for each core. The arrays are:
+
+    unreadable: whether the image, or its mask, cannot be read. Its other values then mean nothing: they are NaN, or 0
+    or empty where a type has no NaN.    height, width: pixels.
     mask_area, mask_y, mask_x: the object's share of the image and its centroid as shares of height and width (from the
     top and the left); NaN without a mask, the centroid also for an empty one.    phash: 64-bit perceptual hash.
     sha256: 64 hex digits, as bytes, over "height width " and the decoded RGB pixels (decoders of JPEG may differ by a

@@ -495,7 +495,8 @@ def name_of(setting: Setting, pool: Pool) -> str:
     """The name of a kind of test in tables and figures: usually "policy + estimator".
 
     The baseline is named by its size: the images of each session and level (Static 3), or without levels the size of
-    the random sample. Random draws with a bank are named as what other tests with that bank are compared with.
+    the random sample. Random draws with an item bank have a name of their own, because tests that choose images by the
+    same bank are compared with them.
 
     >>> from fca.studies.adaptive.stats import make_pool
     >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
@@ -514,10 +515,12 @@ def name_of(setting: Setting, pool: Pool) -> str:
 
 
 def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """One line per method, budget and target: mean squared error over models and groups, and its ratio to others'.
+    """One line per method, budget and target: its mean squared error over models and groups, and error ratios.
 
-    One ratio is to the baseline at `budget`; methods with a bank also have the ratio to random draws with the same
-    bank, estimator and budget. Intervals are over models and groups.    tests: as of `replay_tests`.
+    One ratio is to the error of the baseline at `budget`. Methods with an item bank have a second ratio, to the error
+    of random draws with the same bank, estimator and budget. Intervals are over models and groups.
+
+    tests: the tests that `replay_tests` returns.
     """
     models = tests[MODEL].nunique()
     groups = tests["group"].nunique()
@@ -653,7 +656,7 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
         round_of[positions] = number
 
     n_right_first = pool.by_stratum(right & (round_of == 1))  # sessions x levels
-    # as the policy counts them: points per four items of the first round, which has four times `times` items
+    # the first round has 4 `test.times` items of a session; divided by `times`, points are 0 to 9, as the policy counts
     return TwoStage(round=round_of, points=n_right_first @ POINTS // test.times)
 
 

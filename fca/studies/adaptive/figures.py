@@ -227,7 +227,7 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     frames = [_lines_of_measure(of_accuracy, replay.RANK_TAU)]
     frames += [_lines_of_measure(exposure.frame, column) for column in (ABILITY_TAU, LARGEST, NEVER, COMMON)]
     frame = pd.concat(frames).dropna(subset=MEASURE).reset_index(drop=True)
-    frame["way"] = frame[POLICY] + " + " + frame[ESTIMATOR]
+    frame["way"] = frame[POLICY] + " + " + frame[ESTIMATOR]  # the column of POLICY_AND_ESTIMATOR
     frame["panel"] = style.panels(frame, DATASET, "measure")
     frame["asked"] = (100 * frame[live.BUDGET]).map("{:.3g} %".format)  # the budget as text: a category of the x axis
 
@@ -243,7 +243,7 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
         "networks, and how similar the images of the models' tests are: images that every test evaluates soon leak.",
     )
     panels = style.faceted(chart, frame, title, (DATASET,), height=200, columns=3)
-    return panels.resolve_scale(y="independent")
+    return panels.resolve_scale(y="independent")  # each panel has another measure
 
 
 def _lines_of_measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:

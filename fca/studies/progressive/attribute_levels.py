@@ -156,9 +156,11 @@ def _score_line(rates: Float[np.ndarray, "classes 3"]) -> Line:
 
 
 def _level_lines(rates: Float[np.ndarray, "classes 3"], n_images: Integer[np.ndarray, " levels"]) -> Iterator[Line]:
-    """For each level the cells of one model's accuracy, and of the drop from the level before.
+    """For each level, the cells of one model's accuracy and of its drop from the level before.
 
-    rates: the model's accuracies.    n_images: of each level.    The first level has no drop.
+    The easy level, which is the first, has no drop.
+
+    rates: the model's accuracies within one attribute.    n_images: number of images of each level.
     """
     drops = rates[:, :-1] - rates[:, 1:]  # classes x steps
     accuracies = rates.mean(axis=0).tolist()
@@ -174,9 +176,11 @@ def _level_lines(rates: Float[np.ndarray, "classes 3"], n_images: Integer[np.nda
 
 
 def _step_lines(rates: Float[np.ndarray, "models classes 3"]) -> Iterator[Line]:
-    """For both steps of one attribute the cells of the mean drop over models, and of what its interval shows.
+    """For both steps of one attribute, the cells of the drop in accuracy and the verdict that its interval allows.
 
-    rates: the models' accuracies. The interval is over classes.
+    The steps are easy to medium and medium to hard. The drop is a mean over models; its interval is over classes.
+
+    rates: the models' accuracies within the attribute.
     """
     drops = rates[..., :-1] - rates[..., 1:]  # models x classes x steps
     for step, drop in zip(STEPS, np.moveaxis(drops, -1, 0), strict=True):  # drop: models x classes

@@ -119,13 +119,15 @@ def _accuracy_of_best(best_first: pd.DataFrame) -> str:
 
 
 def hierarchy_figure(models: Table) -> alt.FacetChart:
-    """The hierarchical score of every model, beside the scores that its accuracies alone make, by session and level.
+    """The hierarchical score of every model, beside the scores that its accuracies by session or by level explain.
 
-    The score is the share of (easy, medium, hard) triplets in which harder images fail first.    models: the table
-    hierarchy.
+    The score is the share of (easy, medium, hard) triplets in which harder images fail first.
+
+    models: the table hierarchy.
     """
     frame = _lines_by_score(models.frame, _SCORES)
-    has_triplets = frame[hierarchy.TRIPLETS].notna()  # without them the score equals that of session rates
+    # where no triplets are named, the score is a copy of the score by session: draw it once
+    has_triplets = frame[hierarchy.TRIPLETS].notna()
     frame = frame[has_triplets | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
 
     coloured = kinds.hue(SERIES, frame, _COLOURS, _SHAPES)
@@ -185,13 +187,16 @@ def _percent_range(shares: pd.Series) -> str:
 
 
 def parts_figure(models: Table) -> alt.FacetChart:
-    """Two differences between scores of each model, with their intervals.
+    """Two differences between hierarchical scores of each model, with their intervals.
 
-    The score of matched triplets minus that of all triplets shows whether the same object fails first; the score that
-    accuracies by session make minus the one by level shows whether sessions differ.    models: the table hierarchy.
+    The score of matched triplets minus the score of all triplets shows whether the same object fails first when hard.
+    The score that accuracies by session explain, minus the score that accuracies by level explain, shows whether
+    sessions (a class and an attribute) differ.
+
+    models: the table hierarchy.
     """
     frame = _lines_by_score(models.frame, _EXCESSES)
-    frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)  # the first part is missing without named triplets
+    frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)  # no first difference without named triplets
 
     coloured = kinds.hue(EXCESS, frame, _COLOURS[:2], _SHAPES[:2])
     y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
@@ -597,10 +602,11 @@ def _clauses_on_exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping
 
 
 def contradictions_figure(shown: Table) -> alt.FacetChart:
-    """A grid of pictures for each kind of contradiction, with class, attribute and confidence below each.
+    """A grid of pictures for each kind of contradiction, with class, attribute and confidence below each picture.
 
-    shown: the table contradictions_shown. Raises NothingToDraw where it has no image, or no picture of any; the second
-    message has the commands that make the pictures.
+    shown: the table contradictions_shown.
+    Raises NothingToDraw if the table has no image, or if no image has a thumbnail; then the message names the commands
+    that make thumbnails.
     """
     if shown.frame.empty:
         raise style.NothingToDraw("no image contradicts its level")
@@ -623,10 +629,11 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
         CONTRADICTIONS_SHOWN.question,
         "The most confident come first, with class, attribute and mean confidence; the number is in brackets.",
     )
+    gap_px = 28  # between two pictures of a row
     height = int((frame["row"].max() + 1) * STEP_PX)
-    width = int((frame["column"].max() + 1) * (kinds.SIDE + 28))
+    width = int((frame["column"].max() + 1) * (kinds.SIDE + gap_px))
     panels = style.faceted(chart, frame, title, (DATASET,), height=height, columns=1)
-    panels.usermeta = kinds.FIXED
+    panels.usermeta = kinds.FIXED  # the page does not stretch the panels: pictures keep their size
     panels.spec.width = width
     return panels
 

@@ -142,7 +142,8 @@ class Hierarchy(LevelAnalysis):
         Raises FcaError when the store has no predictions for images with attributes and levels.
         """
         sources = responses_by_level(store, self.query, self.protocol)
-        masked_sources = responses_by_level(store, self.query, "masked")  # the same data sets, models and images
+        # the same data sets, models and images, for the columns of accuracy among the classes of the images
+        masked_sources = responses_by_level(store, self.query, "masked")
 
         model_lines: list[Line] = []
         pattern_lines: list[Line] = []
@@ -189,8 +190,10 @@ def matched_triplets(items: pd.DataFrame) -> Triplets:
 def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
     """Two lines: the correlation of hierarchical score and accuracy over the models of a data set, plain and partial.
 
-    The partial correlation is given the level rates: the score that a model's accuracies by level alone make. Intervals
-    leave out whole networks, whose models differ only by seed. With fewer than FEWEST models both are missing.
+    The partial correlation controls for the level rates, the score that a model's accuracies by level alone explain.
+    Jackknife intervals leave out whole networks, since models of a network differ only by seed. With fewer than FEWEST
+    models both lines lack a correlation.
+
     models: the data set's lines of the table hierarchy.
     """
     values = models[[HIERARCHICAL_SCORE, ACCURACY, LEVEL_RATES]].to_numpy(dtype=float).T  # 3 x models
@@ -244,27 +247,28 @@ def _without_each_network(
 def _model_line(
     source: LevelResponses, position: int, masked_correct: Bool[np.ndarray, " items"], triplets: Triplets
 ) -> Line:
-    """The line of one model in the table hierarchy, without the names of data set and model.
+    """The cells of one model in the table hierarchy, without the names of data set and model.
 
-    position:       of the model in `source`.
-    masked_correct: whether it is right on each image when only the classes of the images may be predicted.
-    triplets:       positions of their images; see `matched_triplets`.
+    position:       position of the model in `source`.
+    masked_correct: whether the model is right on each image if it may only predict the classes of the images.
+    triplets:       positions of the easy, medium and hard image of each triplet; empty if the data set names none.
     """
     correct = source.correct[position]
     levels = levels_of(source.items)
     sessions = sessions_of(source.items)
     labels = source.items[LABEL].to_numpy(dtype=str)
 
-    # Accuracy and score over sessions, which count equally
+    # Accuracy and score: means over sessions (a class and an attribute), which count equally
     rates = stats.level_rates(correct, levels, sessions)  # sessions x levels
     masked_rates = stats.level_rates(masked_correct, levels, sessions)
     _, first_image_of_session = np.unique(sessions, return_index=True)
     classes = labels[first_image_of_session]  # the class of each session
     accuracy, score = (_mean_over_classes(rates @ weights, classes) for weights in LEVEL_WEIGHTS)
-    # the score that accuracies alone explain: those of each session, those of each level, and the difference of the two
+    # hierarchical scores expected of independent answers: `session` given the accuracies of each session, `level` given
+    # the mean accuracies by level, and `excess`, the first minus the second
     explained = stats.explained_scores(rates, classes)
 
-    # Without named triplets the score is that of all triplets of each session
+    # Without named triplets the score is over all triplets that the images of a session can form
     if len(triplets):
         easy = triplets[:, 0]  # all three images have the same session and class
         matched = stats.matched_score(correct[triplets], sessions[easy], labels[easy])
@@ -299,20 +303,22 @@ def _mean_over_classes(values: Float[np.ndarray, " sessions"], classes: Shaped[n
 
 
 def _pattern_lines(source: LevelResponses, position: int, triplets: Triplets, model_line: Line) -> Iterator[Line]:
-    """The lines of hierarchy_patterns for one model: how often it shows each of the eight patterns.
+    """The lines of hierarchy_patterns for one model: its share of triplets with each of the eight patterns.
 
-    Beside this is the share that its accuracies alone would make, by session and by level.
-    position: of the model in `source`.    model_line: its line of the table hierarchy.
+    A pattern is right (1) or wrong (0) on the easy, the medium and the hard image. Beside the share are the shares that
+    independent answers would have, given the accuracies of each session, or those by level.
+
+    position: position of the model in `source`.    model_line: the model's line of the table hierarchy.
     """
     correct = source.correct[position]
     all_triplets = stats.all_triplets_score(correct, levels_of(source.items), sessions_of(source.items))
     matched = stats.hierarchical_score(correct[triplets]) if len(triplets) else all_triplets
-    n_matched = sum(matched.patterns.values())  # a number of triplets; of all triplets an expected one
+    n_matched = sum(matched.patterns.values())  # a number of triplets
     n_all = sum(all_triplets.patterns.values())
 
     columns: Line = {column: model_line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
     for pattern, count in matched.patterns.items():
-        # of right (1) or wrong (0) at each level, for independent answers at the accuracies by level
+        # probability of this response at each level, given the model's accuracy at the level
         probabilities = [
             model_line[level] if mark == "1" else 1 - model_line[level]
             for level, mark in zip(LEVELS, pattern, strict=True)

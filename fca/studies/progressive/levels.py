@@ -234,7 +234,8 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
     if not {ATTRIBUTE, LEVEL} <= set(items):
         return None
 
-    items = items[items["split"] == split].reindex(columns=list(map(str, ITEM))).astype(object)
+    item_columns = list(map(str, ITEM))  # `reindex` adds those that the data set lacks, without values
+    items = items[items["split"] == split].reindex(columns=item_columns).astype(object)
     has_level = items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).to_numpy()
     if not has_level.any():
         return None

@@ -183,8 +183,8 @@ class ValidateLevels(LevelAnalysis):
 def confidence_bins(source: LevelResponses) -> pd.DataFrame:
     """A line for each level and each of ten equal bins of confidence: the share of the level's images in the bin.
 
-    The share is the mean over models, beside the smallest and the largest of a model. top1 is the share of right
-    predictions in the bin, over all models; NaN for an empty bin. Levels without images have no line.
+    The share is the mean over models; the smallest and the largest share of a model are beside it. top1 is the share of
+    right predictions in the bin, over all models; NaN for an empty bin. Levels without images have no line.
     """
     # the bin of each prediction, models x images; a confidence of 1 belongs to the last bin
     bin_of = np.minimum((source.confidence * BINS).astype(int), BINS - 1)
@@ -226,10 +226,13 @@ def confidence_trends(source: LevelResponses) -> pd.DataFrame:
 
 
 def _trends_by(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
-    """A line for each value of `column` (attribute or class), with tests over the values of column `block`.
+    """A line for each attribute (or class), which tests whether confidence falls from easy to medium to hard.
 
-    items: with column `confidence`. P values are corrected over all lines by Holm's method: those of Page's test
-    together, and those of a rise at either step together.
+    column: attribute or class, of which each value has a line.    block: the other one of both; its values are the
+    blocks of the tests.    items: a line for each image, with its mean confidence.
+
+    P values are corrected over all lines by Holm's method: first those of Page's test, then, as another family, those
+    of a rise at either step.
     """
     means = items.pivot_table("confidence", [column, block], "level")[list(LEVELS)]  # (values, blocks) x levels
     lines: list[Line] = []
@@ -336,10 +339,12 @@ def find_contradictions(source: LevelResponses) -> pd.DataFrame:
 def add_pictures(
     store: Store, contradictions: pd.DataFrame, number: int, fingerprint: str
 ) -> tuple[pd.DataFrame, Pictures]:
-    """The lines of contradictions_shown: the first `number` images of each kind, with thumbnails; and the thumbnails.
+    """The lines of contradictions_shown, and the thumbnails: the `number` most confident images of each kind.
 
-    contradictions: as of `find_contradictions`.    fingerprint: of the data set that the images are from.
-    Each line has the number of images of its kind in all (`of`), and a place in a grid, ACROSS pictures wide.
+    Each line has a thumbnail, its place (row, column) in a grid that is ACROSS pictures wide, and in `of` the number of
+    all images of its kind.
+
+    contradictions: returned by `find_contradictions`.    fingerprint: identifies the data set of the images.
     """
     first = contradictions[contradictions[CONFIDENCE_RANK] <= number].reset_index(drop=True)
     thumbnails = pictures(store, first["image_id"].tolist(), fingerprint)

@@ -148,7 +148,11 @@ class Probe:
 def _fit_and_predict(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
     """Fit the probe of a subset to stored features, and yield its training and its predictions for test images.
 
-    runs: these two, or the one of them that is not done; a missing prediction needs the fit again, which is exact.
+    The training also stores the logits of judged images: images on which the probe can be judged because it was not
+    fitted to them. These are validation images, and training images that were left out in turn.
+
+    runs: both runs, or the one of them that is not done. A missing prediction needs the fit again, which gives the same
+          probe.
     """
     work = runs[0].work
     data = work.data
@@ -164,6 +168,7 @@ def _fit_and_predict(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Ite
     probe = fit_probe(features[rows["train"]], labels["train"], unit_of_image)
     seconds = time.perf_counter() - start
 
+    # `probe.judged` are positions among the training images, `probe.left_out` the logits of probes fitted without them
     val_logits = probe.logits(features[rows["val"]])
     judged_rows = np.concatenate([rows["train"][probe.judged], rows["val"]])
     judged_logits = np.concatenate([probe.left_out, val_logits])

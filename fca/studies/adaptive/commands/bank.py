@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _bank_parser() -> Words:
-    """The parser of `fca bank`, for everything but anchors."""
+    """The parser of `fca bank`, except for `fca bank anchors`, which has a parser of its own."""
     parser = Words(prog="fca bank", description=ABOUT_BANK)
     parser.add_argument("id", nargs="?", help="of a saved table irt_items: fca analyse analysis=irt")
     parser.offer(lambda _: [ANCHORS])  # completion of the first word in a shell

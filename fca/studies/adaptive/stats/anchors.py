@@ -171,12 +171,13 @@ def choose_anchors(
     errors = [_rms_error(by_method, truth) for by_method in estimates]
     best = int(np.argmin(errors))
     share, shift = _fit_share_and_shift(held_out[best], truth, items)
-    [chosen] = _choose_by_each_method(correct, k, [methods[best]], seed)
+    [chosen] = _choose_by_each_method(correct, k, [methods[best]], seed)  # on all models
     _, best_estimator = methods[best]
     if best_estimator == "gp_irt":  # the only estimator with a share that is fitted
         chosen = replace(chosen, share=share)
 
-    # The estimate of each model by the method that is best for the models of other folds, and the interval from these
+    # Check: the estimate of each model by the method that is best for the models of other folds, and from the residuals
+    # of these estimates the half width of the interval (`reach`)
     best_elsewhere = _best_method_elsewhere(held_out, truth, fold, items)
     checked = np.column_stack([truth, estimates[best_elsewhere, np.arange(models)]])
     residual = _to_logit(truth, items) - logit(checked[:, 1])
@@ -259,7 +260,8 @@ def _cross_fitted(
     """Estimates of every model by each method, with share and shift fitted on the models of other folds.
 
     held_out: as of `_held_out_estimates`.    items: number of items of the pool.
-    If all models are of a single fold (the other one of two, while one is left out), they are fitted on themselves.
+    If all models are in a single fold, share and shift are fitted on these models themselves. This happens with two
+    folds, when `_best_method_elsewhere` leaves one of them out.
     """
     estimates = np.empty(held_out.shape[:2])
     for number in np.unique(fold):
@@ -292,7 +294,8 @@ def _best_method_elsewhere(
 def _choose_by_each_method(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
     """The anchors that each method chooses on these models, without shift and interval.
 
-    The `share` of gp_irt is set to 0, and is fitted later. Methods share the fitted 2pl, and one choice in each space.
+    The `share` of gp_irt is 0 at first; callers replace it by a fitted one. To save time, the 2pl is fitted once for
+    all methods, and items are chosen once in each space.
     """
     items = correct.shape[1]
     needs_fit = any(_needs_bank(method) for method in methods)
@@ -333,7 +336,7 @@ def _choose_in_space(
     """
     rng = np.random.default_rng(seed)
     items = correct.shape[1]
-    if space == "ease":
+    if space == "ease":  # order the items by ease, cut them into k parts, and take the middle item of each
         tie_break = rng.random(items)
         by_ease = np.lexsort((tie_break, correct.mean(axis=0)))
         parts = np.array_split(by_ease, k)
@@ -369,12 +372,12 @@ def _items_nearest_to_centres(
 ) -> tuple[Positions, Shaped[np.ndarray, " k"]]:
     """The items closest to the centres of k clusters of items, and how many items each cluster has.
 
-    Items are points given by the models' responses to them; with a bank, by their slope and intercept, each scaled to
-    standard deviation 1. There are fewer clusters than k if fewer items have different responses.
+    The coordinates of an item are the models' responses to it; with a bank, they are its slope and intercept, each
+    scaled to standard deviation 1. If fewer than k items have different responses, there are fewer clusters.
     """
     from sklearn.cluster import KMeans  # a second to import
 
-    # Items with equal responses (most items of some pools) are one point, which counts as often
+    # Items with equal responses (most items of some pools) become one point, whose weight is their number
     patterns, first_item, count = np.unique(correct, axis=1, return_index=True, return_counts=True)
     if bank is None:
         points = patterns.T.astype(np.float64)

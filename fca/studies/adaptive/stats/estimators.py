@@ -89,15 +89,17 @@ def _normal(value: Targets, se: Targets) -> Interval:
 def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, added: ByLevel) -> Interval:
     """Accuracy and score with standard errors and 95 % intervals, from the shares right by level.
 
-    share, variance, df: the share, its variance, and the degrees of freedom of that variance.
+    share, variance, df: the share right, its variance, and the degrees of freedom with which the variance is estimated.
     n:     number of responses behind the share.
-    added: the variance of a response that was added to those observed, to estimate `variance`.
+    added: when `variance` was estimated, one response with this variance was counted beside the observed ones.
 
     The interval of a level's share p_l is Jeffreys' (the quantiles of Beta(m share + 1/2, m (1 - share) + 1/2); Brown,
-    Cai and DasGupta 2001, Stat. Sci. 16:101) for m = p (1 - p) / variance responses, where p is the share with `added`
-    right and `added` wrong responses beside the n. A target Σ w_l p_l is sqrt(Σ w_l² (p_l - end_l)²) away from the ends
-    of its own interval (Zou and Donner 2008, Stat. Med. 27:1693), times t / 1.96 with Student's t for the degrees of
-    freedom of the sum (Welch, Satterthwaite). Near 0 and 1 it is as asymmetric as the intervals of the levels.
+    Cai and DasGupta 2001, Stat. Sci. 16:101) for m = p (1 - p) / variance responses, where p is the share right if
+    `added` right and `added` wrong responses (a fraction of a response each) are counted beside the n.
+
+    A target Σ w_l p_l is sqrt(Σ w_l² (p_l - end_l)²) away from the ends of its own interval (Zou and Donner 2008, Stat.
+    Med. 27:1693), times t / 1.96 with Student's t for the degrees of freedom of the sum (Welch, Satterthwaite). Near 0
+    and 1 it is as asymmetric as the intervals of the levels.
 
     >>> one = np.ones((1, 3))
     >>> interval = level_interval(one, 0.25 / 12**2 * one, 11 * one, 12 * one, 0.25 * one)
@@ -210,10 +212,15 @@ def _intervals_of_groups(
     level_s_squared: Float[np.ndarray, " 3"],
     level_df: Float[np.ndarray, " 3"],
 ) -> Interval:
-    """Intervals of the groups for `stratified`: beside a group's responses counts one more, with the level's variance.
+    """Intervals of the groups for `stratified`.
 
-    level_share, n_of_group: share right and number of responses.    level_s_squared, level_df: the variance of a
-    response to the level in all groups, and its degrees of freedom.
+    A group's few responses estimate a variance poorly. So the variance from strata with several responses is averaged,
+    by degrees of freedom, with one further response, whose variance is the one of the level in all groups:
+
+        (df observed + factor level_s_squared) / (df + 1)
+
+    level_share, n_of_group: share right and number of responses of each group and level.
+    level_s_squared, level_df: the variance of a response to the level in all groups, and its degrees of freedom.
     """
     variance_of_several = (parts.df * parts.observed + parts.factor * level_s_squared) / (parts.df + 1)
     df_of_parts = [parts.df + 1, np.broadcast_to(level_df, parts.df.shape)]
@@ -233,10 +240,11 @@ def _interval_of_mean(
     level_s_squared: Float[np.ndarray, " 3"],
     level_df: Float[np.ndarray, " 3"],
 ) -> Interval:
-    """Interval of the mean over groups for `stratified`; arguments as of `_intervals_of_groups`.
+    """Interval of the mean over groups for `stratified`; it has the same arguments as `_intervals_of_groups`.
 
-    The variances of the groups are summed. One more response counts, with the largest variance, 1/4, unless no stratum
-    of a level has several responses: the variance of the level then counts one right and one wrong response already.
+    The variance of the mean over G groups is the sum of the groups' variances, divided by G². One further response is
+    counted in the sum, with the largest possible variance, 1/4. If no stratum of a level has several responses, the
+    further response has the variance of the level instead, since that already counts one right and one wrong response.
     """
     added = np.where(parts.df.any(axis=0), 1 / 4, level_s_squared)
     df = parts.df.sum(axis=0)
@@ -436,11 +444,12 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
 
 def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "targets items"]:
-    """The predictions m of every item for each target, as `regression` uses them.
+    """The predicted response to every item for each target, as `regression` uses it.
 
-    Weighted least squares of right - chance on the level and the chance, over the evaluated items; an item weighs as
-    much as its residual does in the variance of the target, (1 - π) (w / π)². Shrunk towards the bank's chance, as if
-    AGREEING further responses had agreed with it.
+    The prediction is the bank's probability of a right response (the chance) plus a correction, which is linear in the
+    level and the chance. The correction is fitted to right - chance of the evaluated items by weighted least squares.
+    The weight of an item is the weight of its residual in the variance of the target, (1 - π) (w / π)². The correction
+    is shrunk towards 0, as if AGREEING further responses had agreed with the bank.
     """
     chance = response_probabilities(record, bank)
     is_of_level = [pool.level == level for level in range(len(pool.levels))]
@@ -454,6 +463,7 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
         importance += np.where(is_sampled, (1 - sample.inclusion) * factor**2, 0.0)
 
     predicted = np.tile(chance, (len(pool.targets), 1))
+    # the normal matrix of AGREEING responses to average items; they add no moments, as their right - chance is 0
     agreeing_responses = AGREEING * (columns @ columns.T) / pool.n_items
     for target, item_importance in enumerate(importance):
         if not item_importance.any():  # every item was evaluated

@@ -205,18 +205,20 @@ def count_patterns(rows: Rows, loadings: Float[np.ndarray, "3 s"]) -> Patterns:
 
 
 def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLERANCE) -> Fit:
-    """Fit β (of three levels) and s of each group alone, and then again with the prior that these fits show.
+    """Fit β (of three levels) and s of each group alone, then again with a prior learned from all groups' first fits.
 
-    patterns: counts of evaluated and right items by level, each once.    frequency: number of rows with each pattern.
-    tolerance: the largest step at which the fit has converged.    A single group shows no prior: it is fitted alone.
+    With a single group no prior can be learned, so there is no second fit.
+
+    patterns:  counts of evaluated and right items by level, each once.    frequency: number of rows with each pattern.
+    tolerance: the fit has converged when its largest step is smaller.
     """
     number_of_groups = int(patterns.group[-1]) + 1  # groups ascend
     number_of_loadings = patterns.loadings.shape[1]
 
-    # alone, a wide normal prior keeps β and s finite where all responses are right, or wrong
+    # for the fit of each group alone, a wide normal prior keeps β and s finite if all responses are right, or all wrong
     sd_alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * number_of_loadings)
-    none = np.zeros(3 + number_of_loadings)
-    prior = Prior(mean=none, variance=sd_alone**2, mean_variance=none)
+    zeros = np.zeros(3 + number_of_loadings)
+    prior = Prior(mean=zeros, variance=sd_alone**2, mean_variance=zeros)
 
     # Start at the logits of the shares right, and s = 1
     n_right = group_sums(patterns, patterns.n_right, frequency)

@@ -244,7 +244,7 @@ class GreTwoStage(Policy):
     ) -> None:
         """Raises FcaError for a pool without levels, too few items, a small budget, and an invalid mapping.
 
-        bank: not used.
+        mapping: for 0 to 9 points, the numbers of easy, medium and hard items in the second round.    bank: not used.
         """
         pool.check_levels("policy", "gre_two_stage", WITHOUT_LEVELS)
         table = check_mapping(mapping)
@@ -253,6 +253,7 @@ class GreTwoStage(Policy):
             step = "add images (12 a level are usual) or take another policy"
             session = "images a session (class and attribute)"
             raise FcaError(session, f"{items_per_session:.3g}", "9 or more, to evaluate nine", step)
+        # by which both rounds are larger than the nine items of the paper
         self.times = round(check_budget(budget) * items_per_session / (FIRST_ROUND.sum() + SECOND_ROUND_ITEMS))
         if self.times < 1:
             allowed = f"{9 / items_per_session:.3g}, nine items a session, or a multiple"
@@ -261,7 +262,8 @@ class GreTwoStage(Policy):
         most_by_level = FIRST_ROUND * self.times + self.table.max(axis=0)
         check_room(pool, most_by_level)
         super().__init__(pool, pool.stratum)
-        self.right_in_earlier_pairs = np.zeros_like(pool.sizes)  # of rounds, before `extend`; sessions x levels
+        # right responses before the latest `extend`, which starts another pair of rounds; sessions x levels
+        self.right_in_earlier_pairs = np.zeros_like(pool.sizes)
 
     def select(self, rng: np.random.Generator) -> Positions:
         """The items of a session's first round (1 easy, 2 medium, 1 hard), or of its second (5, by its points).

@@ -141,17 +141,20 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
 
 
 def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.ndarray, " sessions"]) -> Rates:
-    """The score that accuracies alone explain: by session and level, by level, and the difference.
+    """The hierarchical scores that accuracies alone explain, as if the answers to single images were independent.
 
-    session: the mean over sessions of (1 - m)(1 - h) + e m, which is the score over all triplets of a session.
-    level:   the same of the mean accuracies e, m and h over sessions, which count equally.
-    excess:  positive where sessions differ, that is classes and attributes. It does not mean that the same object fails
-             first when hard: answers that are independent inside every session have it as well.
+    With the accuracies e, m and h on easy, medium and hard images, this score is (1 - m)(1 - h) + e m. The fields are:
+
+    session: the mean over sessions of the score at each session's own accuracies.
+    level:   the score at the mean accuracies over sessions, which count equally.
+    excess:  session minus level. It is positive where sessions (classes and attributes) differ in accuracy. It does not
+             show that the same object fails first when hard: independent answers inside every session cause it, too.
 
     rates: accuracy of each session by level (see level_rates).    classes: the class of each session.
 
     Intervals are jackknife intervals that leave out whole classes (see jackknife_interval), since the sessions of one
-    class are not independent: a network that knows the class well is right in all of them. They are NaN for one class.
+    class are not independent: a network that knows the class well is right in all of them. With a single class the
+    intervals are NaN.
 
     >>> rates = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=float)
     >>> explained = explained_scores(rates, np.arange(4))
@@ -167,7 +170,7 @@ def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
         excess = Estimated(session.value - level_score, *NO_INTERVAL)
         return Rates(session, Estimated(level_score, *NO_INTERVAL), excess)
 
-    # the scores without each class
+    # both scores without each class in turn
     weights = left_out_weights(cluster)  # classes x sessions
     share = weights / weights.sum(axis=1, keepdims=True)
     left_out_session_scores = share @ session_scores
@@ -185,7 +188,7 @@ def matched_score(
     sessions: Shaped[np.ndarray, " triplets"],
     classes: Shaped[np.ndarray, " triplets"],
 ) -> Matched:
-    """Score of matched triplets, and how much of it the matching explains: the same object, from easy to hard.
+    """Score of matched triplets (one object, easy to hard), and its excess over random triplets of the same images.
 
         excess = mean over triplets of [follows - ((1 - m)(1 - h) + e m)],   e, m, h: accuracies of its session
 
