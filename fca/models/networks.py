@@ -32,7 +32,7 @@ MARKER_WIDTH = 7919  # logits of a network that is built only to find its head: 
 def with_weights(
     make: Make, head: Names, weights: str | None, file_keys: Names, classes: Names | None, tidy: Tidy = dict
 ) -> tuple[nn.Module, tuple[str, ...]]:
-    """Build a network with its weights; return it and the class keys of its logits.
+    """Build a network with its weights; return it and the class keys (names of classes) of its logits.
 
     make:      number of logits -> network with random weights; 0 = without a head.
     head:      names of the modules that give the logits.
@@ -53,7 +53,7 @@ def with_weights(
     module = make(len(keys))
     state = read_weights(weights, module.state_dict(), head, tidy)
 
-    fresh = head
+    fresh = head  # the modules that keep random weights
     if classes is None and file_keys:  # the head of the file stays
         fresh = ()
         names = module.state_dict()
@@ -155,7 +155,7 @@ def restored(model: Model, path: Path, trained_keys: Names, classes: Names | Non
     """The network that a model builds, with the weights that its training stored in a file.
 
     path:         the file, which must have exactly the tensors of the network.
-    trained_keys: class keys of the stored logits.
+    trained_keys: class keys (names of classes) of the stored logits.
     classes:      None = build the network for the same classes. Otherwise it gets a fresh head for these classes, and
                   every tensor whose shape does not depend on the number of classes comes from the file.
 
@@ -363,10 +363,10 @@ def logit_layers(make: Make) -> tuple[str, ...]:
 
 
 def with_optional_head(network: Make, head: Names) -> Make:
-    """Extend a function that makes networks of 1 or more logits, so that 0 logits give a network without a head.
+    """Extend a function that makes networks with 1 or more logits, so that 0 makes a network without a head.
 
-    head: names of the layers that give the logits; without a head they are the identity, so that the network gives
-    its features.
+    head: names of the layers that give the logits. In a network without a head the identity takes their place, so the
+    network gives its features.
     """
 
     def make(logits: int) -> nn.Module:
@@ -412,7 +412,9 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
     was_training = module.training
     module.eval()
     image = torch.linspace(-1, 1, 3 * size * size).view(1, 3, size, size)
-    with torch.no_grad(), _ramp_weights(head):  # not inference_mode: some networks keep tensors of their first pass
+    # Not inference_mode: some networks keep tensors of their first pass. A head of zeros would give 0 for any features,
+    # and so seem to fit: it gets other weights while the two ways to compute logits are compared.
+    with torch.no_grad(), _ramp_weights(head):
         try:
             logits = module(image)
         except Exception as error:  # every network refuses a size with errors of its own
@@ -432,9 +434,9 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
 
 @contextmanager
 def _ramp_weights(head: Any) -> Iterator[None]:
-    """Fill the parameters of a head with ramps from -1 to 1 in the body of `with`, and restore them afterwards.
+    """Fill each parameter of a head with values rising from -1 to 1, in the body of `with`; restore them afterwards.
 
-    `split` compares two ways to compute logits: with a head whose weights begin as zeros, both would always agree.
+    `split` compares the network's logits with head(features). With a head of zeros both are 0, whatever the features.
     """
     weights = list(head.parameters()) if isinstance(head, nn.Module) else []
     original_weights = [weight.clone() for weight in weights]
@@ -448,7 +450,7 @@ def _ramp_weights(head: Any) -> Iterator[None]:
 
 
 def input_of(layer: nn.Module, module: nn.Module) -> Layer:
-    """Return a function from images to the input that one layer of the network gets for them."""
+    """Return a function that gives the input of one layer for a batch of images, such as the features before a head."""
 
     def embed(images: Tensor) -> Tensor:
         """Run the whole network on the images, and return what the layer received."""

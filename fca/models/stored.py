@@ -77,7 +77,10 @@ class StoredRun(Model):
         return restored(model, weights, trained_classes, classes)
 
     def compiled(self) -> Compiled | None:
-        """The compiled network under a probe, if this run trained one (adaptation=probe); None for other runs."""
+        """The compiled network whose features this run's linear classifier reads; None for other runs.
+
+        Runs of adaptation=probe train such a classifier on the features of a network that stays as it is.
+        """
         model, _ = self._trained_model_and_classes()
         if not isinstance(model, Probed):
             return None
@@ -85,7 +88,10 @@ class StoredRun(Model):
         return base if isinstance(base, Compiled) else None
 
     def program(self) -> bytes | None:
-        """The ONNX program of a compiled network with this run's probe as its last layer; None for other runs."""
+        """The ONNX program of a compiled network with this run's linear classifier as its last layer.
+
+        None for runs that trained no linear classifier on the features of a compiled network.
+        """
         from fca.models.checkpoints import read_weights
 
         base = self.compiled()
@@ -126,7 +132,7 @@ class StoredRun(Model):
         return model, classes
 
     def _weights_file(self) -> Path:
-        """The file of the snapshot's weights in the run's folder.
+        """The file in the run's folder that has the weights of the chosen snapshot, a moment of the training.
 
         Raises FcaError for a training that diverged, whose weights mean nothing; if the file was removed on purpose,
         with the command that makes it again; and for a snapshot that the run never kept.
@@ -204,7 +210,10 @@ class Probed(Model):
         return identity_of("probe", self, base=self.base_model().identity())
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """The network with the probe as its head. Raises FcaError for `classes`: a probe is not trained further."""
+        """The base network with the probe, a linear classifier, as its head.
+
+        Raises FcaError for `classes`, since a probe is not trained further, and for a probe that is not trained yet.
+        """
         from torch import nn
 
         from fca.models.checkpoints import read_weights
@@ -223,11 +232,12 @@ class Probed(Model):
         return Classifier(module, tuple(self.classes), encoder.geometry, encoder.normalise, encoder.embed, head)
 
     def base_model(self) -> Model:
-        """The model whose features the probe reads.
+        """The model whose features the probe (a linear classifier) reads.
 
-        If the base is a run that is itself a probe, the base of that one is taken, and so on. Raises FcaError for
-        probes that name each other in a circle, which only a changed file can do.
+        If the base is a stored run that trained a probe, the base of that probe is taken, and so on. Raises FcaError if
+        the base is described as a probe itself, and for runs that name each other in a circle.
         """
+        # A description must have class keys; a base has none, since only its features are read.
         model, _ = model_from_description({**self.base, "classes": []})
         visited: list[Model] = []
         while isinstance(model, StoredRun) and model not in visited:
@@ -237,6 +247,7 @@ class Probed(Model):
             visited.append(model)
             model, _ = model_from_description({**stored_model.base, "classes": []})
 
+        # A probe, or a run that was met before: no command writes such a base, only an edit of the file.
         if isinstance(model, Probed) or model in visited:
             raise FcaError("base of a probe", repr(self.base)[:80], "a network", "train this run again")
         return model
