@@ -422,7 +422,7 @@ def _with_pairs(confusions: pd.DataFrame) -> pd.DataFrame:
 def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
     """The sentence on the most frequent confusion: a class and the class that was predicted instead.
 
-    If several confusions are equally frequent, it names them; if all are, it names the first small.NAMED of them.
+    If several confusions are equally frequent, it names them. If all are, it names only the first few.
     """
     errors = confusions[ERRORS].max()
     total = int(confusions[ERRORS].sum())
