@@ -188,7 +188,7 @@ def one_line(error: Exception) -> str:
 
 
 def identity_of(family: str, model: Any, published: str | None = None, **replaced_fields: Any) -> dict[str, Any]:
-    """What of a model enters the ids of runs: all its fields, but its weights by content instead of by path.
+    """The part of a model that enters the ids of runs: all its fields, with its weights by content, not by path.
 
     family:          the model's family, such as timm.
     model:           a dataclass with the fields `weights` and `classes`.
@@ -196,8 +196,8 @@ def identity_of(family: str, model: Any, published: str | None = None, **replace
                      by its sha256, or None.
     replaced_fields: values that enter in place of the model's own fields.
 
-    `classes` say what the logits of the weights mean: without weights they are left out.
-    Raises FcaError for a file that is missing or holds no weights, and for classes that are no class keys.
+    The field `classes` says what the logits of the weights mean, so it is left out where there are no weights.
+    Raises FcaError for a file that is missing or holds no weights, and for classes that are not class keys.
     """
     weights = None
     classes = None
@@ -286,7 +286,9 @@ def file_format(path: Path) -> str:
         raise FcaError("model.weights", str(path), f"a file that can be read ({one_line(error)})", "mend it") from error
 
     other_format: str | None
-    header_bytes = int.from_bytes(start[:8], "little")  # safetensors begin with the length of a JSON text, then this
+    header_bytes = int.from_bytes(
+        start[:8], "little"
+    )  # safetensors: 8 bytes with the length of a JSON text, which follows
     if start[8:9] == b"{" and header_bytes < LONGEST_HEADER:
         if 8 + header_bytes <= path.stat().st_size:
             return SAFETENSORS
@@ -430,7 +432,7 @@ def class_keys(classes: Any) -> tuple[str, ...]:
 
 
 def classes_meaning(classes: Any) -> str | list[str] | None:
-    """Class keys as they enter an identity: the name of an ImageNet stays a name, so that timm is not needed.
+    """Class keys as they enter the ids of runs: the name of an ImageNet stays a name, so that timm is not needed.
 
     Raises FcaError as `class_keys` does.
 

@@ -243,14 +243,16 @@ def belongs(name: str, modules: Names) -> bool:
 
 
 def _candidates(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[Candidate]:
-    """Yield every candidate for a network's state dict in the content of a file.
+    """Yield every candidate for a network's state dict: each state dict in a file's content, less each likely prefix.
 
-    A state dict under keys that are not in WRAPPERS counts only if it fits the network: anything may stand there.
+    WRAPPERS are the keys under which published files keep their weights. Under other keys anything may stand, such as
+    the state of an optimiser, so a state dict there is a candidate only if it fits the network.
     """
     is_of_mmengine = _is_of_mmengine(content)
     for wrapper, tensors in _state_dicts(content):
-        has_known_keys = set(wrapper.split(".")) <= {"", *WRAPPERS}
-        is_unaveraged_ema = is_of_mmengine and wrapper == "ema_state_dict"  # MMEngine swaps the two names
+        has_known_keys = set(wrapper.split(".")) <= {"", *WRAPPERS}  # "" for a file that is itself a state dict
+        # MMEngine stores the averaged weights as `state_dict`, and the weights without averaging as `ema_state_dict`.
+        is_unaveraged_ema = is_of_mmengine and wrapper == "ema_state_dict"
         for prefix in _prefixes(tensors, network):
             state, outside = _without_prefix(prefix, tensors)
             is_called_averaged = bool(AVERAGED.search(wrapper) or AVERAGED.search(prefix))
@@ -261,15 +263,16 @@ def _candidates(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[C
 
 
 def _is_of_mmengine(content: Any) -> bool:
-    """Whether MMEngine wrote a file: it stores averaged weights as `state_dict`, and the others as `ema_state_dict`."""
+    """Whether MMEngine wrote the file with this content, as the file's metadata show."""
     metadata = content.get("meta") if isinstance(content, Mapping) else None
     return isinstance(metadata, Mapping) and "mmengine_version" in metadata
 
 
 def _load_without_code(weights: str) -> Any:
-    """The content of a file of weights, whatever it is; torch's reader calls nothing but what rebuilds tensors.
+    """The content of a file of weights: often a dictionary, but it may be anything that torch.save can write.
 
-    Raises FcaError for a file that cannot be read so; the error names the code that a pickle would have run.
+    torch's reader calls only the functions that rebuild tensors, so no code of the file runs. Raises FcaError for a
+    file that cannot be read in this way; the error names the code that the file would have run.
     """
     path = weights_file(weights)
     try:
@@ -303,8 +306,10 @@ def _content_in_words(content: Any) -> str:
 def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]:
     """Yield every state dict in a file's content after the keys that lead to it, joined by full stops.
 
-    Keys of WRAPPERS are searched first, in their order. A dictionary counts as a state dict if any of its values is a
-    tensor; its other values are dropped.    wrapper: the keys that led to `content`; "" for the whole file.
+    WRAPPERS, the keys under which published files keep their weights, are searched first, in their order. A dictionary
+    counts as a state dict if any of its values is a tensor; its other values are dropped.
+
+    wrapper: the keys that led to `content`, joined by full stops; "" for the whole file.
 
     >>> [name for name, _ in _state_dicts({"model": {"a": torch.ones(1)}, "ema": {"state_dict": {"a": torch.ones(1)}}})]
     ['ema.state_dict', 'model']
@@ -347,7 +352,7 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     A name that begins with a part of the prefix loses that part: without `module.net.`, `module.head.bias` becomes
     `head.bias`, since a head may stand beside its network in a wrapper.
     """
-    words = prefix.split(".")[:-1]
+    words = prefix.split(".")[:-1]  # a prefix ends with a full stop, behind which nothing is left
     # "", "module.", "module.net." for `module.net.`
     beginnings = ["".join(f"{word}." for word in words[:number]) for number in range(len(words) + 1)]
 
@@ -432,10 +437,13 @@ def _warn_of_changes(name: str, candidate: Candidate, wrappers: set[str], left_o
 
 
 def _unreadable(path: Path, weights: str, error: Exception) -> FcaError:
-    """The error for a file that torch refused to read.
+    """The error to raise for a file that torch refused to read.
 
     If torch refused a pickle because of code in it, the message names that code and a command to convert the file.
-    path, weights: the file, as it is opened and as the user named it.    error: that of the reader.
+
+    path:    the file.
+    weights: the same file as the user named it.
+    error:   what torch's reader raised.
     """
     code_names = _GLOBAL.findall(str(error))  # classes and functions that torch refused to call
     if not code_names:

@@ -172,11 +172,13 @@ class Compiled(Model):
 
 
 def in_torch(session: Any, outputs: Sequence[str]) -> Any:
-    """Wrap an ONNX program as a PyTorch module: float images in [0, 1], as torch has them -> outputs side by side.
+    """Wrap an ONNX program as a PyTorch module, so that it can be called like a network.
 
-    session: a `fca.models.programs.Session`.    outputs: names of the program's outputs.
+    The module takes float images in [0, 1] of shape (batch, 3, size, size), and returns the values of the named outputs
+    side by side, as (batch, values). The program itself takes bytes, so pixels are rounded to 256 levels. That matters
+    only for images that were changed after they were read.
 
-    The program takes bytes, so pixels are rounded to the 256 levels, which matters only for images that were changed.
+    session: the loaded program, a `fca.models.programs.Session`.    outputs: names of the program's outputs.
     """
     from torch import from_numpy, nn, uint8
 

@@ -73,8 +73,8 @@ class EveryDepth(nn.Module):
 def columns_of_depth(classifier: Classifier, depth: str) -> slice:
     """The columns that belong to one depth in the features of a model that was built with depth=all.
 
-    classifier: the built model, whose features are those of every depth side by side.
-    depth:      cut (before the widening layer of its last stage) or whole.
+    classifier: the built model, which gives the features of every depth side by side.
+    depth:      cut (the network before the widening layer of its last stage) or whole (the complete network).
 
     Raises FcaError if the model was built with another setting of depth, and for a depth that it does not have.
 

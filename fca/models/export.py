@@ -158,8 +158,8 @@ def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
     `normalise` has mean, std (of values in [0, 1]) and bgr (red and blue are swapped afterwards). A program of onnx or
     torchscript does this step itself; it is null for a program with another function of the user's in its place.
 
-    Raises FcaError for a classifier whose input is no resized and cropped image, and, for safetensors, one whose
-    normalisation is no `Normalise`.
+    Raises FcaError if the classifier's input is not a resized and cropped image. For safetensors it is also raised if
+    the normalisation is not a `Normalise`, since then no file describes it.
     """
     geometry = classifier.geometry
     if not isinstance(geometry, ResizeCrop):
@@ -186,7 +186,10 @@ def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
 
 
 def _written_as_onnx(program: Program, example: Tensor) -> bytes:
-    """The content of an ONNX file.    example: images that show the exporter the shapes; their number stays free."""
+    """The content of an ONNX file with this program.
+
+    example: images from which the exporter learns the shapes. The file takes any number of images.
+    """
     batch = torch.export.Dim("batch")  # the symbol for an axis of any length
     written: Any = torch.onnx.export(
         program,
@@ -214,7 +217,7 @@ def _written_as_torchscript(program: Program, example: Tensor) -> bytes:
 def without_library_warnings() -> Iterator[None]:
     """Mute, in the body of `with`, warnings of PyTorch about its own exporters.
 
-    Some of them doubt that a trace is right: `compare_logits` checks that.
+    Some of these warnings doubt that the exported program does the same as the network; `compare_logits` checks that.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)

@@ -47,9 +47,9 @@ class Grouped(Model):
         }
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """The base network with one logit for each group that has classes among its own.
+        """The base network with one logit for each group that contains at least one of the base's classes.
 
-        Raises FcaError for `classes`, since groups are not trained, and if fewer than two groups have classes.
+        Raises FcaError for `classes`, since groups are not trained, and if fewer than two groups contain such classes.
         """
         import torch
         from torch import Tensor, nn

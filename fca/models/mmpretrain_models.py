@@ -284,7 +284,10 @@ def _without_downloads(settings: Any) -> Any:
 
 
 def _class_keys_of_test_data(config: Any) -> tuple[str, ...]:
-    """The class keys of the data set that a configuration tests on; none if mmpretrain does not list all of them."""
+    """The class keys of the data set that a configuration tests on.
+
+    Empty if mmpretrain does not list the classes of that data set, or not as many as the network has logits.
+    """
     from mmpretrain.registry import DATASETS
 
     dataset = config.test_dataloader.dataset.type
@@ -333,7 +336,8 @@ def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str
     preprocessor = config.model.get("data_preprocessor") or config.get("data_preprocessor") or {}
 
     def in_unit_range(key: str) -> tuple[float, ...]:
-        """The mean or std of each channel, for values in [0, 1] instead of 0 to 255."""
+        """The mean or std of each channel, for values in [0, 1] instead of 0 to 255; zeros if it is not configured."""
+        # Rounded, so that 57.12 / 255 is 0.224 and not 0.22399999999999998.
         return tuple(round(value / 255, 9) for value in preprocessor.get(key) or (0, 0, 0))
 
     mean = in_unit_range("mean")
@@ -343,7 +347,7 @@ def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str
 
     reads_bgr = any(step["type"] == "LoadImageFromFile" for step in steps)  # this step reads by OpenCV: BGR
     bgr = reads_bgr and not preprocessor.get("to_rgb")
-    if bgr:  # mean and std are in that order, too
+    if bgr:  # the configuration then has mean and std in the order BGR, too; `Normalise` takes them as RGB
         mean = mean[::-1]
         std = std[::-1]
     return Normalise(tuple(model.mean or mean), tuple(model.std or std), bgr)
@@ -352,8 +356,10 @@ def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str
 def _geometry_of_step(step: dict[str, Any]) -> dict[str, Any]:
     """The part of the geometry that one step of mmpretrain's test pipeline sets; empty for steps that change no size.
 
-    Keys are `side` (shorter side of the resized image in pixels), `crop` (side in pixels), `interpolation` and `squash`
-    (whether both sides are resized to `side`).
+    step: the settings of the step.
+
+    The keys of the result are `side` (shorter side of the resized image in pixels), `crop` (side in pixels),
+    `interpolation` and `squash` (whether both sides are resized to `side`).
     """
 
     def pixels(value: Any) -> int:

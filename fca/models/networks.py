@@ -53,7 +53,7 @@ def with_weights(
     module = make(len(keys))
     state = read_weights(weights, module.state_dict(), head, tidy)
 
-    fresh = head
+    fresh = head  # the modules that keep random weights
     if classes is None and file_keys:  # the head of the file stays
         fresh = ()
         names = module.state_dict()
@@ -363,10 +363,10 @@ def logit_layers(make: Make) -> tuple[str, ...]:
 
 
 def with_optional_head(network: Make, head: Names) -> Make:
-    """Extend a function that makes networks of 1 or more logits, so that 0 logits give a network without a head.
+    """Extend a function that makes networks with 1 or more logits, so that 0 makes a network without a head.
 
-    head: names of the layers that give the logits; without a head they are the identity, so that the network gives
-    its features.
+    head: names of the layers that give the logits. In a network without a head the identity takes their place, so the
+    network gives its features.
     """
 
     def make(logits: int) -> nn.Module:
@@ -412,8 +412,9 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
     was_training = module.training
     module.eval()
     image = torch.linspace(-1, 1, 3 * size * size).view(1, 3, size, size)
-    # ramps as weights: a new head begins with zeros, and any features would reproduce its logits
-    with torch.no_grad(), _ramp_weights(head):  # not inference_mode: some networks keep tensors of their first pass
+    # Not inference_mode: some networks keep tensors of their first pass. A head of zeros would give 0 for any features,
+    # and so seem to fit: it gets other weights while the two ways to compute logits are compared.
+    with torch.no_grad(), _ramp_weights(head):
         try:
             logits = module(image)
         except Exception as error:  # every network refuses a size with errors of its own
@@ -433,9 +434,9 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
 
 @contextmanager
 def _ramp_weights(head: Any) -> Iterator[None]:
-    """Fill the parameters of a head with ramps from -1 to 1 in the body of `with`, and restore them afterwards.
+    """Fill each parameter of a head with values rising from -1 to 1, in the body of `with`; restore them afterwards.
 
-    `split` compares two ways to compute logits: with a head whose weights begin as zeros, both would always agree.
+    `split` compares the network's logits with head(features). With a head of zeros both are 0, whatever the features.
     """
     weights = list(head.parameters()) if isinstance(head, nn.Module) else []
     original_weights = [weight.clone() for weight in weights]
@@ -449,7 +450,7 @@ def _ramp_weights(head: Any) -> Iterator[None]:
 
 
 def input_of(layer: nn.Module, module: nn.Module) -> Layer:
-    """Return a function from images to the input that one layer of the network gets for them."""
+    """Return a function that gives the input of one layer for a batch of images, such as the features before a head."""
 
     def embed(images: Tensor) -> Tensor:
         """Run the whole network on the images, and return what the layer received."""

@@ -137,7 +137,7 @@ class OnnxFile(Model):
         def normalise(images: Any) -> Any:
             return images  # the program normalises
 
-        def embed(images: Any) -> NoReturn:
+        def embed(images: Any) -> NoReturn:  # the file has logits as its output, and no features
             allowed = "a network whose features can be read; an ONNX file gives logits"
             step = f"take the training: model=run model.run_id={description.run}"
             raise FcaError("model", self.label(), allowed, step)
@@ -161,7 +161,7 @@ class OnnxFile(Model):
 
 
 def _description_from_json(content: Mapping[str, Any]) -> Description:
-    """The description in the content of a JSON file.
+    """The description of an exported program, from the content of the JSON file beside it.
 
     Raises KeyError for a missing key, and TypeError, ValueError or FcaError for an impossible value.
     """
@@ -177,7 +177,8 @@ def _description_from_json(content: Mapping[str, Any]) -> Description:
     # The JSON has the resized side in pixels, ResizeCrop the ratio crop / side, from which it rounds the side down:
     # with half a pixel more it comes back to the same side.
     crop_pct = 1.0 if crop == resize else crop / (resize + 0.5)
-    test = content.get(FILE_TEST) or content.get("test")  # FILE_TEST: of the file itself, where it was measured
+    # The accuracy of the file itself, if it was measured; otherwise the accuracy of the network before the export.
+    test = content.get(FILE_TEST) or content.get("test")
     return Description(
         label=content["model"],
         classes=tuple(classes),

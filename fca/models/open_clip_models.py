@@ -92,7 +92,9 @@ class OpenClip(Model):
         return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
-        """What enters ids of runs: all fields; names and templates only for a zero-shot classifier, which uses them.
+        """What enters the ids of runs: all fields, but names and templates only for a zero-shot classifier.
+
+        No other use of the model reads names and templates, from which the texts of its classes are made.
 
         Raises FcaError for impossible settings.
         """
@@ -106,7 +108,7 @@ class OpenClip(Model):
 
         published = self.weights if self.is_tag else None
         identity = identity_of("open_clip", self, published, **prompts)
-        del identity["choose_among"]  # `classes` has the classes that it led to
+        del identity["choose_among"]  # a rule that sets `classes`, whose result is already in the identity
         return identity
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
@@ -132,8 +134,9 @@ class OpenClip(Model):
             module = _zero_shot(self, keys)
         else:  # a tower to finetune, or an encoder
             module = _tower_with_head(self, self.weights, len(keys))
-            if classes is not None:  # once trained, it gets the preprocessing of its name, not that of the tag
-                _check_same_input(self)
+            if classes is not None:
+                # The trained network will be stored without the tag, and must then still get the same pixels.
+                _check_input_independent_of_tag(self)
 
         geometry, normalise = _geometry_and_normalisation(self)
         return Classifier(module, keys, geometry, normalise, module.embed, module.head if keys else None)
@@ -275,7 +278,10 @@ def _tower_with_head(model: OpenClip, weights: str | None, logits: int) -> nn.Mo
 
 
 def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
-    """The image tower with a layer that compares its features with the texts of these class keys."""
+    """The image tower with a layer that compares its features with texts about these classes, for a logit per class.
+
+    Raises FcaError if the library of the model's tokenizer is missing, and for classes that would share a name.
+    """
     from fca.models.networks import Tower, ZeroShot
 
     clip = _image_and_text_model(model, model.weights)
@@ -365,10 +371,11 @@ def _preprocessing(model: OpenClip) -> dict[str, Any]:
     return {**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])}
 
 
-def _check_same_input(model: OpenClip) -> None:
+def _check_input_independent_of_tag(model: OpenClip) -> None:
     """Raise FcaError if finetuning from a tag would train on other pixels than the trained network will get.
 
-    A trained network is stored without the tag: its preprocessing is then that of the name alone.
+    A tag names published weights, and may have a preprocessing of its own. The trained network is stored without the
+    tag, so its images are later preprocessed as OpenCLIP does by the network's name alone.
     """
     with_tag = _preprocessing(model)
     without_tag = _preprocessing(replace(model, weights=None))

@@ -39,7 +39,8 @@ SHIPPED = {
 def source_of(function: str) -> str:
     """The sha256 of the file that defines a function, found without importing the function's module.
 
-    function: module.name. For our own examples the stored hash in SHIPPED is returned.
+    function: module.name. The examples that fca ships have a stored hash, so that other edits of their file do not
+    change the ids of runs.
 
     Raises FcaError for a module that does not exist, and for one that the user did not list under `plugins`.
     """

@@ -263,10 +263,10 @@ def quantised(program: bytes, images: Bytes) -> bytes:
 
 
 def _layers_to_keep_in_fp32(model: Any) -> list[str]:
-    """Names of the nodes that give logits, which stay in fp32 in int8 programs; none in the program of an encoder.
+    """Names of the operations that stay in fp32 in an int8 program: the last one with weights, which gives the logits.
 
-    A node is one operation of an ONNX graph. The search begins at the logits and goes back to the last node with
-    weights.
+    Empty for the program of an encoder, which has no logits. `model` is an ONNX model, whose nodes are its operations.
+    The search begins at the logits and goes back until it meets a node with weights.
     """
     graph = model.graph
     if LOGITS not in {output.name for output in graph.output}:
@@ -429,14 +429,17 @@ def cost_of(program: bytes) -> ProgramCost:
         largest_layer = max(largest_layer, layer_bytes)
 
     params = sum(math.prod(shape) for shape in constants.values() if shape)  # scalars, such as 255, are no weights
-    return ProgramCost(flops, len(program) + largest_layer, params)
+    memory = len(program) + largest_layer  # the file with all weights, and the largest values between layers
+    return ProgramCost(flops, memory, params)
 
 
 def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, list[int]]) -> int:
     """Operations of one layer: 2 x number of outputs x weights per output, for convolutions and matrix products.
 
-    Other layers count as 0.    shapes: name of a value between layers -> its shape.    weights: name of a weight -> its
-    shape.
+    Other layers count as 0, as do layers whose shapes are unknown.
+
+    shapes:  name of a value between layers -> its shape.
+    weights: name of a weight -> its shape.
     """
     if node.op_type not in ("Conv", "Gemm", "MatMul") or node.output[0] not in shapes:
         return 0

@@ -234,10 +234,10 @@ class Probed(Model):
     def base_model(self) -> Model:
         """The model whose features the probe (a linear classifier) reads.
 
-        If the base is a run that is itself a probe, the base of that one is taken, and so on. Raises FcaError for
-        probes that name each other in a circle, which only a changed file can do.
+        If the base is a stored run that trained a probe, the base of that probe is taken, and so on. Raises FcaError if
+        the base is described as a probe itself, and for runs that name each other in a circle.
         """
-        # a base is stored without class keys, which a description must have
+        # A description must have class keys; a base has none, since only its features are read.
         model, _ = model_from_description({**self.base, "classes": []})
         visited: list[Model] = []
         while isinstance(model, StoredRun) and model not in visited:
@@ -247,6 +247,7 @@ class Probed(Model):
             visited.append(model)
             model, _ = model_from_description({**stored_model.base, "classes": []})
 
+        # A probe, or a run that was met before: no command writes such a base, only an edit of the file.
         if isinstance(model, Probed) or model in visited:
             raise FcaError("base of a probe", repr(self.base)[:80], "a network", "train this run again")
         return model

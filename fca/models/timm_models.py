@@ -126,7 +126,7 @@ class TimmModel(LibraryModel):
         def pooled(images: Tensor) -> Tensor:
             return module.forward_head(module.forward_features(images), pre_logits=True)
 
-        if not keys:  # a network without logits, whose output already is the features in two cases
+        if not keys:  # an encoder; with a projection, or with every depth, its output already is the features
             embed: Any = module if gives_projection or self.depth == "all" else pooled
             return Classifier(module, keys, geometry, normalise, embed, None)
 
@@ -330,7 +330,8 @@ def _with_pretrained_weights(
 ) -> tuple[Any, tuple[str, ...]]:
     """The network with weights that timm itself fetches, and the class keys of its logits; see `_with_weights`.
 
-    Raises FcaError for another number of class keys than logits.
+    The class keys are empty for an encoder, whose outputs are features. Raises FcaError if their number is not the
+    number of logits.
     """
     logits = record_of(model._published()).num_classes
     if classes is not None:
@@ -341,6 +342,7 @@ def _with_pretrained_weights(
 
     if file_keys:
         check_count(file_keys, logits)
+    # The last layer gives the known classes, or with `projection` the features (CLIP's joint space with texts).
     keeps_last_layer = bool(file_keys) or model.projection
     return network(model, None if keeps_last_layer else 0, pretrained=True), tuple(file_keys)
 

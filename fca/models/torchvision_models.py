@@ -88,6 +88,7 @@ def network(model: TorchvisionModel, logits: int) -> nn.Module:
 
     kwargs: dict[str, Any] = {"num_classes": logits, **model.kwargs}
     if model.architecture in GOOGLE_NETWORKS:
+        # No auxiliary heads, which only help training. The published weights need transform_input (rescaled input).
         # init_weights=True is torchvision's default, but it warns if that is not given.
         kwargs = {"aux_logits": False, "transform_input": True, "init_weights": True, **kwargs}
     try:

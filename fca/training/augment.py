@@ -86,7 +86,7 @@ class Augment:
     erasing: Annotated[float, Allowed(0, 1)]
 
     def label(self) -> str | None:
-        """Its name in tables; None if nothing is changed.
+        """The name of this augmentation in tables; None if it changes nothing.
 
         >>> Augment("randaugment", 2, 9, 0.0, 0.25).label()
         'randaugment 2 x 9, erasing 0.25'
@@ -150,11 +150,11 @@ class Augment:
         )
         largest = STRENGTHS * np.where(is_share_of_side, size, 1)
 
-        share: Any = self.magnitude / LARGEST_MAGNITUDE  # of the largest strength
+        share: Any = self.magnitude / LARGEST_MAGNITUDE  # randaugment: the same share of the largest strength for all
         if self.policy == "trivial":
-            largest = TRIVIAL_STRENGTHS
+            largest = TRIVIAL_STRENGTHS  # this policy has larger strengths, and translations in pixels
             share = rng.integers(LARGEST_MAGNITUDE + 1, size=operation.shape) / LARGEST_MAGNITUDE
-        elif self.policy == "autoaugment":  # the operations drawn above are not used
+        elif self.policy == "autoaugment":  # it draws operations by itself: those above are not used
             operation, share = _draw_autoaugment(rng, images)
 
         strength = largest[operation] * share
@@ -182,12 +182,13 @@ def _draw_three_augment(rng: np.random.Generator, images: int) -> Rounds:
 
 
 def _draw_autoaugment(rng: np.random.Generator, images: int) -> Rounds:
-    """Draw one pair of operations of IMAGENET for each image.
+    """Draw a pair of operations for each image from IMAGENET, the pairs of AutoAugment's policy for that data set.
 
-    Returns the operations (images x 2), 0 for one that does not happen, and their magnitudes as shares of the largest.
+    Returns two arrays of shape (images, 2): the numbers of the operations, and their magnitudes as shares of the
+    largest. Each operation has its own probability; the number is 0, the identity, for an operation that is left out.
     """
     pairs = np.array([pair.split() for pair in IMAGENET.split(",")])  # pairs x 6 words
-    words = pairs[rng.integers(len(pairs), size=images)].reshape(images, 2, 3)  # name, tenths, magnitude
+    words = pairs[rng.integers(len(pairs), size=images)].reshape(images, 2, 3)  # name, probability in tenths, magnitude
     names = words[..., 0]
     tenths = words[..., 1].astype(int)
     magnitudes = words[..., 2].astype(int)

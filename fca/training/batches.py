@@ -184,7 +184,7 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         """Yield this process's share of each batch of the epoch whose number is in `self.epoch`.
 
-        Everything is drawn for the whole batch, and each process takes its own part of it: so the draws do not depend
+        Random numbers are drawn for the whole batch, and each process takes its own part of them. So they do not depend
         on the number of processes.
         """
         epoch = self.epoch
@@ -207,7 +207,8 @@ class Batches:
         for index, (images, batch_positions, batch_draws) in enumerate(steps):
             positions = batch_positions[self._rank_slice]
             warp_draws = batch_draws[self._rank_slice]
-            rng = epoch_rng(self.seed or 0, epoch, index, 2)  # of this batch; without a seed nothing is drawn
+            # One generator for each batch (2 separates it from other draws); without a seed nothing is drawn from it.
+            rng = epoch_rng(self.seed or 0, epoch, index, 2)
             batch_size = len(batches[index])
             pixels = self._batch_pixels(images, positions, rng, batch_size)
             changes = self._draw_changes(rng, batch_size)
@@ -313,9 +314,9 @@ def _with_starts(pixels: Tensor, height: Int[np.ndarray, " images"], width: Int[
 
 
 def read_ahead(read: Callable[[Chunk], Content], chunks: Iterable[Chunk], ahead: int = 2) -> Iterator[Content]:
-    """Yield `read(chunk)` for every chunk in order; one thread reads up to `ahead` chunks before they are asked for.
+    """Yield `read(chunk)` for every chunk in order, while a thread already reads the next `ahead` chunks.
 
-    An error in `read` is raised when its chunk is due.
+    So reading and computing overlap. An error in `read` is raised when its chunk is due.
     """
     pool = ThreadPoolExecutor(1, "read-ahead")
     pending: deque[Future[Content]] = deque()

@@ -43,11 +43,13 @@ def _slices_for_cache(images: int, size: int, device: torch.device) -> list[slic
 
 
 def _crop_and_resize_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor:
-    """`crop_and_resize` for a few images: an output pixel is a mean of 2 x 2 source pixels, weighted by position.
+    """Crop and resize a few images: an output pixel is a mean of 2 x 2 source pixels, weighted by position.
 
-    pixels: those of all images, one after another: (pixels, 3).    windows: (images, 7), whose columns are named below.
+    pixels:  the pixels of all images, one image after another: (pixels, 3).
+    windows: for each image the numbers that are named in the first line of code: (images, 7).
+    size:    side of the output images in pixels.
     """
-    # Each is images x 1.
+    # Each is images x 1: first pixel and width of the image; place and size of the crop in it; 1 to mirror it, or 0.
     start, image_width, top, left, height, width, is_mirrored = windows[:, :, None].unbind(1)
     steps = torch.arange(size, device=pixels.device)
     steps_x = torch.where(is_mirrored > 0, size - 1 - steps, steps)
@@ -140,7 +142,7 @@ def apply(name: str, images: Bytes, strength: Strength) -> Bytes:
         return _affine_transformed(name, images, strength)
 
     strengths = torch.from_numpy(strength.astype(np.float32)).to(images.device)[:, None, None, None]
-    match name:  # those without a strength first
+    match name:  # the first two cases have no strength
         case "autocontrast" | "equalize" | "invert":
             return getattr(imported("torchvision.transforms.v2.functional"), name)(images)
         case "grayscale":
@@ -194,10 +196,11 @@ def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
 
 
 def _blend_base(name: str, values: Tensor) -> Tensor:
-    """The image from which a blend moves away by its strength.
+    """The image with which an operation blends its images; a positive strength moves them away from it.
 
-    brightness: black.    color: the image in grey.    contrast: the mean of the grey image, everywhere.
-    sharpness:  the image blurred by 3 x 3 pixels, but unchanged at its edge.
+    name:   brightness: a black image.    color: the image in grey.    contrast: the mean of the grey image at every
+            pixel.    sharpness: the image blurred over 3 x 3 pixels, but unchanged at its edge.
+    values: images x 3 x size x size, from 0 to 255.
     """
     if name == "brightness":
         return torch.zeros_like(values)

@@ -158,8 +158,8 @@ def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[t
     """The devices of a training, one for each of its processes.
 
     accelerator: auto, cpu or gpu, see `device_of`.
-    devices:     a number of devices, a list of GPUs' numbers, or auto: all GPUs, or one process on a CPU, which uses
-                 all of its cores. On a CPU a number is one of processes.
+    devices:     a number of devices (on a CPU: of processes); a list of the GPUs' indices; or auto: all GPUs, or a
+                 single process on a CPU, which uses all of its cores.
     strategy:    auto, ddp or fsdp.
 
     Raises FcaError for devices that are not there, and for fsdp without CUDA.
@@ -169,7 +169,7 @@ def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[t
     check_devices(devices)
     kind = device_of(accelerator).type
     available_by_kind = {"cpu": os.cpu_count() or 1, "cuda": torch.cuda.device_count()}
-    n_available = available_by_kind.get(kind, 1)  # Apple's GPU is one
+    n_available = available_by_kind.get(kind, 1)  # 1 for mps: a machine of Apple's has a single GPU
 
     if isinstance(devices, list):
         indices = devices
@@ -283,7 +283,10 @@ def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: A
 
 
 def _pickled_with_maps_by_name(value: object) -> bytes:
-    """Pickle a value. An array in a memory map enters as the name of its file and its place there, not by content."""
+    """Pickle a value, with arrays in memory maps by the name of their file and their place in it.
+
+    So the images of a training are not copied to each of its processes.
+    """
     from joblib.externals.cloudpickle import Pickler
 
     class MapByName(Pickler):  # type: ignore[misc]
@@ -299,10 +302,11 @@ def _pickled_with_maps_by_name(value: object) -> bytes:
 
 
 def run_process(handle: int) -> None:
-    """Do the work of one process of `launch`, and report how that ended: None, or the error.
+    """Do the work of one process that `launch` started, and send it how the work ended: None, or the error.
 
-    handle: file descriptor of this end of the pipe to the process that started this one. This function never returns:
-    `launch` kills the process.
+    This function never returns: `launch` kills the process. Before that, log records and figures are sent, too.
+
+    handle: file descriptor of this process's end of the pipe to `launch`.
     """
     import torch
 
@@ -313,8 +317,8 @@ def run_process(handle: int) -> None:
 
     def end_with_parent() -> None:
         """Request a stop when `launch` says so; end this process when the pipe closes, as at the parent's death."""
-        with suppress(EOFError, OSError):
-            while connection.recv_bytes():
+        with suppress(EOFError, OSError):  # raised when the pipe closes
+            while connection.recv_bytes():  # any message means stop
                 stop.requested.set()
         os._exit(1)
 
@@ -349,7 +353,7 @@ def run_process(handle: int) -> None:
         error.add_note(f"in process {rank} of the training:\n{traceback.format_exc()}")
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301
-        except Exception:  # an error that cannot be sent between processes: send its text
+        except Exception:  # some errors cannot be pickled, and so not sent: send the text
             error = RuntimeError(f"{type(error).__name__}: {error}")
         send(error)
 

@@ -82,7 +82,7 @@ def _outputs_in_batches(
 ) -> Float32[np.ndarray, "images outputs"]:
     """What `forward` returns for the images `pixels[rows]`, computed batch by batch while the next batches are read.
 
-    kind:     what the outputs are, logits or features, for the error if one is not finite.
+    kind:     what the outputs are, logits or features, for the message of an error.
     forward:  normalised images -> outputs of shape (batch, outputs).
     on_batch: called after every batch with its number of images.
 

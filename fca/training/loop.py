@@ -239,12 +239,13 @@ class Keeper(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Compare the epoch with the best one, end the training if patience is over, write the checkpoint if it is due.
 
+        Patience is the number of epochs without a better one after which the recipe ends the training; 0 is no limit.
         Raises Diverged if a loss of the epoch or the weights of a new best epoch are not finite, and Preempted if a
         stop is requested, after writing a checkpoint.
         """
         figures = pl_module.figures
         if not all(map(math.isfinite, figures.values())):
-            raise Diverged
+            raise Diverged  # the best epoch before this one is kept
 
         epoch = trainer.current_epoch + 1
         epochs = pl_module.recipe.epochs
@@ -265,7 +266,7 @@ class Keeper(pl.Callback):
         patience = pl_module.recipe.patience
         if patience and epoch - self.best["epoch"] >= patience:
             trainer.should_stop = True
-            return  # without a checkpoint, from which a resumed training would go on
+            return  # no checkpoint is written: a resumed training would train beyond this epoch
 
         is_due = current_time - self.checkpoint_time >= self.checkpoint_s
         # Clocks and signals differ between processes: all follow the first one.
@@ -357,18 +358,19 @@ def fit(
                   same bits, whether it was interrupted or not.
     place:        folder, devices and display. The folder then has best.safetensors, the snapshots that the recipe asks
                   for (snapshot-0.50.safetensors, ...) and fitted.json.
-    start_counts: whether the weights it begins with are kept if no epoch is better on `val`.
+    start_counts: whether the initial weights are kept if no epoch is better on `val`.
 
-    Called again in the same folder, it goes on after the last checkpoint; if all epochs are done, it only loads the
-    weights. From damaged files it begins anew, with a warning. torch's global generator is left in another state.
+    A second call in the same folder continues after the last checkpoint; if all epochs are done, it only loads the
+    weights. If the files there are damaged, it starts again, with a warning. torch's global generator changes.
 
     On several devices every process works on its share of each batch. Plain batch norm (on a CPU) sees that share,
     synchronised batch norm (on GPUs) the whole batch; dropout and mixup are drawn in each process.
 
-    Raises FcaError for a recipe out of range, too few train or val images, and devices that are not there or too many;
-    Preempted if fca.training.stop requests it, once there is a checkpoint.
+    Raises FcaError for a recipe out of range, for too few train or val images, and for devices that are missing or too
+    many. Raises Preempted, after a checkpoint was written, if fca.training.stop has requested a stop.
     """
     recipe.check()
+    # The learning rate for this batch size, and the numbers of epochs and passes for so many images.
     recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
     devices = devices_of(place.accelerator, place.devices, place.strategy)
     forward_size = _fewest_images_per_forward(classifier, len(train), len(val), recipe, devices)
@@ -523,9 +525,9 @@ def _rank_before_training(classifier: Classifier, val: Examples, accelerator: st
 
 
 def _load_fitted(folder: Path, module: nn.Module) -> Fitted | None:
-    """Load the result of a training that ended in this folder: its weights go into `module`, its figures are returned.
+    """Load the best weights of a finished training in this folder into `module`, and return its results.
 
-    None if no training ended there. Damaged files are removed with a warning, and None is returned, too.
+    Returns None if no training was finished there. Damaged files are removed with a warning; then it returns None, too.
     """
     if not (folder / FITTED).exists():
         return None

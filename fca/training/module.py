@@ -121,6 +121,7 @@ class Training(pl.LightningModule):
         """Seed the epoch by its number, so that a resumed training draws the same; reset sums and clocks."""
         trainer: Any = self.trainer
         trainer.train_dataloader.epoch = self.current_epoch
+        # 1 separates these draws from those of the batches.
         epoch_seed = int(epoch_rng(self.seed, self.current_epoch, 1).integers(2**63))
         torch.manual_seed(epoch_seed + self.global_rank)  # processes draw different numbers
 
@@ -142,7 +143,8 @@ class Training(pl.LightningModule):
         """
         images, targets = self.network_inputs(batch)
 
-        # All processes use the number of chunks that the one with the fewest images can, so that they stay in step.
+        # `batch.share` gives the size of the whole batch from this process's part of it. All processes use the number
+        # of chunks that is possible for the process with the fewest images, so that they stay in step.
         n_processes = self.trainer.world_size
         whole_batch = round(len(images) * n_processes / batch.share)  # number of images
         smallest_share = whole_batch // n_processes
@@ -178,7 +180,10 @@ class Training(pl.LightningModule):
         return self.logger is not None and (self.global_step + 1) % self.log_interval == 0
 
     def pace(self) -> dict[str, float]:
-        """The learning rate of this step, and images per second since the last logged step, which is then this one."""
+        """The learning rate of this step, and the images per second since the last call; starts a new count of images.
+
+        It is called at each step whose figures are logged.
+        """
         current_time = time.perf_counter()
         images_per_s = self.images_since_log / (current_time - self.last_log_time)
         self.last_log_time = current_time

@@ -183,9 +183,10 @@ class Recipe:
             _check_optimiser_options(self)
 
     def essential(self, images: int, val_images: int) -> Recipe:
-        """This recipe as it enters the id of a run, in which recipes for the same training must be equal.
+        """This recipe as it enters the id of a run: two recipes that train in the same way become equal.
 
-        It is `sized`, and every key that has no effect beside the others gets its neutral value.
+        Its numbers of steps become epochs and passes (see `sized`). A key that has no effect, given the other keys,
+        gets a neutral value.
 
         images, val_images: numbers of training and validation images.
         """
@@ -199,7 +200,7 @@ class Recipe:
         return replace(
             recipe,
             ema_warmup=recipe.ema > 0 and recipe.ema_warmup,
-            crop_from=recipe.crop_from if recipe.scale_min < 1 else "input",
+            crop_from=recipe.crop_from if recipe.scale_min < 1 else "input",  # at 1 nothing is cropped
             patience=recipe.patience if can_stop_early else 0,
             augment=augment,
         )
@@ -235,13 +236,13 @@ class Recipe:
     def sized(self, images: int, val_images: int) -> Recipe:
         """The recipe for a number of training images: `steps` and `min_steps` become epochs and passes, and are 0 then.
 
-        With `steps`, the passes over the images that give so many steps are spread over at most `epochs` epochs; their
-        number is rounded up to be the same in each. Otherwise each epoch has enough passes that all together have at
-        least `min_steps` steps. Warm-up and drops of the learning rate, which are counted in epochs, keep their share
-        of the training.
+        If `steps` is given, enough passes over the images for so many steps are spread over at most `epochs` epochs.
+        Each epoch has the same number of passes, rounded up. If `steps` is 0, each epoch has enough passes that all
+        epochs together have at least `min_steps` steps. Warm-up and drops of the learning rate, which are counted in
+        epochs, keep their share of the training.
 
-        images, val_images: numbers of training and validation images. If there are no more than val_max of the latter,
-        val_max is 0, which stands for all.
+        images, val_images: numbers of training and validation images. val_max becomes 0, which stands for all, if there
+        are no more than val_max validation images.
         """
         steps_per_pass = max(1, -(-images // self.batch_size))  # rounded up, as are the quotients below
         epochs = self.epochs
@@ -267,9 +268,10 @@ class Recipe:
         )
 
     def lr_share(self, step: int, steps: int) -> float:
-        """The learning rate at a step as a share of `lr`.    step: its number, from 0.
+        """The learning rate at a step of a training as a share of `lr`.
 
-        steps: how many the training has.
+        step:  the number of the step, from 0.
+        steps: the number of steps of the whole training.
 
         Warm-up, over the first w = warmup_epochs / epochs * steps steps: (step + 1) / w. After it, by the schedule:
 

@@ -62,8 +62,8 @@ def speeds(
 ) -> list[Speed]:
     """Measure the speed of each network in interleaved rounds, so that other load on the machine affects all equally.
 
-    Timed is the way from pixels at input size on the device to logits, on all threads of torch; decoding and resizing
-    are not. Returns one Speed for each network.
+    The time runs from pixels at input size on the device to logits, on all threads of torch. Decoding and resizing are
+    not timed. Returns one Speed for each network.
 
     batch: images of a batch; None = only single images are measured.    rounds: how often each network is timed.
     """
@@ -178,7 +178,7 @@ class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.live_storages: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Called by torch for each operation: do it, and count the memory of its results.
+        """Do one operation of torch, which calls this for each, and count the memory of its results.
 
         Results that share memory with the operation's inputs, such as views, need no memory of their own.
         """

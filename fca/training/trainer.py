@@ -90,7 +90,8 @@ class TrainerKeys:
         callbacks: list[Any] = []
         loggers: list[Any] = []
         for key, entry, keywords_by_class in self._entries():
-            instances = callbacks if keywords_by_class is OBSERVERS else loggers  # which `_entries` yields in turn
+            # OBSERVERS are the allowed callbacks; all other entries are loggers.
+            instances = callbacks if keywords_by_class is OBSERVERS else loggers
             instances.append(_made_from_entry(key, entry, keywords_by_class, folder))
 
         arguments: dict[str, Any] = {name: getattr(self, name) for name in PASSED_TO_LIGHTNING}

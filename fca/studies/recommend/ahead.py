@@ -21,12 +21,13 @@ FEWEST = 3  # jobs for which processes are worth their start, some seconds each
 
 
 def do_ahead(jobs: Jobs, keys_of_jobs: Sequence[Keys], label: str) -> None:
-    """Do the unfinished ones of these jobs in other processes, as many at once as there are cores.
+    """Do those of the jobs that are unfinished in other processes, as many at once as there are cores.
 
-    Few jobs are left to the caller, as is a job that fails, is refused or loses its process: it stays unfinished here,
-    and the caller meets its error when it does the job itself.
+    Fewer than FEWEST jobs are left to the caller, since processes take seconds to start. A job that fails, is refused
+    or loses its process stays unfinished: the caller gets its error when it does the job itself.
 
-    keys_of_jobs: the configuration keys of each job, beside those of `jobs`.    label: of the progress bar.
+    keys_of_jobs: the configuration keys of each job, beside those of `jobs`.
+    label:        text of the progress bar.
     """
     unfinished_keys = [keys for keys in keys_of_jobs if _is_unfinished(jobs, keys)]
     workers = min(threads(0), len(unfinished_keys))  # 0: one a core

@@ -155,12 +155,13 @@ class Comparison:
 
         self.candidates: Sequence[Candidate] = evidence.candidates
         self.exceeded = [limits.exceeded(candidate.latency_row) for candidate in self.candidates]
+        # what is to be small: the time for one image, or another measure that the limits name
         self.sizes = np.array([limits.size(candidate.latency_row) for candidate in self.candidates])
 
         self.expectation: Expectation = other_jobs.expectation(evidence, metric)
         self.draws = self.expectation.draws  # draws x candidates
 
-        # those that are within the limits, and whose speed and accuracy are both known
+        # positions of the candidates that are within the limits, and whose speed and accuracy are both known
         self.compared = [
             i
             for i, candidate in enumerate(self.candidates)
@@ -183,7 +184,7 @@ class Comparison:
     def answer(self) -> int | None:
         """Position of the recommended candidate: the smallest that is expected to be within the margin of the best.
 
-        Of candidates that are as small, or whose times do not differ significantly from its time, the most accurate.
+        Among candidates that are as small, or whose times do not differ significantly, it is the most accurate one.
         None before any training. Candidates over a limit, or without a measurement or a training, are not considered.
         """
         if self.best is None:
@@ -226,6 +227,7 @@ class Comparison:
 
         lines = [Line(SMALLEST, self.answer), Line(BEST, self.best)]
         half_the_size = self.sizes[self.answer] / 2
+        # one point is a hundredth of the accuracy, or with costs one mistake in a hundred images
         lowest_mean = self.mean[self.answer] - FASTER_POINTS * self.metric.point
         faster = [i for i in self.compared if self.sizes[i] <= half_the_size and self.mean[i] >= lowest_mean]
         if faster:
@@ -339,8 +341,8 @@ class Comparison:
     def _training_columns(self, candidate: Candidate) -> dict[str, Any]:
         """Columns of a candidate's first training, which is the one to use; none if it was not trained.
 
-        They have its results on test images, and its accuracy or mean cost on the images by which candidates are
-        judged: validation images, and left-out training images.
+        The columns have its results on test images, and its accuracy or mean cost on the images that judge candidates:
+        validation images, and training images to which a probe was not fitted.
         """
         if not candidate.trainings:
             return {}

@@ -85,7 +85,10 @@ class OtherJobs:
 
 @lru_cache(maxsize=8)  # a recommendation compares its candidates again and again
 def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, images_per_class: float) -> JobForecast:
-    """The forecast for these programs on a new data set with so many classes and training images per class."""
+    """The forecast of these programs' accuracies on a new data set, from their results on other jobs.
+
+    ncl: number of classes.    images_per_class: training images per class.
+    """
     return prior(
         other_jobs.hyperparameters,
         other_jobs.records,
@@ -97,7 +100,7 @@ def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, im
 
 
 def as_candidates(programs: Iterable[Program]) -> Candidates:
-    """The programs by the properties that make two of them similar; weights are not among these."""
+    """The programs as the statistics take them: by the properties that make two programs similar, without weights."""
     listed = list(programs)
     return Candidates(
         network=tuple(program.network for program in listed),
@@ -170,7 +173,8 @@ def _hyperparameters() -> Hyperparameters:
 def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
     """Results of a job's candidates in the columns of measured.csv: one line per trained and tested candidate.
 
-    right_judged and right_test are the metric's value times the number of images; with accuracy, numbers of right ones.
+    The lines serve as results on another job. right_judged and right_test are the metric's value times the number of
+    images: with accuracy, the number of images whose prediction is right.
     """
     lines = []
     for candidate in evidence.candidates:

@@ -49,7 +49,10 @@ def _are_tested(evidence: Evidence, *candidates: Candidate) -> bool:
 
 
 def _line(evidence: Evidence, tuned: Candidate, probe: Candidate) -> Mapping[Any, Any]:
-    """One line: the accuracies of both on the same test images, and their paired difference with its interval."""
+    """The line of a fine-tuned network: its accuracy, its probe's on the same test images, and the difference.
+
+    The interval of the difference is for paired results: it takes into account that the same images test both models.
+    """
     tuned_right = _is_right(evidence, tuned)
     probe_right = _is_right(evidence, probe)
     both = int((tuned_right & probe_right).sum())

@@ -297,9 +297,10 @@ class Search:
         do_ahead(self.jobs, keys_of_variants, "compiling smaller sizes")
 
     def _announce_features(self, run_ids: Sequence[str]) -> None:
-        """Print how long computing the features of all programs will take, if that is minutes.
+        """Print how long computing the features of all programs will take, if that is several minutes.
 
-        Each network is timed at its default size in fp32; its other sizes and precisions take known shares of that.
+        Each network is timed at its default size in fp32. The times of its other sizes and precisions are estimated
+        from that.
 
         run_ids: compilations of each network at its default size in fp32; one that failed is left out.
         """
@@ -420,12 +421,13 @@ class Search:
     def probe(self) -> None:
         """Fit a linear probe to the features of each program within the limits, and to those of HOG.
 
-        With many images, programs are first compared on few of them, and only the likeliest answers are probed. Once
-        the probes have taken PATIENCE_S, programs that are unlikely to change the answer are left out as well; not
-        before, since a wrong expectation could otherwise exclude the best one. The time of probes of earlier commands
-        counts, so that the same command again tries no others.
+        With many images, programs are first compared on few of them, and only the likeliest answers are probed on all.
+        In the first PATIENCE_S seconds every program is probed, since a wrong expectation could exclude the best one.
+        After that, programs that are unlikely to change the answer are left out. The time of probes of earlier commands
+        counts, so that the same command, given again, tries the same programs.
         """
         subjects = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
+        # One pass over the images gives the features of all depths of a network.
         n_passes = len({pass_of_features(subject) for subject in subjects})
         if self.is_screened and n_passes > FINALISTS:
             subjects = self._screened(subjects)
@@ -459,9 +461,9 @@ class Search:
         return sum(int(row[f"n_{split}"]) for split in USES)
 
     def _screened(self, subjects: Sequence[Subject]) -> list[Subject]:
-        """Probe these programs on few training images; returns those that may well be the answer.
+        """Probe these programs on few training images, and return those that may well be the answer.
 
-        All of them if no result is left to choose by.
+        Returns all of them if no program is within the limits, or if all of these probes failed.
         """
         n_images = self.config.screen
         allowed = [subject for subject in subjects if self._is_allowed(subject)]
@@ -605,8 +607,9 @@ class Search:
         return next(run for run in self.jobs.job({"task": "train", **keys}).plan if run.task == "train")
 
     def _train(self, keys: Mapping[str, Any]) -> None:
-        """Do one training, and predict the validation images with it; a probe stores its own outputs for these.
+        """Do one training, and predict the validation images with it, which judge it later.
 
+        A probe needs no prediction, since its training already stores its outputs for these images.
         A training that fails or diverges is recorded, shown and left out.
         """
         job = self.jobs.job({"task": "train", **keys})

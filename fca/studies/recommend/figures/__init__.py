@@ -157,7 +157,10 @@ def _limit_line(limit: float, across: Any) -> list[Any]:
 
 
 def confusions_figure(confusions: Table) -> alt.FacetChart:
-    """A bar for each of the SHOWN pairs of classes with the most errors, or the most expensive ones."""
+    """A bar for each of the first SHOWN pairs of a class and its wrong prediction.
+
+    The table has the pairs with the most errors first, or with costs the most expensive pairs.
+    """
     frame = confusions.frame.groupby(DATASET).head(SHOWN).reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET), pair=frame[LABEL] + " → " + frame[PREDICTED_CLASS])
     down = kinds.category(alt.Y, "pair", None)
@@ -283,7 +286,8 @@ def _time_and_size(line: Mapping[Any, Any]) -> str:
 def _expected_accuracy_sentences(line: Mapping[Any, Any]) -> str:
     """Sentences, each after a space, on the accuracy expected from the images on which the model was chosen.
 
-    A second one says if test images are clearly harder or easier: their interval does not overlap the expected one.
+    A second sentence says that test images are harder or easier, if the interval of the accuracy on them does not
+    overlap the interval of the expected accuracy.
     """
     # balanced accuracy may be expected, but unknown for test images; then the two cannot be compared
     has_same_metric = line.get(METRIC) != BALANCED or _is_balanced(line)
@@ -349,10 +353,11 @@ def _expected_cost_sentences(line: Mapping[Any, Any]) -> str:
 
 
 def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
-    """The sentences on the other lines of the answer: the most accurate model, and one of half the time.
+    """The sentences on the most accurate model, and on a model that takes half the time, if there is one.
 
-    lines: table `recommendation_answer` of one data set.    candidates: table `recommendation` of it. Nothing if the
-    recommended model is at the level of chance, or the answer has one line.
+    lines:      table `recommendation_answer` of one data set. Its line of the smallest model is not described here.
+    candidates: table `recommendation` of the same data set.
+    Empty if the recommended model is at the level of chance, or if the answer has no other line.
 
     >>> line = {"dataset": "photos", "file_mb": 4.0}
     >>> smallest = line | {"line": "smallest", "candidate": "small", "top1_expected": 0.9, "latency_ms": 4.0}
@@ -415,7 +420,10 @@ def _with_pairs(confusions: pd.DataFrame) -> pd.DataFrame:
 
 
 def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
-    """The sentence on the most frequent confusion, which differs if several, or all, are equally frequent."""
+    """The sentence on the most frequent confusion: a class and the class that was predicted instead.
+
+    If several confusions are equally frequent, it names them. If all are, it names only the first few.
+    """
     errors = confusions[ERRORS].max()
     total = int(confusions[ERRORS].sum())
     most_frequent = confusions[confusions[ERRORS] == errors]

@@ -111,8 +111,12 @@ def measured_from(
 def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
     """Φ^-1 of the accuracies, and the covariance of its noise, which comes from the choice of the judging images.
 
-    PSEUDO_IMAGES, half of them right, are added, so that both are finite where all images are right. The covariance is
-    that of mean accuracies times the slopes of Φ^-1 (delta method). Raises FcaError for accuracies outside of 0 to 1.
+    measured.accuracy has the mean accuracy of each size, and measured.covariance the covariance between sizes for one
+    image. Divided by the number of images, it is the covariance of the mean accuracies. Multiplied by the slopes of
+    Φ^-1, it becomes the covariance of Φ^-1 of the accuracies (delta method).
+
+    PSEUDO_IMAGES, half of them right, are added to the images, so that all values are finite where all images are
+    right. Raises FcaError for accuracies outside of 0 to 1.
     """
     outside = measured.accuracy[~((measured.accuracy >= 0) & (measured.accuracy <= 1))]
     if len(outside):
@@ -120,7 +124,8 @@ def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
 
     total = measured.images + PSEUDO_IMAGES
     accuracy = (measured.accuracy * measured.images + PSEUDO_IMAGES / 2) / total
-    # half of a pseudo-image is shared by all sizes, the other half is one of each size by itself
+    # half of the pseudo-images are the same for all sizes, the others are separate for each: added to the covariance,
+    # they make accuracies of different sizes neither fully correlated nor independent where all images are right
     typical_sd = np.sqrt(accuracy * (1 - accuracy))
     shared = np.outer(typical_sd, typical_sd)
     separate = np.diag(np.diag(shared))

@@ -62,9 +62,10 @@ def nested_parts(
 
 
 def possible_halvings(labels: Labels, groups: Groups) -> int:
-    """How often the images can be halved so that every part has FEWEST groups of each class: HALVINGS times at most.
+    """How often the images can be halved, at most HALVINGS times, so that every part has FEWEST groups of each class.
 
-    groups: images with the same number stay together, and count once. Raises FcaError if they cannot be halved once.
+    groups: number of each image's group. Images of one group stay together in a part, and count as one.
+    Raises FcaError if the images cannot be halved even once.
 
     >>> possible_halvings(np.repeat([0, 1], 10), np.arange(20))
     2
@@ -156,10 +157,10 @@ def _predictions(
     features: Num[np.ndarray, "all_images features"],
     judged: Int[np.ndarray, " judged"],
 ) -> tuple[Int[np.ndarray, " judged"], Float[np.ndarray, " judged"]]:
-    """Predicted class of each judged image, and the number of images to which the probe was fitted for it.
+    """The predicted class of each judged image, and the number of images to which the predicting probe was fitted.
 
-    rows: the images to which the probe was fitted. Of these the probe has predictions by fits without them, in folds;
-    a judged image that no fold left out has the class -1.
+    rows: the images to which the probe was fitted. A judged image among them is predicted by a fit that left it out
+    with its fold. Its class is -1 if no fold left it out.
     """
     predicted = probe.logits(features[judged]).argmax(axis=1)
     n_fitted = np.full(len(judged), float(len(rows)))

@@ -68,7 +68,10 @@ class LearningCurve:
 
 
 def _measured(run: Run[ProbeWork], context: RunContext) -> Finished:
-    """Fit and judge the probes of all sizes on stored features: the row of the curve, and its arrays."""
+    """Fit probes to all training images and to nested parts of them, and return the run's columns and arrays.
+
+    The features are already stored. The images that judge the probes are the same for all sizes.
+    """
     data = run.work.data
     subset = context.subset
     features = run.work.values(context.store)

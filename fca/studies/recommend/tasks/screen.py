@@ -56,7 +56,10 @@ class Screen:
             yield embed_images(run, context) if run.task == "embed" else self._probed(run, context)
 
     def _probed(self, run: Run[ProbeWork], context: RunContext) -> Finished:
-        """Fit the probe to the stored features of the few images: its row, and its outputs for left-out images."""
+        """Fit the probe to the stored features of few images.
+
+        Returns the run's columns, and as arrays the probe's outputs for the images that it was not fitted to.
+        """
         few = run.work.data
         labels = context.subset.new_labels(few.labels)  # 0 to classes - 1
         groups = connected_images(few.items, few.group)  # copies, and images of one group, are left out together
