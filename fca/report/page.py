@@ -99,7 +99,7 @@ def write_page(folder: Path, page: Page) -> Path:
     Raises FcaError for a folder that holds anything but an earlier page.
     """
     index = folder / "index.html"
-    # someone's own files are never removed for a page
+    # only the folder of an earlier page is written again: a person's own files are never removed
     has_page = index.is_file() and _MARK_OF_A_PAGE in index.read_text(encoding="utf-8", errors="replace")
     if folder.exists() and not has_page:
         is_empty_folder = folder.is_dir() and not any(folder.iterdir())
@@ -143,7 +143,7 @@ def render(page: Page) -> str:
     figures = {key: with_picture_links(figure, page.large) for key, figure in figures.items()}
 
     # every term is explained once, where it first appears: answers come before sections
-    explained_words: set[str] = set()
+    explained_words: set[str] = set()  # those that the page has explained so far
     answers_for_template = []
     for number, headline in enumerate(page.answers):
         headline_terms = terms.explained(f"{headline.question} {headline.sentence}", explained_words)
@@ -491,10 +491,10 @@ def headlines_of_results(results: Sequence[Result]) -> list[Headline]:
 
 
 def _sections(result: Result, tables_by_name: Mapping[str, Table]) -> Iterator[Section]:
-    """A section for each figure of an analysis, with the figure or the reason why it is missing.
+    """A section of the page for each figure of an analysis, with the figure or the reason why it is missing.
 
-    A table that several figures draw is in the section of the first. The sentences of a finding without a figure are
-    in the section that has its first table.
+    A table that several figures draw stands in the section of the first of them. A finding may have no figure, only
+    sentences: they stand in the section that has the first table of the finding.
     """
     findings = findings_of(result.analysis)
     findings_without_figure = [finding for finding in findings if finding.draw is None]

@@ -69,9 +69,10 @@ def png_of(pixels: UInt8[np.ndarray, "height width 3"]) -> bytes:
 
 
 def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) -> Pictures:
-    """Thumbnails of these images, from the cache where an earlier page made them.
+    """Thumbnails of these images, and the run id of their data set's description (task `describe`).
 
-    New ones are made of the images, where these still exist, or taken from a description of version 0.1, which had all.
+    A thumbnail comes from the cache if an earlier page made it. Else it is made from the image, or taken from a
+    description by version 0.1, which stored thumbnails of all images. It is None if the image no longer exists.
 
     fingerprint: of their data set; None (responses from a file): the first described set that has all of them.
     """

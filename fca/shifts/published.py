@@ -54,7 +54,7 @@ class CifarC:
     severities: list[int]
 
     def shifts(self) -> list[Shift]:
-        """Kinds in their order, each at every severity. Raises FcaError for a missing file."""
+        """A shift for each kind (in order) at each severity. Raises FcaError if the array of a kind is missing."""
         chosen = each(self.kinds, self.severities)
         root = Path(self.root).expanduser()
         arrays = sorted(path.stem for path in root.glob("*.npy"))

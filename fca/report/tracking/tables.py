@@ -47,9 +47,9 @@ def report_id(metadata: Mapping[str, Any]) -> str:
 
 
 def scalars(table: Table) -> dict[str, float]:
-    """The numbers of a short table, by `analysis/TABLE/ROW/COLUMN`; none of a table with over SHORT lines.
+    """The numbers of a short table: `analysis/TABLE/ROW/COLUMN` -> number; empty for a table of over SHORT lines.
 
-    ROW is made of the first columns that distinguish the lines, so it stays when other columns change.
+    ROW is the values of the first columns that distinguish the lines, so it stays the same when other columns change.
     """
     if len(table.frame) > SHORT:
         return {}
@@ -87,7 +87,10 @@ def _word(value: Any) -> str:
 
 
 def chart_of(table: Table) -> Any:
-    """W&B's own chart of the first measured column: lines over ncl where there are several, else bars."""
+    """W&B's own chart of a table's first measured column: lines over ncl if there are several ncl, else bars.
+
+    None if the table has no measured column, no values in it, or more than SHORT lines.
+    """
     import wandb
 
     measured = [str(column) for column in table.columns if column.value_type is float and column in table.frame]

@@ -60,7 +60,9 @@ class Checks:
             raise FcaError("checks.attribute", self.attribute, f"null with {name_of(self.model)}", step)
 
     def examine(self, plan: Plan, folder: Folder) -> str:
-        """Score each image that this model has not scored yet, decide, and write the lists; returns a summary.
+        """Score each image that this model has not scored yet, and decide which images to reject; returns a summary.
+
+        Scores and decisions are added to the journal. The manifest and the review page are written again.
 
         Raises FcaError for a model that does not know the plan's classes, and for an image that cannot be read.
         """
@@ -71,7 +73,7 @@ class Checks:
             lines = folder.journal.lines()
             images = known_images(lines, plan)
             rejected = self._verdict(images, lines, folder)
-            if rejected != checked(lines)[1]:
+            if rejected != checked(lines)[1]:  # the journal gets a line only if the decision changed
                 folder.journal.add({"kind": "verdict", "rejected": rejected})
             folder.write_lists(folder.journal.lines(), plan.name)
         return _summary(images, rejected)
@@ -96,14 +98,17 @@ class Checks:
                 folder.journal.add(check)
 
     def _verdict(self, images: Sequence[Line], lines: Sequence[Line], folder: Folder) -> Rejected:
-        """The images to reject: those with a score below its limit, then duplicates among the others."""
+        """The images to reject, with reasons: images with a score below its limit, then duplicates among the others.
+
+        images: the journal's lines of the images to decide on.    lines: the whole journal, with the scores.
+        """
         scores, _ = checked(lines)
         rejected: Rejected = {}
         for line in images:
             reasons = []
             for name in SCORES:
                 score = scores[line["key"]][name]
-                limit = getattr(self, name)
+                limit = getattr(self, name)  # None: this score is not checked
                 if score is not None and limit is not None and score < limit:
                     reasons.append(f"{name} {score:.3f} < {limit:g}")
             if reasons:
@@ -133,7 +138,12 @@ class ImageScorer:
         return f"{name_of(self.model)} {hashlib.sha256(identity.encode()).hexdigest()[:8]}"
 
     def scores(self, folder: Folder, lines: Sequence[Line]) -> tuple[list[float], list[float | None]]:
-        """For each image, the probability of its class, and that of its level, which is None without texts."""
+        """For each image, the probability of its class, and the probability of its level (easy, medium, hard).
+
+        The probability of the level is None if the model reads no texts, or the plan has none.
+
+        lines: the journal's lines of the images.
+        """
         from fca.training.infer import logits_of
 
         network = self._network
@@ -177,7 +187,10 @@ class ImageScorer:
 
     @cached_property
     def _column_of_text(self) -> dict[str, int]:
-        """Text in lower case -> its column; empty for a classifier of images alone."""
+        """Text in lower case -> its column among the model's logits; empty for a model that reads no texts.
+
+        The texts are those of the classes, and the prompts of all levels. Equal texts share a column.
+        """
         if not self._texts_of_classes:
             return {}
         texts = [text for texts_of_class in self._texts_of_classes for text in texts_of_class]
@@ -231,10 +244,14 @@ def images_of(folder: Folder, lines: Sequence[Line]) -> list[UInt8[np.ndarray, "
 
 
 def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
-    """Image -> the first earlier image of the same picture that is not a duplicate itself.
+    """The duplicates among images: key of an image -> key of the first earlier image with the same picture.
 
-    Similar pictures count as the same, except within a triplet, where only equal pixels do.
+    The earlier image is never a duplicate itself. Similar pictures count as the same, except within a triplet, whose
+    images are meant to be alike: there only images of equal pixels count as the same.
+
+    lines: the journal's lines of the images, in their order.
     """
+    # of each image: a signature for similarity, its shorter side, and a digest of its pixels
     signatures, sides, digests = [], [], []
     for start in range(0, len(lines), BATCH):
         for image in images_of(folder, lines[start : start + BATCH]):
@@ -249,9 +266,10 @@ def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
         for first, second in near_pairs(np.stack(signatures), np.array(sides)).tolist()
         if lines[first]["triplet"] != lines[second]["triplet"]
     ]
+    # (later image, earlier image)
     pairs = {(second, first) for first, second in [*similar_pairs, *exact_pairs(digests).tolist()]}
 
-    # in the order of the later image, so that a duplicate is known as one before others are compared with it
+    # sorted by the later image: whether an image is a duplicate is known before later images are compared with it
     original_of: dict[str, str] = {}
     for second, first in sorted(pairs):
         if lines[first]["key"] not in original_of:
@@ -261,6 +279,7 @@ def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
 
 def _summary(images: Sequence[Line], rejected: Rejected) -> str:
     """A sentence with the number of rejected images, by reason and by level."""
+    # a reason begins with the score that was too low, or with "same picture"
     n_of_reason = Counter(reason.split()[0] for reasons in rejected.values() for reason in reasons)
     words_of_reason = {"object": "no sign of its class", "attribute": "another level", "same": "same picture"}
     reasons_in_words = [f"{n_of_reason[name]} {words}" for name, words in words_of_reason.items() if n_of_reason[name]]

@@ -75,7 +75,13 @@ class EvaluationDomain:
         return [self.wanted(subdomain, 0).prompt for subdomain in range(len(self.space))]
 
     def columns(self, classes: Sequence[str]) -> Int[np.ndarray, " target"]:
-        """The logits of a classifier with these class keys that belong to the target. Raises FcaError without any."""
+        """The columns of a classifier's logits that belong to the target.
+
+        A class belongs to it by its key, or by its group in the file of groups. Raises FcaError if no class belongs to
+        the target, or if all do: every prediction would then be right.
+
+        classes: the class keys of the logits, in order.
+        """
         group_of_class = {} if self.groups is None else read_groups(self.groups, self.group_columns).of
         check_meant("class of the model", classes, group_of_class, f"the file of groups {self.groups}")
 

@@ -152,14 +152,17 @@ def _fill(
     workers: int,
     only: Container[str] | None,
 ) -> Done:
-    """Write missing descriptions, then draw the pending images, as far as the budget goes; see `generate`."""
+    """Write missing descriptions, then draw the pending images, as far as the budget goes.
+
+    The folder is already held by `generate`, which explains the arguments. Returns what was done in this call.
+    """
     has_descriptions = True
     if generator.prompted and writer is not None:
         has_descriptions = describe(plan, writer, folder, budget, only)
     lines_before = folder.journal.lines()
     plan = with_descriptions(plan, lines_before)
     if generator.prompted and has_descriptions and only is None:
-        plan.check_words()  # the writer may have refused some
+        plan.check_words()  # raises if the writer refused some descriptions
     write_text(folder.root / "plan.yaml", plan.as_yaml())
 
     pending = outstanding(plan, folder, lines_before)
@@ -172,7 +175,8 @@ def _fill(
     def take(most: int) -> list[Request]:
         """The next requests, at most `most`, as far as the budget goes.
 
-        Requests on their way count as paid for; a refusal costs nothing, so after it there may be one more.
+        Requests that are being drawn count as paid. A refusal costs nothing, so each one makes room for one more
+        request.
         """
         nonlocal n_taken
         start = n_taken
@@ -184,7 +188,8 @@ def _fill(
         return requests[start:n_taken]
 
     if has_descriptions:
-        room = budget.room(len(pending), n_images_before)  # a pilot has as many processes as the command after it
+        # of all pending images, not only of `only`: a pilot starts as many processes as the command after it
+        room = budget.room(len(pending), n_images_before)
         lines = draw_all(folder, generator, take, room, workers)
         for line in track(lines, "images", min(room, len(requests))):
             folder.journal.add(line)
@@ -196,12 +201,14 @@ def _fill(
 def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     """The requests of a plan that are still to be drawn.
 
-    Neither an image nor a refusal of them is in the journal, or the prompt or seed was changed since, or the image is
-    missing or damaged; a line in the log counts the latter.
+    These are requests of which the journal has neither an image nor a refusal, requests whose prompt or seed has
+    changed since, and requests whose image is missing or damaged. A warning says how many images are missing or
+    damaged.
 
     lines: of the folder's journal.
     """
     last_lines = latest(lines).values()
+    # the lines of requests that need no drawing: refusals, then complete images
     line_of_key = {line["key"]: line for line in last_lines if line["kind"] == "refusal"}
 
     images = [line for line in last_lines if line["kind"] == "image"]
@@ -228,12 +235,13 @@ _DEVICE_OF_PROCESS: list[str] = []  # one entry in a process that draws on one o
 
 
 def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request]) -> list[Line]:
-    """Draw images in one pass and write their files; returns their lines, which are not yet in the journal.
+    """Draw images in one pass (one call of the generator), and write their files; returns lines for the journal.
 
-    A refusal is a line, too. Each line has its share of the seconds, and `together`, the key of the pass's first image.
+    A refusal is a line, too. Each line has its share of the pass's seconds, and `together`, the key of the first image
+    of the pass, which identifies the pass. The caller adds the lines to the journal.
     """
     if isinstance(generator, Batched):
-        if _DEVICE_OF_PROCESS:
+        if _DEVICE_OF_PROCESS:  # this process was started for a device of its own
             generator = generator.on(_DEVICE_OF_PROCESS[0])
         generator.prepare()  # before the clock: loading is not part of a pass
 
@@ -271,12 +279,14 @@ def is_of(line: Line, request: Request) -> bool:
 def draw_all(
     folder: Folder, generator: Generator, take: Callable[[int], list[Request]], most: int, workers: int
 ) -> Iterator[Line]:
-    """The lines of all images that `take` hands out, in its order; drawn in several processes where allowed.
+    """Draw all images that `take` hands out, in several processes if the generator allows it; yields their lines.
 
-    take:    returns the next requests, up to a number; there may be more after lines were yielded, as refusals cost
-             nothing.
-    most:    the largest possible number of images, so that no process is started for a few.
-    workers: see `processes_of`.
+    The order of lines is that of the requests.
+
+    take:    returns the next requests, up to a number, and an empty list at the end. It may return more after lines
+             were yielded: a refusal costs nothing, so the budget then allows another request.
+    most:    the largest possible number of images, so that a few images do not start many processes.
+    workers: number of processes; see `processes_of`.
     """
     size = pass_size(generator)
     processes = processes_of(generator, most, workers)
@@ -298,6 +308,7 @@ def draw_all(
     submitted: deque[Future[list[Line]]] = deque()
     try:
         while True:
+            # keep all processes busy, but do not take requests long before they are drawn
             while len(submitted) < PASSES_AHEAD * processes and (requests := take(size)):
                 submitted.append(pool.submit(draw_pass, folder, generator, requests))
             if not submitted:
@@ -373,9 +384,12 @@ def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
 
 
 def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget, only: Container[str] | None = None) -> bool:
-    """Write all missing descriptions; returns False if the budget ends before. Raises Unavailable.
+    """Have a language model write all missing descriptions; returns False if the budget ends before.
 
-    only: keys of images; descriptions that none of them needs are not written. None: all.
+    Each description is added to the folder's journal at once. Raises Unavailable if the writer's service does not
+    answer.
+
+    only: keys of images; descriptions that none of these images needs are not written. None: write all.
     """
     lines = folder.journal.lines()
     needed = {(request.label, request.attribute) for request in plan.requests() if only is None or request.key in only}
@@ -390,9 +404,11 @@ def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget, only: C
 
 
 def _description(name: str, label: str, attribute: str, writer: Writer) -> Line:
-    """The journal's line with a writer's nine descriptions of a class under an attribute, or with its refusal.
+    """A line for the journal with a writer's descriptions of a class under an attribute, or with its refusal.
 
-    name: what a person calls the class.    Raises FcaError for another number of descriptions.
+    There are nine descriptions, easy to hard. Raises FcaError for another number.
+
+    name: what a person calls the class.    label: the class key.
     """
     line: Line = {"kind": "description", "label": label, "name": name, "attribute": attribute, "writer": writer.label()}
     started = time.perf_counter()

@@ -68,6 +68,13 @@ class PromptFilter:
     def accept(
         self, logits: Float[np.ndarray, "images texts"], subdomain: int, domain: EvaluationDomain
     ) -> tuple[Bool[np.ndarray, " images"], Float[np.ndarray, " images"]]:
+        """Which images are kept, and each image's probability of its own prompt among all prompts.
+
+        An image is kept if the logit of its own prompt is the largest, or among the k largest by the rule top_k. The
+        rule per_attribute compares only with prompts that differ from its own in one attribute.
+
+        logits: of every prompt of the domain.    subdomain: the one whose prompt the images were drawn from.
+        """
         rivals = logits
         if self.rule == "per_attribute":
             codes = domain.space.codes

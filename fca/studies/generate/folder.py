@@ -66,10 +66,10 @@ class Folder:
 
     @contextmanager
     def held(self, wait: bool) -> Iterator[None]:
-        """Hold the folder, so that nobody else adds to it during the body.
+        """Lock the folder while the body runs, so that no other command or thread adds to it.
 
-        Raises FcaError if somebody else holds it and `wait` is false, and for a folder with anything else than a
-        generated set: nothing in it is replaced.
+        Creates the folder if needed. Raises FcaError if another command holds the lock and `wait` is false, and for a
+        folder with foreign files, of which none is ever replaced.
         """
         self._check_content()
         self.root.mkdir(parents=True, exist_ok=True)
@@ -83,13 +83,13 @@ class Folder:
             yield
 
     def _check_content(self) -> None:
-        """Raise FcaError for files of something else than a generated set."""
+        """Raise FcaError for a folder that has files but is no generated set."""
         if not self.root.exists():
             return
         unfinished = ".plan.yaml.*.part"  # of another thread, or of a command that was killed
         names = {path.name for path in self.root.iterdir() if not path.match(unfinished)}
         foreign = sorted(names - MADE_FIRST)
-        # the journal comes last: while the folder was listed, another thread may have begun it, and then the images
+        # the journal is looked for last: another thread may have begun the set while the folder was listed
         if foreign and not self.journal.path.exists():
             allowed = f"a new or empty folder, or one that fca generate made; this one has {foreign[0]}"
             raise FcaError("out", self.root, allowed, "take another out")
@@ -144,7 +144,10 @@ def latest(lines: list[Line]) -> dict[str, Line]:
 
 
 def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]]]:
-    """Image -> its scores, and image -> the reasons of its rejection, by the latest check since it was drawn."""
+    """The results of checks in a journal: key of an image -> its scores, and key -> reasons, of rejected images.
+
+    Only the latest check counts. An image that was drawn again after it has no results.
+    """
     scores: dict[str, Line] = {}
     rejected: dict[str, list[str]] = {}
     for line in lines:
@@ -152,7 +155,7 @@ def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]
             scores[line["key"]] = line
         elif line["kind"] == "verdict":
             rejected = dict(line["rejected"])
-        elif line["kind"] in ("image", "refusal"):
+        elif line["kind"] in ("image", "refusal"):  # drawn again: earlier results are of another picture
             scores.pop(line["key"], None)
             rejected.pop(line["key"], None)
     return scores, rejected
@@ -203,7 +206,7 @@ def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
     mask_lines = masked(lines)
 
     def mask_columns(key: str, generator_mask: str | None) -> tuple[str | None, str | None]:
-        """Path of the mask, and the segmenter that made it."""
+        """Path of the mask, and the segmenter that made it; None for a mask of the generator, and for no mask."""
         line = mask_lines.get(key)
         segmenter_mask = line["mask"] if line else None
         return generator_mask or segmenter_mask, line["by"] if line and segmenter_mask else None
@@ -228,6 +231,7 @@ def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
         records.append(record)
 
     frame = pd.DataFrame(records)
+    # rejected by a check and not kept by a person, or struck by a person
     is_struck = frame["image_id"].isin(word.out(rejected))
     return frame.assign(accepted=(frame["kind"] == "image") & ~is_struck).reindex(columns=LISTED)
 
@@ -242,10 +246,12 @@ def _caption(line: Line, scores: Mapping[str, Any]) -> str:
 
 
 def review(lines: list[Line], word: Decisions, name: str) -> str:
-    """The page with every image under its class and attribute, and a box to strike it; it exports struck.txt.
+    """The HTML of the review page, on which a person strikes images: each image has a box to tick.
 
-    It loads the images from the files beside it. Images that the checks rejected are ticked until a person unticks
-    them.
+    Images are grouped by class and attribute, and loaded from the files beside the page. Images that the checks
+    rejected are ticked until a person unticks them. The page exports the decisions as struck.txt.
+
+    lines: of the journal.    word: decisions that a person made earlier.    name: of the plan.
     """
     scores, rejected = checked(lines)
     groups: dict[tuple[str, str, str], list[list[Any]]] = {}
@@ -254,6 +260,7 @@ def review(lines: list[Line], word: Decisions, name: str) -> str:
         file = line["file"] if line["kind"] == "image" else None
         reasons = "; ".join(rejected.get(key, []))
         group = groups.setdefault((line["label"], line["name"], line["attribute"]), [])
+        # the fields that the page's script expects, in its order; `file` is None for a refusal
         group.append([key, file, LEVELS.index(line["level"]), _caption(line, scores.get(key, {})), reasons])
 
     data = {

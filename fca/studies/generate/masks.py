@@ -14,9 +14,12 @@ from fca.studies.generate.segmenters import Segmenter
 
 
 def add_masks(folder: Folder, segmenter: Segmenter, name: str) -> str:
-    """Add masks to all images without one by the generator or this segmenter; returns a summary.
+    """Segment the object in all images of a folder that lack a mask, and store the masks; returns a summary.
 
-    name: of the plan. An image in which the object is not found gets no mask, and is not tried again.
+    Images are left out if the generator made a mask, or if this segmenter tried them before. If the object is not
+    found, the image gets no mask; the journal records the attempt.
+
+    name: of the plan, for the review page.
     """
     with folder.held(wait=False):
         lines = folder.journal.lines()

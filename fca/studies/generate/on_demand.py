@@ -50,7 +50,10 @@ class OnDemand:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """The images, listed but not drawn; the fingerprint covers what they will be.
+        """The data set of the plan's images, which are drawn only when they are read.
+
+        The fingerprint covers prompts, seeds and the generator, so everything that decides the pixels. Images that a
+        person struck from the folder are left out.
 
         Raises FcaError for a plan that the generator cannot draw.
         """
@@ -162,11 +165,14 @@ class Drawer:
         return Latest(self.folder.journal)
 
     def _line(self, image_id: str) -> Line:
-        """The journal's line of an image, which is drawn first if its files do not exist."""
+        """The journal's line of an image; the image is drawn first if it does not exist.
+
+        Waits while another thread or process draws in the folder.
+        """
         request = self.requests[image_id]
         line = self._existing(request)
         if line is None:
-            self.awaited[image_id] = None
+            self.awaited[image_id] = None  # the thread that holds the folder may draw it in the same pass
             try:
                 with self.folder.held(wait=True):
                     self._latest.update()  # another process or thread may have drawn it meanwhile
@@ -185,8 +191,8 @@ class Drawer:
     def _draw(self, request: Request) -> Line:
         """Draw an image and add it to the journal; after a refusal the next seed is tried.
 
-        A generator with batches draws images that other threads wait for in the same pass.
-        Raises UnreadableImage after the last refusal.
+        A generator that draws several images at once also draws images that other threads wait for.
+        Raises UnreadableImage if all seeds are refused. The caller holds the folder.
         """
         if not (self.folder.root / "plan.yaml").exists():
             write_text(self.folder.root / "plan.yaml", self.plan.as_yaml())
@@ -194,6 +200,7 @@ class Drawer:
         awaited = [self.requests[key] for key in list(self.awaited) if key not in last_lines and key != request.key]
 
         def draw_attempt(attempt: Request) -> Line:
+            """Draw the image with this attempt's seed; returns its line, of an image or of a refusal."""
             requests_of_pass = [attempt, *awaited[: pass_size(self.generator) - 1]]
             awaited.clear()  # drawn once, whether the attempt is refused or not
             lines = self._draw_together(requests_of_pass)

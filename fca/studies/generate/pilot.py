@@ -49,7 +49,7 @@ class Estimate:
         image_price, hour_price: money per image and per hour of a device; None = unknown.
         """
         wall_hours = self.hours[0] / self.processes
-        side_by_side = ""
+        side_by_side = ""  # with several processes, also the hours until all is done
         if self.processes > 1:
             side_by_side = f"; {_number(wall_hours)} hours with {self.processes} side by side"
 
@@ -75,7 +75,8 @@ def pilot(
 ) -> Estimate:
     """Draw a random sample of the pending images, keep them, and estimate the time and disk space of the others.
 
-    images: size of the sample.    Raises FcaError for too few or too many, and what `generate` raises.
+    images: size of the sample. Raises FcaError if that is too few for an interval, or not fewer than all pending
+            images; and what `generate` raises.
     """
     lines_before = folder.journal.lines()
     pending = outstanding(with_descriptions(plan.resolved(), lines_before), folder, lines_before)
@@ -108,7 +109,7 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
     for line in lines:
         lines_by_pass.setdefault(line["together"], []).append(line)
 
-    warm_passes = list(lines_by_pass.values())[processes:]
+    warm_passes = list(lines_by_pass.values())[processes:]  # without the first pass of each process
     if len(warm_passes) < 2:
         sample = f"{len(lines)} images in {len(lines_by_pass)} passes"
         step = "raise pilot, or look at what was refused"

@@ -73,6 +73,7 @@ class Plan:
                 for attribute in self.attributes:
                     seed = seed_of(self.seed, label, attribute, index)
                     for number, level in enumerate(LEVELS):
+                        # sublevels 1 to 9, three for each level; images take turns
                         sublevel = number * TURNS + index % TURNS + 1
                         prompt = self.prompt(label, attribute, sublevel)
                         yield Request(label, name, attribute, level, sublevel, index, seed, prompt)
@@ -142,6 +143,7 @@ def _check_nine(where: str, nine: Sequence[str]) -> None:
 
 def _values(file: str) -> dict[str, Any]:
     """The values of a plan file, by key. Raises FcaError for an unknown key and for a value of the wrong type."""
+    # a plan file has the fields of Plan, except the path of a file
     types = {name: hint for name, hint in get_type_hints(Plan).items() if name != "file"}
     try:
         values = read_yaml(Path(file).expanduser())

@@ -47,6 +47,7 @@ class ClipSeg:
         return f"{self.model}@{self.revision or 'main'}, {self.prompt}, {self.threshold:g}"
 
     def mask(self, image: UInt8[np.ndarray, "height width 3"], name: str) -> Bool[np.ndarray, "height width"]:
+        """The pixels that CLIPSeg finds to be the object `name`, by its probability and the setting `threshold`."""
         import torch
 
         network, processor = _clipseg(self.model, self.revision)
@@ -56,6 +57,7 @@ class ClipSeg:
             logits = network(**inputs).logits
         probabilities = logits.float().sigmoid().cpu().numpy().reshape(inputs["pixel_values"].shape[-2:])
 
+        # the network's map has a fixed size of its own
         height, width = image.shape[:2]
         resized = Image.fromarray(probabilities).resize((width, height), Image.Resampling.BILINEAR)
         return np.asarray(resized) >= self.threshold
@@ -63,9 +65,10 @@ class ClipSeg:
 
 @lru_cache(maxsize=1)
 def _clipseg(model: str, revision: str | None) -> tuple[Any, Any]:
-    """A CLIPSeg on the GPU, if there is one, and the processor of its inputs.
+    """A CLIPSeg network, on the GPU if there is one, and the processor that prepares its inputs.
 
-    Raises FcaError without the package, and for what is no CLIPSeg.
+    CLIPSeg segments what a text describes. Raises FcaError if the package transformers is missing, and if `model` is
+    neither the folder nor the id of a CLIPSeg.
     """
     from fca.torchvision_ops import declare_torchvision_ops
 

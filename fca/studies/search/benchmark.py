@@ -174,9 +174,10 @@ class SearchBenchmark:
     at: Annotated[int, Allowed(1), "visits whose accuracies are counted in the histogram: the paper's"] = 61
 
     def __call__(self, store: Store) -> list[Table]:
-        """Curves, coverage, histograms and predictors of every policy, as means over searches.
+        """Replay a search by every policy on every table, and return the four result tables of means over searches.
 
-        Raises FcaError where neither a stored search visited all subdomains nor tables are simulated.
+        Searches are replayed on simulated tables if `simulated` is set, else on tables of stored searches. Raises
+        FcaError if tables are not simulated and no stored search visited all subdomains.
         """
         if self.simulated is None:
             run_ids, tables = self._stored_tables(store)
@@ -205,10 +206,13 @@ class SearchBenchmark:
         return tables
 
     def _stored_tables(self, store: Store) -> tuple[Sequence[str], list[SearchTable]]:
-        """Run ids of the searches that visited all subdomains, and the table of each once for every seed."""
+        """Run ids of the stored searches that visited all subdomains, and their tables for the replay.
+
+        The table of each search is listed once for every seed, since each seed is a replay of its own.
+        """
         rows = readable_rows(store, self.query)
         rows = apply_query(rows[rows["task"] == "search"], self.query)
-        if len(rows):
+        if len(rows):  # without rows there may be no such columns
             rows = rows[rows["n_visited"] == rows["n_subdomains"]]
         needed_rows = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
         require_rows(rows, needed_rows, len(store.rows()), "fca run task=search model=MODEL, without a limit")
@@ -273,16 +277,19 @@ def _grouped(frames: Sequence[pd.DataFrame], *columns: str) -> Any:
 
 
 def _stored(store: Store, row: dict[str, Any]) -> tuple[Domain, Right]:
-    """The domain of a search of all subdomains, and whether each accepted image is right.
+    """The domain of a stored search that visited all subdomains, and its table of right images.
 
-    Images of a subdomain are in the order drawn: 1 or 0, -1 where it has no more.
+    The table has a line for each subdomain and a column for each of its accepted images, in the order drawn: 1 for a
+    right image, 0 for a wrong one, -1 where the subdomain has fewer images than others.
+
+    row: the row of the search.
     """
     arrays = {name: store.array(row["run_id"], f"image_{name}") for name in ("visit", "accepted", "correct")}
     images = pd.DataFrame(arrays).sort_values("visit", kind="stable")
     accepted = images[images["accepted"]]
 
-    subdomain = store.array(row["run_id"], "visited")[accepted["visit"]]
-    position = accepted.groupby(subdomain).cumcount()  # of an image among those of its subdomain
+    subdomain = store.array(row["run_id"], "visited")[accepted["visit"]]  # of each accepted image
+    position = accepted.groupby(subdomain).cumcount()  # of each image among the images of its subdomain
     domain = domain_of(str(store.array(row["run_id"], "domain")[0]))
     right = np.full((len(domain), position.max() + 1), -1, np.int8)
     right[subdomain, position] = accepted["correct"]
@@ -292,23 +299,28 @@ def _stored(store: Store, row: dict[str, Any]) -> tuple[Domain, Right]:
 def _in_processes(
     work: Callable[[SearchTable, str], Record], searches: Sequence[tuple[SearchTable, str]]
 ) -> Iterator[Record]:
-    """The work on each search, in order, in as many processes as there are cores."""
+    """What `work` returns for each search, in order; done in parallel where the searches are long enough.
+
+    searches: the table on which each search is replayed, and the label of its policy.
+    """
     n_visits = sum(len(table.domain) for table, _ in searches)
-    processes = min(threads(0), n_visits // VISITS_PER_PROCESS)
+    processes = min(threads(0), n_visits // VISITS_PER_PROCESS)  # threads(0): as many as there are cores
     if processes < 2:
         yield from map(work, *zip(*searches, strict=True))
         return
 
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: each has one core
-    ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # the parent stops them itself
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # inherited by the processes, each of which has one core
+    ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # after Ctrl+C the parent stops the processes itself
+    # spawned, not forked: a fork of a process with threads (BLAS) may hang
     with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ignore_interrupts) as pool:
         yield from pool.map(work, *zip(*searches, strict=True))
 
 
 def _replay_record(images: int, histogram_visits: int, table: SearchTable, label: str) -> Record:
-    """One search by the policy of this label (`bo`, `nwise 2`): its lines of each table.
+    """Replay one search of a table by a policy, and return the lines of each result table for it.
 
-    images: of a visit.    histogram_visits: the first visits, which the histogram counts.
+    images: number of images of a visit.    histogram_visits: how many of the first visits the histogram counts.
+    label:  the policy, followed by its strength if it has one: `bo`, `nwise 2`.
     """
     name, _, strength = label.partition(" ")
     options: dict[str, Any] = {"strength": int(strength)} if strength else {}
@@ -316,13 +328,15 @@ def _replay_record(images: int, histogram_visits: int, table: SearchTable, label
 
     policy = make_policy(name, table.domain, table.seed, **options)
     n_subdomains = len(table.domain)
-    n_planned = min(policy.planned or n_subdomains, n_subdomains)  # visits of the policy; those after it are random
+    # visits that the policy itself chooses (None: all); after its last planned visit it chooses at random
+    n_planned = min(policy.planned or n_subdomains, n_subdomains)
+    # the numbers of visits at which the curve has a point, evenly spaced
     points = np.unique(np.linspace(max(1, n_subdomains / N_POINTS), n_subdomains, N_POINTS).round().astype(int))
     true_accuracy = replays.accuracies(table.right)
     covered = replays.coverage(search.visited, replays.worst(true_accuracy))
 
     skill, covering, rank_correlations = np.nan, np.nan, []
-    if isinstance(policy, Guided):
+    if isinstance(policy, Guided):  # only guided policies have a model that predicts accuracy
         estimated_skill = policy.skill(*search)
         skill = np.nan if estimated_skill is None else estimated_skill
         covering = _covering_share(policy, search, points)
@@ -340,13 +354,16 @@ def _replay_record(images: int, histogram_visits: int, table: SearchTable, label
 def _curve(
     search: replays.Replay, covered: Float[np.ndarray, " visits"], points: Int[np.ndarray, " points"]
 ) -> pd.DataFrame:
-    """Accuracy and coverage of a search at some numbers of visits, one line each.
+    """Accuracy and coverage of a search, one line for each of some numbers of visits.
 
-    covered: share of the worst tenth that was visited, after each visit.    points: the numbers of visits.
+    The accuracy of a line is the mean of the visits since the previous point. The running mean is of all visits.
+
+    covered: share of the worst tenth that was visited, after each visit.    points: the numbers of visits, ascending.
     """
     n_subdomains = len(covered)
     accuracy = pd.Series(search.accuracy)
-    point_of_visit = np.searchsorted(points, np.arange(1, n_subdomains + 1))  # the next one
+    # for each visit the position of the first point that is not before it
+    point_of_visit = np.searchsorted(points, np.arange(1, n_subdomains + 1))
     running_mean = accuracy.expanding().mean().to_numpy()
     curve = {
         EXPLORED: points,
@@ -361,11 +378,14 @@ def _curve(
 def _coverage_line(
     covered: Float[np.ndarray, " visits"], n_planned: int, skill: float, covering: float
 ) -> pd.DataFrame:
-    """One line on when a search had visited the worst tenth, and on the skill of the policy's model.
+    """One line: the share of subdomains explored when a search had visited all, or 95 %, of the worst tenth.
+
+    It also has the coverage at fixed shares explored, and two figures on the policy's model.
 
     covered: share of the worst tenth that was visited, after each visit.
-    n_planned: visits that the policy planned; what comes after them is random and does not count.
-    covering: share of choices that covered the domain because the model had no skill.
+    n_planned: visits that the policy planned. Visits after them are random and do not count: values are NaN there.
+    skill: share of variance that the model explains beyond the mean; NaN for a policy without a model.
+    covering: share of choices that covered the domain because the model had no skill; NaN without a model.
     """
     n_subdomains = len(covered)
     covered_by_share = {}
@@ -398,10 +418,12 @@ def _covering_share(policy: Guided, search: replays.Replay, points: Int[np.ndarr
 def _rank_correlations(
     policy: Guided, table: SearchTable, true_accuracy: Float[np.ndarray, " subdomains"]
 ) -> list[tuple[int, Any]]:
-    """How well a policy's model predicts subdomains that it was not fitted to, for several training sizes.
+    """How well a policy's model ranks subdomains that it was not fitted to, for each of TRAINING_SIZES.
 
-    Returned are the size of a random training set, and Spearman's correlation of predicted and true accuracy of all
-    other subdomains.
+    Returns pairs: the size of a random training set, and Spearman's correlation of predicted and true accuracy over all
+    other subdomains. Sizes that would leave no other subdomain are left out.
+
+    true_accuracy: of each subdomain, from all of its images; NaN without images.
     """
     n_subdomains = len(table.domain)
     correct = np.sum(table.right == 1, axis=1)
@@ -415,8 +437,9 @@ def _rank_correlations(
         order = np.random.default_rng([table.seed, size]).permutation(n_subdomains)
         trained = order[:size]
         untrained = order[size:]
-        predicted = policy.predict(trained, correct[trained], shown[trained]).mean
+        predicted = policy.predict(trained, correct[trained], shown[trained]).mean  # of all subdomains
         accuracies = pd.DataFrame({"predicted": predicted, "true": true_accuracy}).iloc[untrained].dropna()
-        rho = accuracies.rank().corr().loc["predicted", "true"]  # NaN where one is constant
+        # Spearman's correlation; NaN where the predictions or the accuracies are all equal
+        rho = accuracies.rank().corr().loc["predicted", "true"]
         rank_correlations.append((size, rho))
     return rank_correlations

@@ -284,9 +284,10 @@ class FailureSearch:
     shown: Annotated[int, Allowed(1), "pictures of each kind"] = 16
 
     def __call__(self, store: Store) -> list[Table]:
-        """The tables of all searches that can be read.
+        """The tables of all searches that can be read, one after another in each table.
 
-        Raises FcaError without searches, and for a pair that is none of a domain's attributes.
+        Raises FcaError if there are no searches, or if the setting `pair` names something that is no attribute of a
+        domain.
         """
         searches = _searches(store, self.query)
         lines_by_table: list[list[Any]] = [[] for _ in self.tables]
@@ -311,11 +312,13 @@ class FailureSearch:
     def _mean_lines(self, search: Search) -> tuple[list[Any], list[Any]]:
         """Lines of tables search_values and search_pairs: mean accuracy by value and by pair of values.
 
-        They are estimated from the visited subdomains. A complete search has further estimates, to be compared with
-        these: from the part of its subdomains that a policy would visit first, and by that policy's model.
+        The means are estimated from the visited subdomains. A search of all subdomains has further estimates, which
+        show how far off a shorter search would be: from the subdomains that a policy would visit first, and from that
+        policy's model. The bias of a further estimate is its difference from the mean of all subdomains.
         """
         value_frame = value_means(search.domain, *search.visits)
         pair_frame = pair_means(search.domain, *search.visits)
+        # lines of the two attributes that are reported
         is_of_pair = pair_frame[[ATTRIBUTE, OTHER_ATTRIBUTE]].isin(self._pair(search.domain, pair_frame)).all(axis=1)
 
         value_lines = _estimate_lines(FROM_VISITED, value_frame)
@@ -343,12 +346,13 @@ class FailureSearch:
     def _partial_estimates(
         self, search: Search, value_frame: pd.DataFrame, pair_frame: pd.DataFrame
     ) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
-        """For each estimate from a part of a complete search its name, its means by value and by pair of values.
+        """Estimates from a part of a search: the name of each, its means by value, and its means by pair of values.
 
-        The search is replayed: its images are looked up where the policy visits `partial` subdomains. Nothing for a
-        search that did not visit all subdomains.
+        Each policy in PARTIAL_POLICIES visits `partial` subdomains in a replay that looks up the images of this search.
+        It yields two estimates: from the subdomains visited, and from what the policy's model predicts for all of them.
+        A search that did not visit all subdomains, or has no more than `partial`, cannot be replayed and yields none.
 
-        value_frame, pair_frame: the means of all subdomains, in the form that is returned.
+        value_frame, pair_frame: the means over all subdomains, whose lines and columns the estimates have, too.
         """
         domain = search.domain
         is_complete = len(np.unique(search.visits[0])) == len(domain)
@@ -367,10 +371,12 @@ class FailureSearch:
             yield f"{name} model", values, pairs
 
     def _agreement_lines(self, search: Search, later_searches: Sequence[Search]) -> Iterator[Any]:
-        """Lines of table search_agreement: with the second classifier, and with searches of another model.
+        """Lines of table search_agreement: does this search's classifier fail where another classifier fails?
 
-        later_searches: those after this one in the list, so that each pair is compared once; only searches of the same
-        domain are.
+        The other one is the second classifier of this search, or the classifier of another search of the same domain.
+        Accuracies are compared over the subdomains that have results of both; pairs with fewer than two are left out.
+
+        later_searches: the searches after this one in the list, so that each pair is compared once.
         """
         results_by_name = {f"{search.row.get('second')}, on the same images": search.second_results}
         for later in later_searches:
@@ -393,7 +399,10 @@ class FailureSearch:
             }
 
     def _gallery_lines(self, search: Search) -> Iterator[Any]:
-        """Lines of table search_gallery: pictures of each kind, spread evenly over those that the run stored."""
+        """Lines of table search_gallery: up to `shown` pictures of each kind, evenly spread over the stored pictures.
+
+        A kind is success, failure, or rejected by the filter. Each line has the picture's place in a grid ACROSS wide.
+        """
         images = search.images.iloc[search.arrays["gallery_image"]].reset_index(drop=True)
         kinds = np.where(~images["accepted"], "rejected", np.where(images["correct"], "success", "failure"))
         for kind in _PICTURE_KINDS:
@@ -454,13 +463,16 @@ def _estimate_lines(estimate: str, means: pd.DataFrame, bias: pd.Series | float 
 
 
 def _run_line(search: Search) -> dict[Any, Any]:
-    """The line of table search_runs for a search."""
+    """The line of table search_runs for a search, including where accuracy is lowest.
+
+    Where several subdomains share the lowest accuracy, the line names the first of them.
+    """
     row = search.row
     results = search.results
     lowest = results[results["accuracy"] == results["accuracy"].min()]
     first_lowest = lowest.iloc[0]
     lowest_share = _share(first_lowest["correct"], first_lowest["shown"])
-    if (lowest["shown"] != first_lowest["shown"]).any():  # tied with other numbers of images: no single interval
+    if (lowest["shown"] != first_lowest["shown"]).any():  # the tied subdomains have different intervals
         lowest_share = Estimated(lowest_share.value, *NO_INTERVAL)
 
     is_accepted = search.arrays["image_accepted"]
@@ -477,19 +489,20 @@ def _run_line(search: Search) -> dict[Any, Any]:
 
 
 def _rule_lines(search: Search) -> Iterator[Any]:
-    """Lines of table search_rules: accuracy inside each rule and outside all of them.
+    """Lines of table search_rules: one line for each rule, with the accuracy inside the rule and outside all rules.
 
-    Both are of the search's own images, which selected the rule, and of fresh images, which did not.
+    Both accuracies are reported twice: on the search's own images, from which the rule was selected, and on fresh
+    images, which had no part in the selection.
     """
     accuracy = search.results["accuracy"]
-    members_by_rule = np.array([members(search.domain, rule) for rule in search.rules])
+    members_by_rule = np.array([members(search.domain, rule) for rule in search.rules])  # rules x subdomains
     is_outside: Any = ~members_by_rule.any(axis=0)
     fresh_outside = _fresh_results(search, OUTSIDE_ALL_RULES)
     outside_share = share_with_interval(*_counts(fresh_outside))
 
     for number, (rule, is_member) in enumerate(zip(search.rules, members_by_rule, strict=True)):
         fresh = _fresh_results(search, number)
-        is_visited_member = is_member[accuracy.index]
+        is_visited_member = is_member[accuracy.index]  # the index has the numbers of the visited subdomains
         yield {
             SUBJECT: search.row[SUBJECT],
             RULE: _words(rule),
@@ -517,7 +530,13 @@ def _counts(results: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
-    """Whether fresh images of a rule are recognised less often than those outside all rules, in a word."""
+    """The verdict on a rule: are fresh images inside it recognised less often than fresh images outside all rules?
+
+    It is "confirmed", "not confirmed", "undecided" where there are too few subdomains for a test, or "not tested" where
+    no fresh image of the rule was accepted.
+
+    inside, outside: results by subdomain, see `by_subdomain`.
+    """
     if inside.empty:
         return "not tested"
     correct, shown = _counts(pd.concat([inside, outside]))
@@ -529,16 +548,18 @@ def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
 
 
 def _cause_lines(search: Search) -> Iterator[Any]:
-    """Lines of table search_causes: whose failure each of the lowest tenth of visited subdomains is.
+    """Lines of table search_causes: the likely cause of failure in each of the lowest tenth of visited subdomains.
 
-    METHOD has the rules in words.
+    The cause is the classifier, the condition itself, or the generator, whose images may not show the prompt. It is
+    decided from the intervals of this and of the second classifier, and from the filter's score of the images, by the
+    rules that METHOD[CAUSE] has in words.
     """
     images = search.images.groupby("subdomain").agg(
         n_accepted=("accepted", "sum"),
         n_drawn=("accepted", "size"),
         score=("score", "mean"),
     )
-    low_score = images["score"].quantile(0.25)
+    low_score = images["score"].quantile(0.25)  # below it the images of a subdomain may not show their prompt
     mean = search.results["accuracy"].mean()
     second_mean = search.second_results["accuracy"].mean()
 
@@ -577,9 +598,9 @@ def _bin_lines(search: Search) -> Iterator[Any]:
 
 
 def _searches(store: Store, query: str | None) -> list[Search]:
-    """The stored searches that a query selects, by name; those that cannot be read are left out with a warning.
+    """The stored searches that a query selects, sorted by name.
 
-    Raises FcaError where none is left.
+    A search whose arrays cannot be read is left out with a warning. Raises FcaError if no search is left.
     """
     rows = readable_rows(store, query)
     search_rows = apply_query(rows[rows["task"] == "search"], query).sort_values("run_id")
@@ -595,8 +616,11 @@ def _searches(store: Store, query: str | None) -> list[Search]:
 
 
 def _search_names(rows: pd.DataFrame) -> Sequence[str]:
-    """A name for each search: subject and model, and as much more as it takes to make all names differ."""
-    if rows.empty:
+    """A name for each search: its subject and model, and as many further fields as make all names differ.
+
+    Further fields are, in this order: policy, number of visited subdomains, seed, run id.
+    """
+    if rows.empty:  # there may be no columns
         return []
 
     texts = rows.astype("string").fillna("?")
@@ -610,12 +634,15 @@ def _search_names(rows: pd.DataFrame) -> Sequence[str]:
 
 
 def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
-    """A stored search. Raises FcaError where its arrays are missing, or are not those of a search.
+    """Load a stored search. Raises FcaError if its arrays are missing, or are not those of a search.
 
-    Everything is checked, as a store may come from elsewhere: lengths, and that each index exists.
+    The lengths of all arrays and the range of all indices are checked, as a store may come from another machine.
+
+    name: by which tables call the search.    row: its row in the store.
     """
 
     def read(array: str, n_lines: int | None = None) -> np.ndarray:
+        """An array of the run; the store raises FcaError if its length is not n_lines."""
         return np.asarray(store.array(row["run_id"], array, n_lines))
 
     domain = domain_of("".join(read("domain").ravel()))
@@ -626,7 +653,7 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
         for array in dependent_arrays:
             arrays[array] = read(array, len(arrays[index_array]))
 
-    # each index is below the number of the things that it counts
+    # arrays of indices, and the number of things that each points to
     ends = {
         "visited": len(domain),
         "image_visit": len(arrays["visited"]),
@@ -638,14 +665,14 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
         rules = [dict(rule) for rule in json.loads("".join(read("rules").ravel()))]
     except (ValueError, TypeError):
         invalid.append("rules")
-    if invalid or not arrays["shown"].any():
+    if invalid or not arrays["shown"].any():  # a finished search has at least one accepted image
         raise FcaError("arrays", ", ".join(invalid) or "none", "those of a search", "restore the run, or remove it")
 
     visits = (arrays["visited"], arrays["correct"], arrays["shown"])
     image_columns = {array.removeprefix("image_"): arrays[array] for array in ARRAYS["image_visit"]}
     images = pd.DataFrame({"subdomain": arrays["visited"][arrays["image_visit"]], **image_columns})
 
-    second_images = images[images["accepted"] & (images["second"] >= 0)]
+    second_images = images[images["accepted"] & (images["second"] >= 0)]  # -1: no second classifier predicted it
     second_results = by_subdomain(
         second_images["subdomain"].to_numpy(),
         second_images["second"].to_numpy(),

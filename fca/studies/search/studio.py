@@ -163,6 +163,7 @@ class Studio:
     """
 
     def __init__(self, search: SearchSettings, run: Run[Work], context: RunContext) -> None:
+        """Build the networks, start the processes that draw, and read the verdicts of an interrupted search."""
         work = run.work
         self.search = search
         self.folder = context.store.folder(run.run_id)
@@ -170,6 +171,7 @@ class Studio:
         self.accelerator = context.machine.accelerator
         self.reader: Any = None if work.reader is None else work.reader.build()
         networks = [build_model(model) for model in (work.model, search.second) if model]
+        # each classifier with the columns of its logits that belong to the target
         self.networks = [(network, search.domain.columns(network.classes)) for network in networks]
 
         processes = threads(search.workers) if search.generator.parallel else 1
@@ -199,9 +201,13 @@ class Studio:
         return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
 
     def finish(self, asker: Asker[Visit, tuple[int, int]], doing: str, total: int | None) -> None:
-        """Finish all visits that are asked for, in the order asked, whichever images are drawn first.
+        """Draw and judge the images of every visit that `asker` asks for, until it asks for no more.
 
-        doing, total: what progress is called, and the number of visits, if it is known.
+        Several visits are in progress at once. Results go back to the asker in the order asked, whichever images are
+        drawn first, so that its choices do not depend on timing.
+
+        asker: yields visits, and takes the number of right and of accepted images of each.
+        doing, total: the title of the progress bar, and the number of visits, if it is known.
         """
         n_finished = count(1)
         progress_lines = ProgressLines(doing, total)
@@ -209,8 +215,11 @@ class Studio:
             task = bar.add_task(doing, total=total)
 
             def counts_of_oldest(*pending: Visit) -> tuple[int, int]:
-                """Finish the first of the visits in hand; returns its right and accepted images."""
-                # verdicts of an interrupted search
+                """Finish the first of the pending visits; returns its numbers of right and of accepted images.
+
+                The images of the other pending visits are drawn meanwhile.
+                """
+                # an interrupted search has left verdicts on some images: these are not drawn again
                 for visit in pending:
                     for line in self.lines_of_visit.pop(visit.name, []):
                         visit.add(line)
@@ -226,9 +235,9 @@ class Studio:
             ask_until_done(asker, counts_of_oldest, in_hand=self.search.parallel)
 
     def _advance(self, pending: Sequence[Visit]) -> None:
-        """Have images drawn for all visits, and judge those of the first visit whose images are all drawn.
+        """Submit the images of all visits to be drawn, then judge one visit whose images are all drawn.
 
-        Where none is, wait until some images are drawn.
+        If no visit is ready to be judged, wait until some images are drawn; the caller then calls again.
         """
         for visit in pending:
             if visit.draws_left and not visit.pending_passes:
@@ -246,7 +255,10 @@ class Studio:
         wait(unfinished, return_when=FIRST_COMPLETED)
 
     def _submit_passes(self, visit: Visit) -> Iterator[Future[list[DrawOutcome]]]:
-        """Have the images drawn that a visit lacks, as many in a pass as the generator takes; yields each pass."""
+        """Submit the images that a visit lacks to the processes that draw; yields the future of each pass.
+
+        A pass is one call of the generator, with as many images as it takes at once.
+        """
         search = self.search
         images_per_pass = pass_size(search.generator)
         first = len(visit.draws)
@@ -263,7 +275,12 @@ class Studio:
         return int(rng.integers(2**32))
 
     def _judge(self, visit: Visit, outcomes: list[DrawOutcome]) -> None:
-        """Judge the images that were drawn for a visit; the journal has the verdicts when this returns."""
+        """Judge the images that were drawn for a visit, and add the verdicts to the journal and to the visit.
+
+        Images that the generator refused get a verdict, too: not accepted, with the reason.
+
+        outcomes: how drawing went, for each image that was submitted.
+        """
         judging_since = time.perf_counter()
         draws = [Draw(False, False, None, None, -1, outcome.refused) for outcome in outcomes]
         drawn_positions = [position for position, draw in enumerate(draws) if draw.refused is None]
@@ -279,15 +296,15 @@ class Studio:
             "seconds": sum(outcome.seconds for outcome in outcomes) + judged_at - judging_since,
             "elapsed": elapsed,
         }
-        self.journal.add(line)
+        self.journal.add(line)  # first: after an interruption, the journal has whatever the visit had
         visit.add(line)
         self.elapsed += elapsed
         self.elapsed_until = judged_at
 
     def _verdicts(self, visit: Visit, positions: list[int]) -> list[Draw]:
-        """The verdicts on new images of a visit.
+        """Judge new images of a visit: does the filter accept them, and do the classifiers recognise the target?
 
-        positions: of these images, counted from the first that was not judged before.
+        positions: which of the visit's new images; 0 is the first image that was not judged before.
         """
         from fca.training.infer import logits_of
 
@@ -303,12 +320,14 @@ class Studio:
 
         domain = self.search.domain
         image_filter = self.search.filter
+        # the encoder's logits of all prompts; a filter that reads no prompts gets none
         text_logits = logits(self.reader) if image_filter.texts(domain) else np.zeros((len(images), 0))
         accepted, scores = image_filter.accept(text_logits, visit.subdomain, domain)
 
+        # of each classifier: whether it recognises the target, and the probability of the target
         judgements = [domain.judged(logits(network), target) for network, target in self.networks]
         is_right, target_probability = judgements[0]
-        second_is_right = np.full(len(images), -1)
+        second_is_right = np.full(len(images), -1)  # -1: no second classifier, or the image was not accepted
         if len(judgements) > 1:
             second_is_right = np.where(accepted, judgements[1][0], -1)
 
@@ -322,9 +341,10 @@ class Studio:
         return [Draw(*verdict, refused=None) for verdict in zip(*columns, strict=True)]
 
     def draw_again(self, images: Sequence[tuple[Visit, int]]) -> None:
-        """Draw those images (a visit, and the number of one of its draws) whose files are missing or damaged.
+        """Draw the images whose files are missing or damaged again, with the seeds of the first time.
 
-        The seeds are those of the first time. Raises FcaError where the generator now refuses one.
+        images: pairs of a visit and the number of one of its images. Those with complete files are left alone.
+        Raises FcaError if the generator now refuses one.
         """
         lost = [(visit, number) for visit, number in images if _stored_outcome(self.file(visit, number)) is None]
         if not lost:
@@ -359,10 +379,13 @@ class Studio:
 def draw(
     generator: Generator, requests: Sequence[Wanted], files: Sequence[Path], side: int | None
 ) -> list[DrawOutcome]:
-    """Draw the images of one pass into files; whole files of an interrupted search are not drawn again.
+    """Draw the images of one pass (one call of the generator) into files; returns the outcome for each file, in order.
 
-    An image's file also holds the seconds that drawing it took, its share of those of the pass.
-    side: pixels to which the shorter side of a larger image is reduced; None: as drawn.
+    Complete files that an interrupted search left are kept and not drawn again. Each file also stores the seconds that
+    its image took: the seconds of the pass, divided by its images.
+
+    files: where the image of each request is stored.
+    side:  pixels to which the shorter side of a larger image is reduced; None: images are stored as drawn.
     """
     outcomes: dict[Path, DrawOutcome] = {}
     missing: list[tuple[Wanted, Path]] = []
@@ -397,7 +420,10 @@ def _stored_outcome(file: Path) -> DrawOutcome | None:
 
 
 def _save(drawn: Drawn, request: Wanted, file: Path, side: int | None, seconds: float) -> None:
-    """Write an image with its seconds, its prompt and its facts."""
+    """Write an image as PNG, reduced if it is too large, with the seconds it took, its prompt and its facts as text.
+
+    side: the largest length of the shorter side, in pixels; None: any.
+    """
     image = Image.fromarray(drawn.image)
     scale = 1.0 if side is None else side / min(image.size)
     if scale < 1:
@@ -412,7 +438,7 @@ def _save(drawn: Drawn, request: Wanted, file: Path, side: int | None, seconds: 
 
 
 def is_whole(line: Line) -> bool:
-    """Whether a line of the journal has verdicts on some draws of a visit, with values of the right types."""
+    """Whether a line of the journal is complete: a visit's verdicts on some images, with values of the right types."""
     type_by_name = {"visit": str, "draws": list[list[Any]], "seconds": float, "elapsed": float}
     if not all(has_type(line.get(name), kind) for name, kind in type_by_name.items()):
         return False

@@ -152,7 +152,7 @@ class Search:
     def check(self) -> None:
         """Raise FcaError for an invalid domain, one that the generator cannot draw, and too few draws for a visit."""
         self.domain.check()
-        if isinstance(self.generator, Conditional):
+        if isinstance(self.generator, Conditional):  # it draws only certain attributes and values
             label, conditions = self.generator.label(), self.generator.conditions
             for attribute, values in self.domain.attributes.items():
                 check_choice(f"attribute for {label}", attribute, conditions)
@@ -164,7 +164,7 @@ class Search:
             raise FcaError("task.max_draws", self.max_draws, f"at least {max(self.images)}, as task.images", step)
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The run of the search, after a run that predicts test images if their accuracy matters.
+        """The runs of the task: the search, and before it the prediction of test images, if `clean_accuracy` is set.
 
         Raises FcaError for a shift, and for models, options and prices that cannot be used.
         """
@@ -174,15 +174,15 @@ class Search:
         clean = runs_of_split(context, "test")[0]
         data = subdomain_data(domain, generator)
         self._check_models(clean.work)
-        no_features = np.zeros((len(domain.space), 1))
-        self._policy(context.seed, no_features)  # raises for options that this policy does not have
+        placeholder_features = np.zeros((len(domain.space), 1))  # real features may need the encoder
+        self._policy(context.seed, placeholder_features)  # raises for options that this policy does not have
         price = self._price()
         needs_reader = self.filter.texts(domain) or self.features == "words"
         reader = zero_shot_classifier(context.encoder, domain.prompts) if needs_reader else None
         clean_runs = [] if self.clean_accuracy is None else [clean]
         parent = clean.run_id if clean_runs else None
 
-        # what decides the results, and so the run's id
+        # what decides the results, and so the run's id; settings that are None are left out of it
         options = self._options()
         meaning = {
             "data": data.fingerprint,
@@ -260,7 +260,10 @@ class Search:
         return make_policy(self.policy, self.domain.space, seed, **options)
 
     def _search(self, run: Run[Work], context: RunContext) -> Finished:
-        """Search, find rules for low accuracy, and draw fresh images that confirm them or not."""
+        """Run the search, find rules for low accuracy, and test the rules on fresh images.
+
+        Returns the columns and arrays to store. Raises FcaError if no image was accepted.
+        """
         from fca.training.devices import device_name
 
         clean_columns = self._clean_columns(run.work, context)
@@ -277,7 +280,7 @@ class Search:
             fresh_visits = self._fresh_visits(rules, context.seed)
             studio.finish(FixedQuestions(fresh_visits), "confirming", len(fresh_visits))
         finally:
-            studio.pool.shutdown(cancel_futures=True)
+            studio.pool.shutdown(cancel_futures=True)  # images drawn ahead are no longer needed
 
         arrays = self._arrays(studio, visits) | _confirming_arrays(rules, fresh_visits)
         visit_counts = pd.DataFrame({"subdomain": visited, "correct": correct, "shown": shown})
@@ -306,9 +309,10 @@ class Search:
         return Finished(run, columns, arrays)
 
     def _clean_columns(self, work: Work, context: RunContext) -> dict[str, Any]:
-        """Accuracy on test images, target or not, as columns; none where it was not requested.
+        """Accuracy on the test images of the run's data set, with its interval, as columns of the search's row.
 
-        Raises FcaError where it is too low for a search: failures would say little about conditions.
+        An image is right if the classifier rightly decides whether it shows the target. Empty if `clean_accuracy` is
+        None. Raises FcaError if the accuracy is below it: failures of a poor classifier say little about conditions.
         """
         if self.clean_accuracy is None:
             return {}
@@ -328,9 +332,9 @@ class Search:
         return dict(zip(interval_columns(CLEAN_ACCURACY), (n_right / n, *wilson(n_right, n)), strict=True))
 
     def _fresh_visits(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
-        """Visits whose new images confirm the rules or not: of random subdomains of each rule, and outside all rules.
+        """Visits that test the rules on fresh images: `confirm` random subdomains of each rule, and as many outside.
 
-        The number of the rule of the latter is -1.
+        The visits outside all rules are for comparison; the number of their rule is -1. Without rules there are none.
         """
         if not rules:
             return []
@@ -341,7 +345,7 @@ class Search:
         for rule, is_member in [*enumerate(members_by_rule), (-1, is_outside)]:
             candidates = keyed_rng("confirm", seed, rule).permutation(np.flatnonzero(is_member))
             for subdomain in candidates[: self.confirm].tolist():
-                # rules may overlap: a subdomain's second visit has images of its own
+                # rules may overlap: a later visit of a subdomain starts at other image numbers, and so other seeds
                 n_earlier = sum(visit.subdomain == subdomain for visit in visits)
                 visit = Visit(
                     name=f"fresh-{len(visits):04d}-{subdomain}",
@@ -356,7 +360,11 @@ class Search:
         return visits
 
     def _arrays(self, studio: Studio, visits: list[Visit]) -> Arrays:
-        """The arrays of the search, as analyses read them; images are in order of visits and draws."""
+        """The arrays of the search to store: its domain, its visits, its images and a gallery.
+
+        Arrays of visits have an entry for each visit in order. Arrays `image_*` have one for each drawn or refused
+        image, in the order of visits and draws.
+        """
         draws = [
             (position, number, *draw)
             for position, visit in enumerate(visits)
@@ -364,7 +372,7 @@ class Search:
         ]
         images = pd.DataFrame(draws, columns=["visit", "number", *Draw._fields])
         visited, correct, shown = history_of(visits)
-        accuracy_of_visit = correct / np.maximum(shown, 1)
+        accuracy_of_visit = correct / np.maximum(shown, 1)  # 0 without accepted images
         return {
             "domain": np.array([self.domain.space.as_json()]),
             "prompts": np.array(self.domain.prompts),
@@ -381,10 +389,12 @@ class Search:
 def _gallery_arrays(
     studio: Studio, visits: list[Visit], images: pd.DataFrame, accuracy_of_visit: Float[np.ndarray, " visits"]
 ) -> Arrays:
-    """Small pictures of the visits of lowest accuracy, up to 8 of a visit and of a kind.
+    """Small pictures for the report, from the visits of lowest accuracy: 48 wrong, 24 right, 24 rejected by the filter.
 
-    Kinds are wrong, right, and left out by the filter.
-    images: a line for each draw, in order of visits.
+    No more than 8 pictures of one kind come from the same visit. Returns the arrays `gallery` (the pictures) and
+    `gallery_image` (the line of `images` that each picture belongs to).
+
+    images: a line for each image that was drawn or refused, in the order of visits.
     """
     lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
     is_accepted = lowest_first["accepted"]
@@ -402,7 +412,7 @@ def _gallery_arrays(
     chosen = pd.concat(chosen_of_kind)
 
     chosen_draws = [(visits[i], number) for i, number in zip(chosen["visit"], chosen["number"], strict=True)]
-    studio.draw_again(chosen_draws)  # those whose files are lost
+    studio.draw_again(chosen_draws)  # only the images whose files are missing or damaged
     pictures = []
     for visit, number in chosen_draws:
         picture = Image.open(studio.file(visit, number)).convert("RGB")
@@ -431,9 +441,10 @@ class Chooser:
     n_covering: int = 0
 
     def ask(self) -> Visit | None:
-        """The next visit; None where a budget is spent, also if pending visits may still spend less than they may.
+        """The next visit; None where a budget is spent.
 
-        Raises FcaError after MAX_BARREN_VISITS visits without an accepted image.
+        Pending visits count with all that they may spend, even if they turn out to spend less. Raises FcaError after
+        MAX_BARREN_VISITS visits in a row without an accepted image.
         """
         if len(self.finished) >= MAX_BARREN_VISITS:
             check_any_accepted(self.finished[-MAX_BARREN_VISITS:])
@@ -448,12 +459,12 @@ class Chooser:
         subdomain = self.visits.ask()
         assert subdomain is not None  # the policy itself has no limit
 
-        # images of this visit: fewer if the budget ends before
+        # images of this visit: fewer if the budget allows fewer
         search = self.search
         earlier_visits = [visit for visit in self.finished if visit.subdomain == subdomain]
         n_wanted = search.images[min(len(earlier_visits), len(search.images) - 1)]
         n_wanted = min(n_wanted, remaining.get("max_images", n_wanted))
-        max_draws = min(search.max_draws, remaining.get("max_money", search.max_draws))
+        max_draws = min(search.max_draws, remaining.get("max_money", search.max_draws))  # money in draws it pays
         number = len(self.finished) + len(self.pending)
         visit = Visit(
             name=f"{number:04d}-{subdomain}",
@@ -471,9 +482,10 @@ class Chooser:
         self.visits.tell(visit.subdomain, counts)
 
     def _remaining(self) -> dict[str, Any]:
-        """What is left of each budget, by name; first, as "all visited", the subdomains that may be visited.
+        """What is left of each budget, by its name; 0 or less means that it is spent.
 
-        Of money it is the number of draws that it pays. Budgets without a limit are left out.
+        The first entry, "all visited", is the number of subdomains that may still be visited. "max_money" is the number
+        of draws that the rest of the money pays. Budgets without a limit are left out.
         """
         search = self.search
         finished = self.finished
@@ -494,6 +506,7 @@ class Chooser:
         limits = {name: getattr(search, name) for name in spent}
         if search.max_money is not None:
             price = search.generator.price()
+            # in draws; 1e-9 is against rounding. A generator that is free has no limit
             limits["max_money"] = int(search.max_money / price + 1e-9) if price else None
 
         budgets_left = {name: limit - spent[name] for name, limit in limits.items() if limit is not None}
@@ -501,7 +514,10 @@ class Chooser:
 
 
 def _confirming_arrays(rules: Sequence[dict[str, Any]], fresh_visits: Sequence[Visit]) -> dict[str, Any]:
-    """The arrays of a search about its rules: the rules, and the visits whose new images confirm them or do not."""
+    """The arrays of a search about its rules: the rules as JSON, and the visits that test them on fresh images.
+
+    fresh_visits: as of `Search._fresh_visits`; each has the number of its rule, -1 outside all rules.
+    """
     subdomain, correct, shown = history_of(fresh_visits)
     return {
         "rules": np.array([json.dumps(rules)]),
@@ -527,7 +543,7 @@ def _warning(visits: Sequence[Visit], skill: float | None) -> str | None:
 
 
 def check_any_accepted(visits: Sequence[Visit]) -> None:
-    """Raise FcaError where not one image of these visits was accepted."""
+    """Raise FcaError if the filter accepted no image of these visits, with the number of images and refusals."""
     draws = [draw for visit in visits for draw in visit.draws]
     if any(draw.accepted for draw in draws):
         return
@@ -544,15 +560,16 @@ def check_any_accepted(visits: Sequence[Visit]) -> None:
 
 
 def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
-    """The subdomains of a domain as a data set of one image each, for the store.
+    """The subdomains of a domain as a data set for the store: each subdomain is one item, with its prompt as the id.
 
-    The fingerprint covers all that decides a verdict on an image.
+    The fingerprint covers the prompts, and everything that decides whether a class counts as the target. An image of an
+    item is drawn by the generator when it is read.
     """
     group_of_class: Mapping[str, str] = {}
     if domain.groups is not None:
         group_of_class = read_groups(domain.groups, domain.group_columns).of
 
-    # the fingerprint is of the prompts, and of all that decides whether a class is the target
+    # all names by which a class counts as the target: its own key, or the name of its group
     target_names = domain.targets.get(domain.target, [domain.target])
     classes_of_groups = [class_key for class_key, group in group_of_class.items() if group in target_names]
     target = sorted({*target_names, *classes_of_groups})
@@ -562,6 +579,7 @@ def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
     items = pd.DataFrame({"image_id": image_ids, "label": domain.target, "split": "test"})
 
     def read(row: int) -> Any:
+        """An example image of a subdomain, drawn with seed 0."""
         return generator.draw(domain.wanted(row, 0)).image
 
     data_fingerprint = fingerprint(items, json.dumps(meaning))

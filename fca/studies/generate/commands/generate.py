@@ -64,7 +64,11 @@ main = partial(application, "generate", generation)  # exit code 0, also when a 
 
 
 def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Folder, verbose: bool) -> None:
-    """Print the size of a plan, what is left of it, its cost, and prompts: of all images if verbose, else of a few."""
+    """Print a plan's size, the number of images that are left, their cost, and prompts; draws nothing.
+
+    writer:  the language model that would write missing descriptions, if there is one.
+    verbose: whether the prompts of all pending images are printed, or a few examples.
+    """
     lines = folder.journal.lines()
     check_generator(lines, generator, folder.root)
     described_plan = with_descriptions(plan, lines)

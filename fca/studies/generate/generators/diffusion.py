@@ -60,7 +60,11 @@ class Diffusion:
         return Path(self.model).name
 
     def version(self) -> str:
-        """Model, its revision or its folder's digest, steps, guidance, size, dtype, and the version of diffusers."""
+        """Everything that decides the pixels, in words: it tells images of different settings apart.
+
+        These are the model with its revision (or the digest of its folder), steps, guidance, size, dtype, and the
+        version of diffusers.
+        """
         try:
             library = version("diffusers")
         except PackageNotFoundError as error:
@@ -111,7 +115,8 @@ class Diffusion:
         prompts = [request.words() for request in requests]
         if self.size % 8 or self.size < 8:
             raise FcaError("generator.size", self.size, "a multiple of 8", "take 512 or what the model was made for")
-        noise = [torch.Generator("cpu").manual_seed(request.seed) for request in requests]  # one for each image
+        # of each image, on the CPU: the noise depends neither on the other images of the pass nor on the device
+        noise = [torch.Generator("cpu").manual_seed(request.seed) for request in requests]
         try:
             with _PIPELINE_LOCK:
                 pipeline, facts = self._loaded()
@@ -125,7 +130,7 @@ class Diffusion:
                     output_type="np",
                 )
         except torch.OutOfMemoryError as error:
-            key = "batch_size" if len(prompts) > 1 else "size"
+            key = "batch_size" if len(prompts) > 1 else "size"  # a single image is itself too large
             step = f"lower generator.{key}, or set generator.dtype=float16"
             raise FcaError(
                 f"generator.{key}", getattr(self, key), "what fits into the device's memory", step
@@ -181,7 +186,9 @@ def _content(folder: Path) -> str:
 
 @lru_cache(maxsize=1)  # they are large
 def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str, device: str) -> tuple[Any, Any]:
-    """A pipeline, downloaded if it is not a folder, on its device; and the facts of all its images.
+    """A diffusion pipeline on its device, and the facts to store with each of its images (device, dtype, commit).
+
+    model: a folder, or the id of a model on Hugging Face, which is downloaded.    variant: of its files, such as fp16.
 
     Raises FcaError for a missing package, a model that cannot be loaded, too little memory and a missing device.
     """

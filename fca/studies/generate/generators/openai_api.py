@@ -120,6 +120,7 @@ class Service:
             return Unavailable(f"{self.host} answers {status} {times}: {message}")
         if status == 401:  # its words may hold a part of the key
             return FcaError(KEY, "(secret)", f"a key that {self.host} accepts (it answers 401)", f"set {KEY}")
+        # any other status: the service does not accept the request itself
         return FcaError("model", model, f"what {self.host} takes ({status}: {message})", "correct the model or options")
 
 
@@ -273,7 +274,7 @@ class OpenAIChat(Service):
         change = self.attributes.get(attribute)
         attribute_in_words = f"{attribute} ({change})" if change else attribute
         messages = [{"role": "user", "content": TASK.format(name=name, attribute=attribute_in_words)}]
-        for _ in range(2):
+        for _ in range(2):  # the second time with the first reply and what is wrong with it
             reply = self._reply(messages)
             problem = fault(reply)
             if problem is None:
@@ -285,7 +286,10 @@ class OpenAIChat(Service):
         raise FcaError(f"descriptions of {name}, {attribute}", reply[:200], allowed, "start again, or set writer.model")
 
     def _reply(self, messages: list[dict[str, str]]) -> str:
-        """The model's reply to a conversation. Raises Refused where it declines."""
+        """The text of the model's reply to a conversation; empty if it replies without text.
+
+        Raises Refused if the model declines, and what `ask` raises.
+        """
         request = {"model": self.model, "messages": messages, "response_format": FORMAT}
         response = self.ask("chat.completions.create", self.options, **request)
         choices = getattr(response, "choices", None)
@@ -298,7 +302,9 @@ class OpenAIChat(Service):
 
 
 def fault(reply: str) -> str | None:
-    """What is wrong with a reply, in words for the model that gave it; None where it is nine descriptions.
+    """What is wrong with a model's reply, in words that are sent back to it; None if nothing is.
+
+    A correct reply is a JSON object with nine different descriptions, whose keys are "1" to "9".
 
     >>> fault('{"1": "a car"}')
     'The keys are not "1" to "9".'
@@ -313,7 +319,7 @@ def fault(reply: str) -> str | None:
     if not all(texts) or max(map(len, texts)) > MAX_DESCRIPTION_LENGTH:
         return f"Each description must be text of 1 to {MAX_DESCRIPTION_LENGTH} characters."
     if any(brace in text for text in texts for brace in "{}"):
-        return "Braces are not allowed."  # a plan's own templates have them
+        return "Braces are not allowed."  # in a plan's texts they mark places to fill in
     if len(set(texts)) < len(texts):
         return "Two descriptions are the same."
     return None

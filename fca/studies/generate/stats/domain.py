@@ -39,10 +39,11 @@ class Domain:
     rules: Sequence[Rule] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what describes no domain."""
+        """Raise FcaError for no attributes, bad values or rules, too many combinations, and rules that exclude all."""
         if not self.attributes:
             raise FcaError("attributes", "none", "at least one, with its values", "name some")
         for name, values in self.attributes.items():
+            # a string would count as a list of its letters
             if isinstance(values, str) or not values or len(set(values)) < len(values):
                 raise FcaError(f"attributes.{name}", values, "a list of different values", "correct it")
         n_combinations = math.prod(len(values) for values in self.attributes.values())

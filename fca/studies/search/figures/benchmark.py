@@ -40,9 +40,14 @@ SKILL_ABOVE_MEAN = 0.01  # explained share of variance, from which a model count
 
 
 def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
-    """Accuracy of what is visited, its running mean, and the visited share of the worst tenth: a line a policy."""
-    # under the pointer also the share explored when all of the worst tenth were visited
+    """Three measures against the share of subdomains explored, with a line for each policy.
+
+    The measures are the accuracy of the subdomains visited now, the mean accuracy of all visited ones, and the visited
+    share of the worst tenth of subdomains; each has a panel. The band around a line is one standard deviation.
+    """
+    # ALL_FOUND (the share explored when all of the worst tenth were visited) is shown under the pointer
     searches = curves.frame.merge(found.frame[[DATASET, MODEL, POLICY, ALL_FOUND]], how="left")
+    # one part for each measure, with the mean and the ends of the band under common names
     frames = []
     for mean, sd in zip(analysis.CURVED, analysis.SDS, strict=True):
         half_width = searches[sd].fillna(0)
@@ -64,6 +69,7 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     )
     lines: Any = base.mark_line(strokeWidth=2).encode(opacity=coloured.opacity())
     hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *interval_columns(MEAN_VALUE), ALL_FOUND)
+    # invisible dots, which show the numbers of each point of a line under the pointer
     dots: Any = base.mark_point(filled=True, size=30).encode(opacity=alt.value(0), tooltip=kinds.tooltips(hover))
     layered = kinds.layers(band, lines, dots.add_params(coloured.picked))
 
@@ -79,7 +85,7 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
 
 
 def histogram_figure(counts: Table) -> alt.FacetChart:
-    """Accuracies of the first subdomains visited, a panel a policy."""
+    """Histograms of the accuracies of the first subdomains that a policy visits, with a panel for each policy."""
     frame = counts.frame.assign(named=counts.frame[POLICY].map(POLICY.choices))
     frame["panel"] = _panels(frame, "named")
     axis = alt.Axis(labelExpr="round(100 * datum.value)", grid=False)
@@ -94,7 +100,7 @@ def histogram_figure(counts: Table) -> alt.FacetChart:
 
 
 def predictors_figure(predictors: Table) -> alt.FacetChart:
-    """Rank correlation of predicted and true accuracy by size of the training set, a line a model."""
+    """Rank correlation of predicted and true accuracy by size of the training set, with a line for each model."""
     frame = predictors.frame.dropna(subset=PREDICTED_RHO).reset_index(drop=True)
     half_width = frame[analysis.RHO_SD].fillna(0)
     ends = {
@@ -124,7 +130,10 @@ def _panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
 
 
 def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
-    """When each policy has visited all of the worst tenth, and whose model predicts no better than the mean.
+    """A statement on which policy finds the worst tenth first, and one for each policy whose model has no skill.
+
+    found: lines of table search_found. The statements are made for each data set and model. A policy is left out of the
+    comparison if half of its searches never visited all of the worst tenth (its median is missing).
 
     >>> line = {"dataset": "zoo", "model": "net", "policy": "bo", "seeds": 10, "skill": 0.0, "covering": 0.9}
     >>> line |= {"all_found": 0.42, "all_found_least": 0.36, "all_found_most": 0.5}
@@ -147,7 +156,10 @@ def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _fastest(table_name: str, policies: pd.DataFrame) -> Statement:
-    """The policies that have visited all of the worst tenth first, and the next ones."""
+    """Which policies visit all of the worst tenth first, and when each slower policy does.
+
+    table_name: the data set and model in words.    policies: lines with FOUND and its interval, the fastest first.
+    """
     first = policies.iloc[0].to_dict()
     fastest = small.best_of(policies, FOUND, largest=False)[POLICY].tolist()
     finds = "finds" if len(fastest) == 1 else "each find"

@@ -34,7 +34,10 @@ _COLOURS = (
 
 
 def values_figure(values: Table) -> alt.FacetChart:
-    """Mean accuracy of every attribute value, a panel a search; a complete one beside its parts."""
+    """Mean accuracy of every attribute value, with a panel for each search.
+
+    For a search of all subdomains, estimates from a part of it stand beside its own means, in other colours.
+    """
     frame = values.frame.assign(panel=style.panels(values.frame, analysis.SEARCH))
     frame["named"] = frame[ATTRIBUTE] + ": " + frame[analysis.VALUE].astype(str)
     has_several_estimates = style.differs(frame[analysis.ESTIMATE])
@@ -62,7 +65,7 @@ def values_figure(values: Table) -> alt.FacetChart:
 
 
 def pairs_figure(pairs: Table) -> alt.FacetChart:
-    """Heat maps of two attributes, a panel a search and estimate."""
+    """Heat maps of mean accuracy by the values of two attributes, with a panel for each search and estimate."""
     frame = pairs.frame.assign(estimated=pairs.frame[analysis.ESTIMATE].map(dict(analysis.ESTIMATE.choices)))
     attributes = frame[ATTRIBUTE] + " and " + frame[analysis.OTHER_ATTRIBUTE]
     frame["panel"] = style.panels(frame, analysis.SEARCH) + "\n" + attributes + ": " + frame["estimated"]
@@ -74,15 +77,16 @@ def pairs_figure(pairs: Table) -> alt.FacetChart:
         "Which pairs of attribute values make the classifier fail?", "Each cell is the mean accuracy over subdomains."
     )
     figure = style.faceted(chart, frame, title, (analysis.SEARCH,), columns=2, row=34)
-    return figure.resolve_scale(x="independent", y="independent")
+    return figure.resolve_scale(x="independent", y="independent")  # panels may show different attributes
 
 
 def rules_figure(rules: Table) -> alt.FacetChart:
     """Accuracy under each condition: in the search, on fresh images, and on fresh images outside all rules."""
+    # one part for each of the three accuracies, under the common name MEASURED
     frames = []
     for where, column in zip(WHERE.choices, (ACCURACY, analysis.FRESH, analysis.FRESH_OUTSIDE), strict=True):
         ends = zip(interval_columns(MEASURED), interval_columns(column), strict=True)
-        measured = {end: rules.frame.get(source, float("nan")) for end, source in ends}  # a search has no intervals
+        measured = {end: rules.frame.get(source, float("nan")) for end, source in ends}  # ACCURACY has no interval
         frames.append(rules.frame.assign(where=where, **measured))
     frame = pd.concat(frames, ignore_index=True)
     frame = frame.assign(
@@ -126,11 +130,12 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     frame = gallery.frame.assign(kind_words=gallery.frame[analysis.KIND].map(dict(analysis.KIND.choices)))
     frame["panel"] = style.panels(frame, analysis.SEARCH, "kind_words")
     frame["below"] = ["" if pd.isna(p) else f"target {p:.2f}" for p in frame[analysis.TARGET_PROBABILITY]]
+    # a prompt in up to 6 lines of 17 characters, which fit below a picture
     frame["lines"] = ["\n".join(wrap(prompt, 17)[:6]) for prompt in frame[analysis.PROMPT]]
-    hover = [column for column in gallery.columns if column.number_format]
+    hover = [column for column in gallery.columns if column.number_format]  # the numeric columns
     chart = kinds.pictures(frame, hover, "below", "lines")
 
-    # all layers move up by half of the height that the prompts need beyond one line
+    # pictures and both texts move up by half of the height that the prompts need beyond one line
     raised_px = 6 * frame["lines"].str.count("\n").max()
     for layer, offset in zip(chart.layer, ("yOffset", "dy", "dy"), strict=True):
         layer.mark[offset] -= raised_px
@@ -139,17 +144,24 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     title = style.title(
         analysis.GALLERY.question, "Below each picture stand the probability of the target and the prompt."
     )
+    # room for the picture, the line with the probability, and the prompt
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1
     height = n_rows * (kinds.SIDE + 36 + 2 * int(raised_px))
     figure = style.faceted(chart, frame, title, (analysis.SEARCH,), height=height, columns=1)
-    figure.usermeta = kinds.FIXED
+    figure.usermeta = kinds.FIXED  # pictures keep their size in the column of a paper
     figure.spec.width = n_columns * (kinds.SIDE + 30)
     return figure
 
 
 def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
-    """The accuracy under each condition: those first that fresh images confirm, of these the lowest.
+    """One statement for each rule: accuracy where it holds, and where no rule holds.
+
+    Rules that fresh images confirmed come first, then those that they did not confirm, then untested rules; within each
+    group the rule with the lowest accuracy comes first. Tested rules are stated with the accuracy on fresh images, as
+    the accuracy in the search is too low for a rule that was chosen from it.
+
+    rules: lines of table search_rules.
 
     >>> line = {"search": "car, net", "subject": "car", "rule": "time: night", "accuracy": 0.3, "outside": 0.9}
     >>> [statement] = rules_statements(pd.DataFrame([line | {"confirmed": "not tested"}]))
@@ -159,7 +171,8 @@ def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
     is_tested = rules[analysis.CONFIRMED] != "not tested"
     is_confirmed = rules[analysis.CONFIRMED] == "confirmed"
     accuracy = rules[ACCURACY].where(~is_tested, rules.get(analysis.FRESH))
-    ranked = rules.assign(rank=2 - is_tested - is_confirmed, ranking_accuracy=accuracy)
+    rank = 2 - is_tested - is_confirmed  # 0: confirmed, 1: tested, 2: not tested
+    ranked = rules.assign(rank=rank, ranking_accuracy=accuracy)
     for line in ranked.sort_values(["rank", "ranking_accuracy"], kind="stable").to_dict("records"):
         rule_is_tested = line[analysis.CONFIRMED] != "not tested"
         inside = analysis.FRESH if rule_is_tested else ACCURACY
@@ -180,7 +193,11 @@ def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
 
 
 def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
-    """The attribute value of lowest mean accuracy in each search, and what partial searches get wrong.
+    """For each search, the attribute value of lowest mean accuracy, and the largest error of each partial search.
+
+    A partial search visits a part of the subdomains of a complete search, by one of PARTIAL_POLICIES.
+
+    values: lines of table search_values.
 
     >>> line = {"search": "net", "estimate": "visited", "attribute": "time", "accuracy_low": 0.2, "accuracy_high": 0.4}
     >>> lines = [line | {"value": "day", "accuracy": 0.9}, line | {"value": "night", "accuracy": 0.3}]
@@ -191,20 +208,23 @@ def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
     for search, lines in values.groupby(analysis.SEARCH, sort=False):
         with_accuracy = lines.dropna(subset=ACCURACY)
         if len(with_accuracy):
-            first_estimate = with_accuracy[analysis.ESTIMATE].iloc[0]
+            first_estimate = with_accuracy[analysis.ESTIMATE].iloc[0]  # that of the search itself comes first
             yield _lowest_value(str(search), with_accuracy[with_accuracy[analysis.ESTIMATE] == first_estimate])
 
         for name, partial_search in lines.dropna(subset=analysis.BIAS).groupby(analysis.ESTIMATE, sort=False):
             estimate = str(name)
-            if estimate in analysis.PARTIAL_POLICIES:
+            if estimate in analysis.PARTIAL_POLICIES:  # the model of the policy is part of the same statement
                 model_lines = lines[lines[analysis.ESTIMATE] == f"{estimate} model"]
                 yield Statement(f"{search}: {_partial_bias(estimate, partial_search, model_lines)}.")
 
 
 def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
-    """With which attribute value accuracy is lowest, in a sentence; several values may share the lowest accuracy.
+    """A sentence on the attribute value with the lowest accuracy, and a small figure of all values.
 
-    values: lines of table search_values by one estimate, with an accuracy.
+    The sentence names all values that share the lowest accuracy. If all values share it, it begins with "None", as an
+    answer to the question of the finding: which attribute values make the classifier fail?
+
+    values: lines of table search_values of one search and estimate, all with an accuracy.
     """
     named = values.assign(**{VALUE_NAME: values[ATTRIBUTE] + ": " + values[analysis.VALUE]})
     ordered = named.sort_values(ACCURACY, kind="stable")
@@ -222,8 +242,12 @@ def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
 
 
 def _partial_bias(policy: str, partial_search: pd.DataFrame, model_lines: pd.DataFrame) -> str:
-    """The largest error of the means of a partial search, and that of the model of its policy."""
+    """Words on the largest error of a partial search's means, and on the largest error of its policy's model.
+
+    partial_search, model_lines: lines of table search_values with BIAS, the error.
+    """
     worst = partial_search.sort_values(analysis.BIAS, key=abs).iloc[-1]
+    # the values of any one attribute divide the visited subdomains among them
     n_subdomains = partial_search.groupby(ATTRIBUTE)[N_VISITED].sum().max()
     error = f"{100 * abs(worst[analysis.BIAS]):.0f} points too {'low' if worst[analysis.BIAS] < 0 else 'high'}"
     model_error = f"{100 * model_lines[analysis.BIAS].abs().max():.0f} points"
@@ -233,7 +257,11 @@ def _partial_bias(policy: str, partial_search: pd.DataFrame, model_lines: pd.Dat
 
 
 def agreement_statements(agreement: pd.DataFrame) -> Iterator[Statement]:
-    """Whether two classifiers fail under the same conditions, for each pair.
+    """For each pair of classifiers, whether they fail under the same conditions.
+
+    They agree or disagree if the interval of the rank correlation excludes 0.
+
+    agreement: lines of table search_agreement; those without a correlation are left out.
 
     >>> line = {"search": "a", "compared": "b", "rho": 0.6, "rho_low": 0.5, "rho_high": 0.7, "n_visited": 90}
     >>> [statement] = agreement_statements(pd.DataFrame([line | {"overlap": 0.4, "chance": 0.1}]))
@@ -264,7 +292,13 @@ their worst tenths share 40 %, by chance 10 %.
 
 
 def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
-    """How far each search came, where accuracy is lowest, and what its means and its policy's model are worth."""
+    """For each search, how much it visited and where accuracy is lowest, with warnings where they apply.
+
+    One warning is about means that are too low, as the policy looked for low accuracy; another about a policy's model
+    without skill.
+
+    runs: lines of table search_runs.
+    """
     for line in runs.to_dict("records"):
         search = line[analysis.SEARCH]
         n_visited, n_subdomains = line[N_VISITED], line[N_SUBDOMAINS]
@@ -272,7 +306,7 @@ def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
         visited = f"{n_visited:,} of {n_subdomains:,} subdomains {was} visited"
         yield Statement(f"{search}: {visited}; {_lowest_subdomain(line)}.")
 
-        is_guided = not str(line["policy"]).startswith(("random", "nwise"))
+        is_guided = not str(line["policy"]).startswith(("random", "nwise"))  # these do not look for low accuracy
         if n_visited < n_subdomains and is_guided:
             why = "because the policy looks for low ones"
             yield Statement(f"{search}: means of visited subdomains tend to be lower than those of the domain, {why}.")
@@ -286,7 +320,12 @@ def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _lowest_subdomain(line: Mapping[Any, Any]) -> str:
-    """The lowest accuracy of a search, and of which conditions: those of one visited subdomain, or of several."""
+    """Words on the lowest accuracy of a search and the conditions under which it was measured.
+
+    Several visited subdomains may share it; then the words name the conditions of the first, and their number.
+
+    line: of table search_runs.
+    """
     accuracy = _percent(line, analysis.LOWEST)
     conditions = line[analysis.CONDITIONS]
     shared_by = line[analysis.LOWEST_SHARED]

@@ -47,7 +47,7 @@ def image_correlation(correct: PerSubdomain, n_images: PerSubdomain, group: Grou
     L(rho) = sum over subdomains of log B(c + a, n - c + b) - log B(a, b)
              with a = p (1 / rho - 1),   b = (1 - p) (1 / rho - 1)
 
-    group: a number for each subdomain, 0, 1, ...
+    group: the group of each subdomain, as numbers 0, 1, ...
 
     >>> image_correlation(np.array([10, 0, 10, 0]), np.array([10, 10, 10, 10]), np.zeros(4, int)) > 0.5
     True
@@ -55,7 +55,8 @@ def image_correlation(correct: PerSubdomain, n_images: PerSubdomain, group: Grou
     weight = n_images / (1 + np.outer(CORRELATIONS, n_images - 1))  # correlations x subdomains
     is_in_group = np.eye(group.max() + 1)[group]  # subdomains x groups
     share = (weight * correct / n_images) @ is_in_group / (weight @ is_in_group)  # correlations x groups
-    mean = np.clip(share, EDGE, 1 - EDGE)[:, group]  # correlations x subdomains
+    # the mean of each subdomain's group, correlations x subdomains; clipped, as log B is infinite at 0 and 1
+    mean = np.clip(share, EDGE, 1 - EDGE)[:, group]
 
     concentration = (1 / CORRELATIONS - 1)[:, None]
     a = mean * concentration
@@ -71,13 +72,15 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
 
     p  = sum w c / n / sum w
     s² = sum w (c / n - p)² / (k - 1)
-    n* = p (1 - p) sum w / s² (z / t)²   independent images are worth as much as these, at most all of them;
+    n* = p (1 - p) sum w / s² (z / t)²   the number of independent images that are worth as much as these images,
+         at most their number;
          z: normal quantile, t: Student's with (sum w)² / sum w² - 1 degrees of freedom
     interval: Clopper and Pearson's of p n* right images of n*    (Korn and Graubard 1998, Survey Methodology 24:193)
 
-    It stays in [0, 1]. Where all images are right it is that of so many independent images. It holds less than 95 %
-    where a few subdomains fail and most are right everywhere: two to five of them often contain none of the few
-    (experiments/failure_search/README.md). NaN, NaN with a single subdomain; all three are NaN without any.
+    The interval stays in [0, 1]. Where all images are right, it is the interval of as many independent images. It
+    covers the true share less often than 95 % where most subdomains are always right and a few fail, since two to five
+    subdomains often contain none that fails (experiments/failure_search/README.md). The ends are NaN with a single
+    subdomain, and so is the share without any.
 
     >>> value, low, high = share_with_interval(np.array([9, 7, 10, 8, 6]), np.array([10, 10, 10, 10, 10]))
     >>> round(value, 3), round(low, 2), round(high, 2)
@@ -107,22 +110,25 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
 
 
 def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
-    """One-sided p-value of a lower accuracy inside than outside; NaN with too few subdomains for a test.
+    """One-sided p-value for a lower accuracy inside a rule than outside; NaN with too few subdomains for a test.
 
-    It is the largest of two or three p-values, each of which fails where another holds:
+    It is the largest of two or three p-values. Each is too small for some tables, for which another one is valid:
 
     - Student's t of the two shares, which sees how much subdomains vary, with the effective images w of each subdomain
       and their sum W on a side:
       t = (p_in - p_out) / (s sqrt(1 / W_in + 1 / W_out)),   s² = sum w (c / n - p of the side)² / (k - 2),
       (W_in² / sum w² + W_out² / sum w²) - 2 degrees of freedom;
-    - Fisher's test of all images (mid-p), which holds where a few images decide;
-    - unless the sides are even, the same t among tables whose subdomains are dealt to the sides again (mid-p).
-      Accuracies near 1 are skewed, which cancels in t only between even sides: those where either side is worth at
-      least EVEN_SHARE as many subdomains, (sum n)² / sum n², as the larger one has.
+    - Fisher's test of all images (mid-p), which is valid where a few images decide;
+    - unless the sides are even, the permutation p-value (mid-p) of the same t, among tables whose subdomains are dealt
+      to the two sides again. Accuracies near 1 are skewed, and the skew cancels in t only if the sides are even. They
+      are if each side is worth at least EVEN_SHARE times the number of subdomains of the larger side; a side with n
+      images per subdomain is worth (sum n)² / sum n² subdomains.
 
-    The k subdomains can be dealt in C(k, k_in) ways, and the lowest t of all has a mid-p of 0.5 / C(k, k_in). Where
-    this is above CONFIRMING, no rule could be confirmed: NaN between uneven sides of two and two, three or four
-    subdomains, as with fewer than two subdomains on any side.
+    The k subdomains can be dealt in C(k, k_in) ways, and the lowest t of all has a mid-p of 0.5 / C(k, k_in). If that
+    is above CONFIRMING, no rule could be confirmed, so the result is NaN: for uneven sides of two subdomains and two,
+    three or four. It is also NaN with fewer than two subdomains on a side.
+
+    inside: which subdomains the rule holds for.
 
     >>> inside = np.array([True] * 5 + [False] * 5)
     >>> round(p_lower(np.array([3, 5, 4, 2, 6, 9, 8, 10, 9, 7]), np.full(10, 10), inside), 4)
@@ -135,7 +141,7 @@ def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarr
     if n_subdomains.min() < 2:
         return float("nan")
 
-    worth = np.bincount(side, n_images) ** 2 / np.bincount(side, n_images**2)  # of each side, in subdomains
+    worth = np.bincount(side, n_images) ** 2 / np.bincount(side, n_images**2)  # (sum n)² / sum n² of each side
     is_even = worth.min() >= EVEN_SHARE * n_subdomains.max()
     n_deals = comb(len(n_images), int(n_subdomains[0]))
     if not is_even and 0.5 / n_deals > CONFIRMING:
@@ -158,7 +164,10 @@ def _student_t(
     inside: Bool[np.ndarray, " subdomains"],
     correlation: float,
 ) -> Float[np.ndarray, " tables"]:
-    """The t of `p_lower` for each table of right images."""
+    """Student's t of `p_lower` for each table: accuracy inside less accuracy outside, over its standard error.
+
+    tables: numbers of right images of each subdomain.    correlation: rho of two images of a subdomain.
+    """
     weight = effective_images(n_images, correlation)
     accuracy = tables / n_images
     weight_inside = weight[inside].sum()
@@ -166,9 +175,9 @@ def _student_t(
     share_inside = accuracy[:, inside] @ weight[inside] / weight_inside
     share_outside = accuracy[:, ~inside] @ weight[~inside] / weight_outside
 
-    share = np.where(inside, share_inside[:, None], share_outside[:, None])  # tables x subdomains: that of its side
+    share = np.where(inside, share_inside[:, None], share_outside[:, None])  # the share of each subdomain's side
     variance = (accuracy - share) ** 2 @ weight / (len(n_images) - 2)
-    variance = np.maximum(variance, EDGE)  # of subdomains that do not differ
+    variance = np.maximum(variance, EDGE)  # no division by 0 where subdomains do not differ
     return (share_inside - share_outside) / np.sqrt(variance * (1 / weight_inside + 1 / weight_outside))
 
 
@@ -190,12 +199,12 @@ def _dealt_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.
 def _dealt_tables(
     correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"], correlation: float
 ) -> Int[np.ndarray, "tables subdomains"]:
-    """The table itself first, then tables whose subdomains are dealt to the two sides again.
+    """The observed table, followed by tables for a permutation test, whose subdomains are dealt to the two sides again.
 
-    These are 999 random ones (`null_tables`), or, where there are no more than 999 choices of subdomains inside, each
-    choice equally often, so that the table's own choice has its exact share. With equally many images everywhere the
-    latter is the exact permutation test; with other numbers the order within the sides, and the quantile within a
-    count's step, are random.
+    If there are more than NULL_TABLES ways to choose the subdomains inside, the others are random `null_tables`. Else
+    every choice occurs equally often, the observed choice included, so that the p-value is that of the exact
+    permutation test if all subdomains have equally many images. If they have not, counts move as quantiles: the order
+    within a side, and the quantile within the step of a count, are then random.
     """
     rng = np.random.default_rng(0)  # one answer for one table
     n_subdomains = len(n_images)
@@ -204,7 +213,7 @@ def _dealt_tables(
     if n_deals > NULL_TABLES:
         return np.vstack([correct, null_tables(correct, n_images, correlation, NULL_TABLES, rng)])
 
-    # every choice of subdomains inside but the table's own, often enough to make 999 tables
+    # every choice of subdomains inside but the observed one, repeated to make at least NULL_TABLES tables
     choices = np.zeros((n_deals, n_subdomains), dtype=bool)
     positions_inside = np.array(list(combinations(range(n_subdomains), n_inside)))
     np.put_along_axis(choices, positions_inside, True, axis=1)
@@ -212,7 +221,7 @@ def _dealt_tables(
     rounds = -(-NULL_TABLES // n_deals)  # rounded up
     others = np.tile(others, (rounds, 1))
 
-    # the counts of the subdomains chosen go inside, in random order, those of the others outside
+    # the quantiles of the chosen subdomains go inside in random order, the other quantiles outside
     below = _cumulative(correct, n_images, correlation)
     quantiles = _quantiles(correct, n_images, below, len(others), rng)
     dealt = np.empty(quantiles.shape)
@@ -223,16 +232,17 @@ def _dealt_tables(
 
 
 def _fisher_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
-    """Fisher's one-sided mid-p, images of all subdomains of a side together.
+    """One-sided mid-p of Fisher's exact test for fewer right images inside; the images of a side are pooled.
 
-    The probability (hypergeometric) of fewer right images inside when all right ones are dealt out at random, and half
-    that of exactly so many.
+    With K right images among all images and n images inside, the number k of right images inside is hypergeometric:
+
+    P(k) = C(n, k) C(images - n, K - k) / C(images, K),   mid-p = sum over k < observed of P(k) + P(observed) / 2
     """
     right = int(correct.sum())
     right_inside = int(correct[inside].sum())
     images = int(n_images.sum())
     images_inside = int(n_images[inside].sum())
-    fewest = max(0, right - (images - images_inside))  # the others do not fit outside
+    fewest = max(0, right - (images - images_inside))  # right images that do not fit outside must be inside
     dealt = np.arange(fewest, right_inside + 1)
 
     log_ways = _log_choose(images_inside, dealt) + _log_choose(images - images_inside, right - dealt)
@@ -253,7 +263,8 @@ def signed_root(
     The signed root of the likelihood ratio,  sign(p_in - p_out) sqrt(2 (L(p_in, p_out) - L(p, p))),  with L the log
     likelihood of independent binomials, in which each subdomain has `weight` images.
 
-    has: which subdomains each rule has; each needs one inside and one outside.
+    has:     which subdomains each rule has. Each rule needs a subdomain inside and one outside.
+    correct: number of right images of each subdomain, in each table.
 
     >>> has = np.array([[True, True, False, False]])
     >>> signed_root(has, np.array([[5, 5, 9, 9], [7, 7, 7, 7]]), np.full(4, 10), np.full(4, 10.0)).round(2)
@@ -270,7 +281,7 @@ def signed_root(
     apart = _log_likelihood(right_inside, images_inside) + _log_likelihood(right_outside, images_outside)
     together = _log_likelihood(total_right, weight.sum())
     difference = right_inside / images_inside - right_outside / images_outside
-    sign = np.sign(np.where(np.abs(difference) < EDGE, 0.0, difference))
+    sign = np.sign(np.where(np.abs(difference) < EDGE, 0.0, difference))  # a difference by rounding has no sign
     return sign * np.sqrt(2 * np.maximum(apart - together, 0.0))
 
 
@@ -323,9 +334,12 @@ def _counts_at(
 
 
 def _cumulative(correct: PerSubdomain, n_images: PerSubdomain, correlation: float) -> dict[int, np.ndarray]:
-    """Number n of images -> the probabilities of fewer than 0, 1, ..., n + 1 right ones.
+    """Cumulative distributions of counts: number n of images -> P(fewer than k right images) for k = 0 .. n + 1.
 
-    The distribution is beta-binomial with this correlation and the mean accuracy of the table.
+    There is one for each n in n_images. The distribution is beta-binomial with this correlation and the weighted mean
+    accuracy of the table:
+
+    P(c) = C(n, c) B(c + a, n - c + b) / B(a, b),   a = p (1 / rho - 1),   b = (1 - p) (1 / rho - 1)
     """
     weight = effective_images(n_images, correlation)
     mean = float(np.clip(weight @ (correct / n_images) / weight.sum(), EDGE, 1 - EDGE))
@@ -363,14 +377,14 @@ def quantile_deviate(
 def p_of_rules(
     has: Rules, correct: PerSubdomain, n_images: PerSubdomain, tables: int, rng: np.random.Generator
 ) -> Float[np.ndarray, " rules"]:
-    """One-sided p-value of each rule's low accuracy inside, adjusted for looking at all of them.
+    """One-sided p-value for a low accuracy inside each rule, adjusted for testing all rules together.
 
-    The statistic of a rule is the lower of its `signed_root`, which sees a few subdomains that fail wholly, and its
-    `quantile_deviate`, which sees many that are a little lower. p is the share of `null_tables` (and the table itself)
-    in which any rule has so low a statistic (the maximum statistic of Westfall and Young 1993). So of tables where no
-    rule holds, one in twenty has a p-value up to 0.05.
+    The statistic of a rule is the lower of two: its `signed_root`, which detects a few subdomains that fail completely,
+    and its `quantile_deviate`, which detects many subdomains that are a little lower. p is the share of null tables
+    (and the judged table itself) in which the lowest statistic of all rules is as low (the maximum statistic of
+    Westfall and Young 1993). So where no rule matters, one table in twenty has any p-value up to 0.05.
 
-    tables: number of null tables.
+    has:    which subdomains each rule has.    tables: number of null tables, in which no attribute matters.
 
     >>> has = np.array([[True] * 6 + [False] * 6, [True, False] * 6])
     >>> correct = np.array([4, 5, 3, 6, 5, 4, 9, 9, 8, 9, 10, 9])

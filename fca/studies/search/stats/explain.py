@@ -49,12 +49,16 @@ def value_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visi
 def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visits) -> pd.DataFrame:
     """Mean accuracy of the visited subdomains that have each pair of values of two attributes.
 
-    Columns attribute, other, value, other_value, then accuracy, low, high, visited as of `value_means`, and effect: how
-    much the combination of the two attributes matters beyond each alone. It is an F ratio, one number for each two
-    attributes: of the residuals of the main effects (least squares), the mean square between pairs of values over that
-    within them; missing where too few subdomains were visited.
+    The columns are attribute, other, value, other_value, then accuracy, low, high, visited as in `value_means`, and
+    effect: how much the combination of the two attributes matters beyond each alone. The effect is an F ratio, one
+    number for each two attributes. Main effects of all values are fitted to accuracy by least squares; F is the mean
+    square of the residuals between pairs of values over the mean square within pairs. It is missing where too few
+    subdomains were visited.
+
+    visited, correct, n_images: of each visit its subdomain, its right images and its images.
     """
     results = by_subdomain(visited, correct, n_images)
+    # visited subdomains x values: 1 where the subdomain has the value
     value_indicators = np.hstack([cells for _, cells in domain.indicators(1)])[results.index]
     accuracy = results["accuracy"].to_numpy()
     main_effects = np.linalg.lstsq(value_indicators, accuracy)[0]
@@ -62,7 +66,7 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visit
 
     effect_of_pair = {}  # names of two attributes -> effect
     for names, cells in domain.indicators(2):
-        cell_of_subdomain = cells[results.index].argmax(axis=1)
+        cell_of_subdomain = cells[results.index].argmax(axis=1)  # the number of its pair of values
         effect_of_pair[names] = _f_ratio(cell_of_subdomain, residual)
 
     means = _means(domain, 2, results, ["attribute", "other", "value", "other_value"])
@@ -71,7 +75,11 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visit
 
 
 def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Float[np.ndarray, " visited"]) -> float:
-    """Mean square between cells over the mean square within them; NaN where one has no degree of freedom.
+    """F ratio: the mean square between cells over the mean square within cells.
+
+    NaN where either mean square has no degree of freedom, or where residuals within cells are all equal.
+
+    cell: the number of the cell of each residual.
 
     F = (B / (k - 1)) / (W / (n - k)),   B = sum over k cells of (sum of residuals)² / size,   W = sum residual² - B
     """
@@ -83,15 +91,16 @@ def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Float[np.ndarray, 
     between = float((sums**2 / sizes[is_filled]).sum())
     within = float(residual @ residual) - between
 
-    if not 1 < k < n or within <= 1e-12:
+    if not 1 < k < n or within <= 1e-12:  # 0 but for rounding
         return float("nan")
     return between * (n - k) / (k - 1) / within
 
 
 def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Mean accuracy, with its interval, of the visited subdomains of every rule with `strength` values.
+    """A line for every rule of `strength` attribute values: mean accuracy of its visited subdomains, with its interval.
 
-    results: `by_subdomain`.    columns: the names for the attributes of a rule, then for its values.
+    results: accuracy by visited subdomain, see `by_subdomain`.
+    columns: names for the columns of the rule's attributes, then for those of its values.
     """
     accuracy = results["accuracy"].to_numpy()
     lines = []
@@ -100,6 +109,7 @@ def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[s
         mean = float(inside.mean()) if len(inside) else np.nan
         each_alone = np.arange(len(inside))  # subdomains are the units that were drawn
         low, high = mean_interval(inside, each_alone, FRACTION)
+        # iterating over a rule gives its attributes
         lines.append((*rule, *rule.values(), mean, low, high, len(inside)))
 
     return pd.DataFrame(lines, columns=[*columns, "accuracy", "low", "high", "visited"])
@@ -125,16 +135,21 @@ def members(domain: Domain, rule: Mapping[str, Any]) -> Mask:
 def find_rules(
     domain: Domain, visited: Visits, correct: Visits, n_images: Visits, most: int = 5, tables: int = 999
 ) -> list[dict[str, Any]]:
-    """Up to `most` rules, attribute -> value with one or two entries, whose subdomains have low accuracy.
+    """Up to `most` rules whose subdomains have low accuracy; a rule is {attribute: value} with one or two entries.
 
-    Greedy subgroup discovery among visited subdomains that are in no earlier rule. Candidates are rules with
-    MIN_SUPPORT visited subdomains, or with all of theirs visited if they have fewer. They are tested at 5 % for all of
-    them together, one-sided, against tables in which no attribute matters and subdomains vary as they do here
-    (`fca.studies.search.stats.counts`). Of the significant ones that with the lowest (share inside - share) sqrt(images
-    inside) is taken, with the effective images of each subdomain; a second value is added to it if the narrower rule is
-    significantly worse than the rest of the first.
+    Rules are found one after another (greedy subgroup discovery), each among the visited subdomains that are in no
+    earlier rule:
 
-    tables: drawn for a test.
+    1. Candidates are rules with MIN_SUPPORT visited subdomains; a rule with fewer subdomains needs all of them visited.
+    2. All candidates are tested together at 5 %, one-sided, against random tables in which no attribute matters and
+       subdomains vary as they do here (see `p_of_rules`).
+    3. Of the significant candidates, the one with the lowest (share inside - share) sqrt(images inside) is selected.
+       Images are effective images, as those of a subdomain are correlated.
+    4. A second value is added to a rule of one value if the narrower rule is significantly worse than the rest of the
+       selected rule.
+
+    visited, correct, n_images: of each visit its subdomain, its right images and its images.
+    tables: number of random tables of a test.
     """
     results = by_subdomain(visited, correct, n_images)
     counts = (results["correct"].to_numpy(), results["shown"].to_numpy())
@@ -142,7 +157,7 @@ def find_rules(
     needed = np.minimum(np.sum(members_by_rule, axis=1), MIN_SUPPORT)
     has = np.array(members_by_rule)[:, results.index]  # rules x visited
     is_free = np.ones(len(results), dtype=bool)  # in no rule so far
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # fixed: the same visits give the same rules
 
     selected_rules: list[dict[str, Any]] = []
     while len(selected_rules) < most:
@@ -150,9 +165,9 @@ def find_rules(
         if best is None:
             break
 
-        # narrow it by a second value, if that is significantly worse among the rule's subdomains
-        is_narrower = np.array([rules[best].items() < rule.items() for rule in rules])
-        out_of_reach = len(results) + 1  # no other rule is a candidate
+        # narrow it by a second value, if the narrower rule is significantly worse among the rule's subdomains
+        is_narrower = np.array([rules[best].items() < rule.items() for rule in rules])  # a proper subset of entries
+        out_of_reach = len(results) + 1  # more than all, so that only narrower rules are candidates
         needed_if_narrower = np.where(is_narrower, needed, out_of_reach)
         narrower = _lowest_rule(has, needed_if_narrower, counts, is_free & has[best], tables, rng)
         if narrower is not None:
@@ -172,13 +187,16 @@ def _lowest_rule(
     tables: int,
     rng: np.random.Generator,
 ) -> int | None:
-    """The number of the rule that is worst among some subdomains; None where none is significantly low.
+    """The position of the rule with the lowest accuracy among some subdomains; None if no rule is significantly low.
+
+    "Lowest" is by (share inside - share) sqrt(images inside), so many images count as well as a low share.
 
     has:    which visited subdomains each rule has.    needed: how many of them a rule must have to be a candidate.
-    counts: right images and images of each visited subdomain.    among: the subdomains that are compared.
+    counts: right images and images of each visited subdomain.    among: mask of the subdomains that are compared.
     """
     correct, n_images = (count[among] for count in counts)
     n_inside = has[:, among].sum(axis=1)
+    # a rule that has all subdomains has none outside to be compared with
     candidates = np.flatnonzero((n_inside >= needed) & (n_inside < among.sum()))
     all_equal = correct.sum() in (0, n_images.sum())
     if not len(candidates) or all_equal:
@@ -201,9 +219,10 @@ def _lowest_rule(
 def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Estimated, Estimated, float]:
     """Whether two classifiers fail in the same subdomains.
 
-    Returns Spearman's rho of their accuracies; the overlap, which is the share of the first's worst tenth of the
-    subdomains that is also in the second's; and the overlap by chance. Subdomains that are equal at the edge of a worst
-    tenth count in part. Intervals are over subdomains: of rho by the jackknife, of the overlap by the bootstrap.
+    Returns three things: Spearman's rho of their accuracies; the overlap, which is the share of the first classifier's
+    worst tenth of subdomains that is also in the worst tenth of the second; and the overlap expected by chance.
+    Subdomains of equal accuracy at the edge of a worst tenth count in part. Intervals are over subdomains: of rho by
+    the jackknife, of the overlap by the bootstrap.
 
     first, second: accuracy of each subdomain.
 
@@ -213,7 +232,8 @@ def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Est
     n = len(first)
     n_worst = max(round(n / 10), 1)
     all_once = np.ones((1, n), dtype=np.int64)
-    draws = np.vstack([all_once, cluster_draws(n, seed)])  # resamples x subdomains: how often each is drawn
+    # resamples x subdomains: how often each is drawn; the first line is the sample itself
+    draws = np.vstack([all_once, cluster_draws(n, seed)])
     in_both = _share_in_worst(first, draws, n_worst) * _share_in_worst(second, draws, n_worst)
     overlaps = (in_both * draws).sum(axis=1) / n_worst
     overlap = Estimated(float(overlaps[0]), *percentile_interval(overlaps[1:], n))

@@ -84,11 +84,11 @@ class Regression:
         return regressor.fit(self.features[evidence.subdomains], evidence.accuracy, sample_weight=weight)
 
     def _regressor(self, **forest: Any) -> Any:
-        """scikit-learn's regressor of this kind, not fitted."""
+        """scikit-learn's regressor of this kind, not fitted.    forest: further options of a random forest."""
         from sklearn import ensemble, linear_model, svm
 
         if self.kind == "bo":
-            return linear_model.Lasso(1e-3, max_iter=10_000)
+            return linear_model.Lasso(1e-3, max_iter=10_000)  # alpha
         if self.kind == "bo_svr":
             return svm.SVR()
         if self.kind == "bo_forest":
@@ -166,7 +166,11 @@ class PairwiseGP:
         self.strength = np.repeat([0, 1, 2], [1, values.shape[1], pairs.shape[1]])
 
     def tune(self, evidence: Evidence) -> Tuned:
-        """The standard deviations (a, p, o) of highest marginal likelihood."""
+        """The prior standard deviations (a, p, o) of highest marginal likelihood, from the grid of this class.
+
+        a is that of the effects of attribute values, p of pairs of values, o of individual subdomains. The likelihood
+        is the regression's, on working logits at the mode for TYPICAL, so that Newton's method runs only once.
+        """
         centre = self._centre(evidence)
         logits = self._at_mode(evidence, self.TYPICAL)
         moments = {individual: self._moments(evidence, logits, centre, individual) for individual in self.INDIVIDUAL}
@@ -174,7 +178,8 @@ class PairwiseGP:
         def log_likelihood(sds: Tuned) -> float:
             additive, pairwise, individual = sds
             regression = self._regression(moments[individual], additive, pairwise)
-            return round(regression.log_likelihood, 6)  # equal but for rounding: the first, smaller ones win
+            # rounded, so that of equal likelihoods `max` takes the first, with the smaller deviations
+            return round(regression.log_likelihood, 6)
 
         return max(product(self.ADDITIVE, self.PAIRWISE, self.INDIVIDUAL), key=log_likelihood)
 
@@ -198,8 +203,11 @@ class PairwiseGP:
         return float(np.log((n_right + 0.5) / (n_wrong + 0.5)))
 
     def _at_mode(self, evidence: Evidence, sds: Tuned) -> WorkingLogits:
-        """Working logits at the mode of the posterior, by Newton's method."""
-        # start from shares shrunk towards the overall one, so that none is 0 or 1
+        """Working logits at the mode of the posterior, by Newton's method.
+
+        Each step is a Bayesian linear regression of the working logits at the current logits; see the class.
+        """
+        # start from shares that are shrunk towards the overall share, so that no share is 0 or 1
         overall = (evidence.correct.sum() + 0.5) / (evidence.n_images.sum() + 1)
         shrunk = (evidence.correct + PRIOR_IMAGES * overall) / (evidence.n_images + PRIOR_IMAGES)
         logit = np.log(shrunk / (1 - shrunk))
@@ -207,7 +215,7 @@ class PairwiseGP:
         for _ in range(MAX_STEPS):
             posterior = self._posterior(evidence, working_logits(evidence, logit), sds, spread=False)
             step = posterior.mean[evidence.subdomains] - logit
-            step = np.clip(step, -MAX_STEP_LENGTH, MAX_STEP_LENGTH)  # far from the mode, Newton's may overshoot
+            step = np.clip(step, -MAX_STEP_LENGTH, MAX_STEP_LENGTH)  # far from the mode a step may overshoot
             logit = logit + step
             if np.abs(step).max() < TOLERANCE:
                 break
@@ -215,27 +223,29 @@ class PairwiseGP:
         return working_logits(evidence, logit)
 
     def _posterior(self, evidence: Evidence, logits: WorkingLogits, sds: Tuned, spread: bool) -> Prediction:
-        """Mean and standard deviation of every subdomain's logit, given measured ones; without spread, the mean alone.
+        """Posterior mean and standard deviation of every subdomain's logit, given measured logits of visited ones.
 
-        The constant, values and pairs are a regression with mean f_s and variance h_s. A subdomain with a measured
-        logit y of variance r has
+        Constant, values and pairs of values form a Bayesian regression, which gives subdomain s a logit with mean f and
+        variance h. A subdomain with a measured logit y of variance r has
 
         mean     = f + k (y - f),   k = o² / (r + o²)
         variance = (1 - k)² h + k r
 
-        and one without has the mean f and the variance h + o².
+        A subdomain that was not visited has the mean f and the variance h + o².
+
+        sds: (a, p, o).    spread: whether standard deviations are computed; without it they are NaN, which saves time.
         """
         additive, pairwise, individual = sds
         visited = evidence.subdomains
         centre = self._centre(evidence)
         regression = self._regression(self._moments(evidence, logits, centre, individual), additive, pairwise)
 
-        # weights of the features, S L'⁻¹ h, and the mean logit of every subdomain
+        # posterior mean of the features' weights: prior_sd (L')⁻¹ half_solution; then f, the mean of the regression
         weights = np.zeros(len(self.strength))
         solution = solve_triangular(regression.lower, regression.half_solution, lower=True, trans=1)
         weights[regression.active] = regression.prior_sd * solution
         mean = centre + self.sparse_features @ weights
-        # the share of a residual that is taken as the subdomain's individual effect
+        # k: the share of a residual that is taken as the subdomain's individual effect
         individual_share = individual**2 / (logits.variance + individual**2)
         mean[visited] += individual_share * (logits.value - mean[visited])
         if not spread:
@@ -249,11 +259,16 @@ class PairwiseGP:
         return Prediction(mean, np.sqrt(variance))
 
     def _moments(self, evidence: Evidence, logits: WorkingLogits, centre: float, individual: float) -> _Moments:
-        """The sums over visited subdomains that a regression needs; they do not depend on a and p, only on o."""
+        """The weighted sums over visited subdomains that the regression needs.
+
+        They depend on o (`individual`) and not on a and p, so `tune` computes them once for each o.
+
+        logits: the measured logits of visited subdomains.    centre: the logit around which the constant varies.
+        """
         target = logits.value - centre
         variance = logits.variance + individual**2
         features = self.sparse_features[evidence.subdomains]
-        weighted = (features * (1 / variance)[:, None]).T
+        weighted = (features * (1 / variance)[:, None]).T  # features x visited, each divided by its variance
         return _Moments(
             gram=(weighted @ features).toarray(),
             moment=weighted @ target,
@@ -298,7 +313,10 @@ def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned
 
     1 - sum (accuracy - predicted)² / sum (accuracy - baseline)²,   baseline: mean accuracy of the other folds
 
-    Predictions of a forest are those out of bag. 0 where all accuracies are equal.
+    A random forest predicts each subdomain by the trees that were not fitted to it (out of bag) instead of by folds. 0
+    where all accuracies are equal.
+
+    evidence: right images and images of each visited subdomain.    tuned: settings from the model's `tune`.
     """
     accuracy = evidence.accuracy
     fold_of = np.random.default_rng(0).permutation(len(accuracy)) % FOLDS
@@ -308,7 +326,7 @@ def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned
         is_held_out = fold_of == fold
         baseline[is_held_out] = accuracy[~is_held_out].mean()
 
-    if isinstance(model, Regression) and model.kind == "bo_forest":  # 5 more fits of one would take too long
+    if isinstance(model, Regression) and model.kind == "bo_forest":  # out of bag: 5 more fits are too slow
         predicted = model.fitted(evidence, oob_score=True).oob_prediction_
     else:
         predicted = _held_out_predictions(model, evidence, tuned, fold_of, baseline)
@@ -326,12 +344,17 @@ def _held_out_predictions(
     fold_of: Int[np.ndarray, " visited"],
     baseline: Float[np.ndarray, " visited"],
 ) -> Float[np.ndarray, " visited"]:
-    """Accuracy of each visited subdomain as predicted from the other folds; the baseline in a fold of equal ones."""
+    """Accuracy of each visited subdomain, predicted by a model that was fitted to the other folds.
+
+    Where a model predicts one value for its whole fold, the baseline takes the place of the predictions.
+
+    fold_of: the fold of each visited subdomain.    baseline: mean accuracy of the other folds.
+    """
     predicted = np.empty(len(fold_of))
     for fold in range(FOLDS):
         is_held_out = fold_of == fold
         other_folds = Evidence(*(values[~is_held_out] for values in evidence))
         fold_mean = model.predict(other_folds, tuned, spread=False).mean[evidence.subdomains[is_held_out]]
-        is_constant = np.ptp(fold_mean) < 1e-9  # one value for all explains nothing
+        is_constant = np.ptp(fold_mean) < 1e-9  # such a model explains nothing: its skill must be 0
         predicted[is_held_out] = baseline[is_held_out] if is_constant else fold_mean
     return predicted

@@ -66,14 +66,14 @@ class Policy:
         self.row_of_codes = {tuple(codes): row for row, codes in enumerate(domain.codes.tolist())}
 
     def next(self, visited: Visits, correct: Visits, n_images: Visits) -> int:
-        """The subdomain to visit next, one that is open.
+        """The subdomain to visit next. It is open: its visits are fewer than the option `visits`, and all have images.
 
         visited, correct, n_images: of each visit so far its subdomain, how many of its images were right, and how many
-        there were; 0 for a visit that has not ended, or whose images were all refused.
-        Raises FcaError where no subdomain is open.
+        there were. A visit that has not ended, or whose images were all refused, has 0 images.
+        Raises FcaError if no subdomain is open.
         """
         is_closed = np.bincount(visited, minlength=len(self.domain)) >= self.options["visits"]
-        is_closed[visited[n_images == 0]] = True
+        is_closed[visited[n_images == 0]] = True  # in progress, or its images cannot be drawn
         if is_closed.all():
             raise FcaError("visits", len(visited), "fewer: no subdomain is open", "stop the search, or raise visits")
 
@@ -124,7 +124,10 @@ class NWise(Policy):
         self.planned = len(self.rows)
 
     def _covering_array(self) -> list[list[int]]:
-        """The subdomains of the array as codes: for each attribute the position of a value among its values."""
+        """The subdomains of the covering array, computed by the package covertable.
+
+        A subdomain is a list of codes: for each attribute, the position of a value among the attribute's values.
+        """
         from covertable import make
 
         names = list(self.domain.attributes)
@@ -161,6 +164,12 @@ class Genetic(Policy):
     def _choose(
         self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
     ) -> int:
+        """A child of two subdomains of low accuracy: each value comes from one of them, or is drawn anew (mutation).
+
+        Children are drawn until one is an open subdomain; after MAX_CHILDREN, an open subdomain is taken at random.
+
+        open_: the open subdomains, in random order.
+        """
         evidence = pooled(visited, correct, n_images)
         lowest = np.argsort(evidence.accuracy, kind="stable")[:POPULATION]
         parents = self.domain.codes[evidence.subdomains[lowest]]
@@ -186,12 +195,18 @@ class Guided(Policy):
     """Visits where a model of accuracy expects the most, by an acquisition function of its predictions."""
 
     def __init__(self, name: str, domain: Domain, seed: int, options: Mapping[str, Any]) -> None:
+        """Build the policy's model. Raises FcaError for features that are no finite matrix with a row per subdomain.
+
+        name: of the policy, which is also the kind of its model.
+        """
         super().__init__(domain, seed, options)
         values = _all_indicators(domain, 1)
         pairs = _all_indicators(domain, 2)
-        self.covered_cells = pairs if pairs.size else values  # a covering choice covers these
+        # what a covering choice covers; a domain of one attribute has no pairs
+        self.covered_cells = pairs if pairs.size else values
 
-        # to save time: from so many visits on only every second is followed by a fit, from twice as many every third
+        # To save time, the model is fitted after every visit up to so many visits, then after every second visit, from
+        # twice as many on after every third, and so on. Fits of a forest are slow.
         self.visits_per_pace = 50 if name == "bo_forest" else 250
 
         features = options.get("features")
@@ -201,6 +216,7 @@ class Guided(Policy):
             raise FcaError("features", f"shape {features.shape}", f"finite, ({len(domain)}, any)", "a row a subdomain")
 
         self.model = PairwiseGP(values, pairs) if name == "gp_pairwise" else Regression(name, features, seed)
+        # of the last history only: the same one is asked for several times in a row
         self._cached_tune_and_skill = lru_cache(1)(self._tune_and_skill)
         self._cached_scores = lru_cache(1)(self._scores)
 
@@ -247,47 +263,57 @@ class Guided(Policy):
     def _choose(
         self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
     ) -> int:
+        """The open subdomain with the highest score by the model, or, without skill, the one that covers most.
+
+        open_: the open subdomains, in random order, which decides between equal scores.
+        """
         # a model without skill: visit the subdomain whose pairs of values were visited least
         if self.covers(visited, correct, n_images):
             n_visits_of_cell = self.covered_cells[visited].sum(axis=0)
+            # sum of 1 / (1 + visits) over the pairs of values of each open subdomain
             novelty = self.covered_cells[open_] @ (1 / (1 + n_visits_of_cell))
             return int(open_[np.argmax(novelty.round(9))])
 
-        # else the subdomain of highest score, by the last fit
+        # else visit the subdomain of highest score, by the last fit
         history = _history(visited, correct, n_images)
         tuned, _ = self._last_tune_and_skill(history)
         n_visits = history.shape[1]
-        n_fitted = n_visits - n_visits % (1 + n_visits // self.visits_per_pace)
+        pace = 1 + n_visits // self.visits_per_pace  # the model is fitted after every pace-th visit
+        n_fitted = n_visits - n_visits % pace
         scores = self._cached_scores(history[:, :n_fitted].tobytes(), tuned)[open_]
 
-        visited_since_fit = np.isin(open_, history[0, n_fitted:])  # the scores would repeat them
+        # the last fit does not know these visits, and would choose the same subdomains again
+        visited_since_fit = np.isin(open_, history[0, n_fitted:])
         return int(open_[np.argmax(np.where(visited_since_fit, -np.inf, scores))])
 
     def _scores(self, history: bytes, tuned: Tuned) -> PerSubdomain:
-        """Every subdomain's value of the acquisition; rounded, so that chance decides among equal ones.
+        """Every subdomain's score by the option `acquisition`: the higher, the sooner it is visited.
 
-        With the predicted mean m and standard deviation s, and q the tenth percentile of all means:
+        Scores are rounded, so that the random order of subdomains decides between equal ones. With the predicted mean m
+        and standard deviation s, and q the tenth percentile of all means:
 
         greedy:               -m
         expected_improvement: log s (z Φ(z) + φ(z)),   z = (lowest measured accuracy - m) / s
         straddle:             1.96 s - |m - q|
         worst_decile:         (q - m) / sqrt(s² + variance of a measurement)
+
+        history: the visits so far, as bytes, so that the result can be cached.    tuned: settings of the model.
         """
         evidence = pooled(*_from_bytes(history))
         acquisition = self.options["acquisition"]
-        mean, sd = self.model.scale(evidence, tuned, spread=acquisition != "greedy")
-        above_worst = mean - np.quantile(mean, WORST_SHARE)
-        sd = np.maximum(sd, 1e-9)
+        mean, sd = self.model.scale(evidence, tuned, spread=acquisition != "greedy")  # greedy needs no sd
+        above_worst = mean - np.quantile(mean, WORST_SHARE)  # m - q
+        sd = np.maximum(sd, 1e-9)  # no division by 0
 
         if acquisition == "greedy":
             score = -mean
         elif acquisition == "expected_improvement":
             z = (evidence.accuracy.min() - mean) / sd
             improvement = sd * (z * ndtr(z) + np.exp(-z * z / 2) / np.sqrt(2 * np.pi))
-            score = np.log(np.maximum(improvement, 1e-300))
+            score = np.log(np.maximum(improvement, 1e-300))  # tiny values differ in the log; no log of 0
         elif acquisition == "straddle":
             score = 1.96 * sd - np.abs(above_worst)
-        else:  # worst_decile: what counts is what one would measure, so the noise of a visit comes on top
+        else:  # worst_decile: the probability is of a measured accuracy, so the noise of a visit adds to s²
             noise = np.median(working_logits(evidence, mean[evidence.subdomains]).variance)
             score = -above_worst / np.sqrt(sd**2 + noise)
         return score.round(9)
@@ -313,18 +339,20 @@ def _from_bytes(history: bytes) -> History:
 
 
 def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
-    """A policy by its name; raises FcaError for a name, an option or a value that there is not.
+    """A policy by its name. Raises FcaError for an unknown name or option, and for a value that is not allowed.
 
-    visits:   how often a subdomain may be visited; never again where its images are missing or were all refused.
-    strength: of nwise, 2 to 5.
+    Options, where the policy has them (see POLICIES):
+
+    visits:   how often a subdomain may be visited. One whose images were all refused is not visited again.
+    strength: of nwise: every combination of values of so many attributes is visited; 2 to 5.
     starts:   number of first visits, which are random.
     reserve:  share of the later visits that are random.
-    acquisition: of bo*, `greedy` (the paper's: lowest prediction) or `expected_improvement`; of gp_pairwise,
-              `worst_decile` (probability of measuring less than q, the tenth percentile of the posterior means) or
-              `straddle` (1.96 sd - |mean - q|, which maps the boundary).
-    features: of the subdomains, in place of one-hot columns.
-    fallback: from 30 subdomains on, while the model predicts no better than the mean, choices cover the pairs of values
-              that were visited least. The model is evaluated again whenever visits have grown by a tenth.
+    acquisition: the score by which the next visit is chosen. Of bo*: `greedy` (the paper's: lowest prediction) or
+              `expected_improvement`; of gp_pairwise: `worst_decile` (probability of measuring less than q, the tenth
+              percentile of the posterior means) or `straddle` (1.96 sd - |mean - q|, which maps the boundary).
+    features: subdomains x features, for the model, in place of one-hot columns of attribute values.
+    fallback: whether choices cover the pairs of values that were visited least while the model predicts no better than
+              the mean. This is judged from 30 subdomains on, again whenever visits have grown by a tenth.
 
     >>> domain = Domain({"time": ["day", "night"], "weather": ["sunny", "rain"]})
     >>> make_policy("nwise", domain, seed=0).planned
@@ -340,7 +368,7 @@ def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
         if not low <= all_options.get(option, low) <= high:
             raise FcaError(option, all_options[option], f"{low} to {high}", "take one in this range")
 
-    if "acquisition" in all_options:
+    if "acquisition" in all_options:  # a policy with a model
         acquisitions = ("worst_decile", "straddle") if name == "gp_pairwise" else ("greedy", "expected_improvement")
         check_choice("acquisition", all_options["acquisition"], acquisitions)
         return Guided(name, domain, seed, all_options)

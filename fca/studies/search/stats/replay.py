@@ -56,14 +56,17 @@ class Replay(NamedTuple):
 
 
 def simulated(domain: Domain, seed: int, kind: str = "structured", images: int = 50) -> Simulated:
-    """A table drawn at random: which conditions are hard, and which images are right.
+    """A random table of subdomains x images: which conditions are hard, and which images are right.
+
+    kind says how the logit of a subdomain's accuracy p is drawn:
 
     structured: logit p = 2.2 + N(0, 0.8²) per value + N(0, 0.35²) per pair of values + N(0, 0.3²) per subdomain.
-    harder:     standard deviations 0.5 for pairs, 0.2 for triples, 0.4 for subdomains.
-    none:       effects of subdomains alone, with the total spread of `structured`.
+    harder:     as structured, with standard deviations 0.5 for pairs, 0.2 for triples, 0.4 for subdomains.
+    none:       only effects of subdomains, with the total spread of `structured`, so that attributes predict nothing.
     dominant:   one attribute, drawn at random, has nearly all of the spread.
-    scattered:  accuracy is 98 %, but 27 % in 4 % of the subdomains, drawn at random.
-    Raises FcaError for another kind.
+    scattered:  accuracy is about 98 %, but about 27 % in 4 % of the subdomains, which are drawn at random.
+
+    images: number of images of each subdomain.    Raises FcaError for another kind.
 
     >>> simulated(Domain({"a": [0, 1], "b": [0, 1, 2]}), seed=0, images=20).right.shape
     (6, 20)
@@ -73,15 +76,15 @@ def simulated(domain: Domain, seed: int, kind: str = "structured", images: int =
     n_subdomains = len(domain)
     n_attributes = len(domain.attributes)
 
-    # the spread of a structured table: each subdomain has C(attributes, n) tuples of n values
+    # total standard deviation of a structured table's logits: a subdomain has C(attributes, n) tuples of n values
     subdomain_sd, *tuple_sds = _STRUCTURED
     variances = [subdomain_sd**2, *(comb(n_attributes, n) * sd**2 for n, sd in enumerate(tuple_sds, 1))]
     total_sd = np.sqrt(sum(variances))
 
-    subdomain_sd, *tuple_sds = SPREADS[kind] or (total_sd,)
+    subdomain_sd, *tuple_sds = SPREADS[kind] or (total_sd,)  # `none` has no entries: all spread is of subdomains
     logit = rng.normal(HIGH_LOGIT if kind == "scattered" else INTERCEPT, subdomain_sd, n_subdomains)
     for strength, tuple_sd in enumerate(tuple_sds, 1):
-        for _, cells in domain.indicators(strength):
+        for _, cells in domain.indicators(strength):  # cells: subdomains x tuples of values, 0 or 1
             logit += cells @ rng.normal(0, tuple_sd, cells.shape[1])
 
     if kind == "dominant":
@@ -106,16 +109,17 @@ def replay(
     most: int | None = None,
     **options: Any,
 ) -> Replay:
-    """A search in which images are not drawn but looked up in a table of all subdomains.
+    """Run a search in which images are not drawn but looked up in a table of all subdomains; returns its visits.
 
     name, seed, options: of the policy, see `make_policy`.
     right:   for each subdomain, whether its images are right, in the order drawn: 1 or 0; -1 where there is none.
-    batches: images of a first visit of a subdomain, a second, ...; later visits are like the last. A visit has fewer
-             images where fewer remain.
-    most:    visits at most; None: as many as there are subdomains.
+    batches: number of images of the first, second, ... visit of a subdomain; the last number holds for later visits. A
+             visit has fewer images where fewer remain in the table.
+    most:    the largest number of visits; None: as many as there are subdomains.
     """
     policy = make_policy(name, domain, seed, **options)
     visits = SearchVisits(policy, len(domain) if most is None else most)
+    # iterators, so that each visit of a subdomain takes the next images and the next size
     images_by_subdomain = [iter(row[row >= 0].tolist()) for row in right]
     sizes_by_subdomain = [chain(batches, repeat(batches[-1])) for _ in right]
 

@@ -27,10 +27,13 @@ class SearchVisits:
         return self._counts[:, : self._n_begun]
 
     def ask(self) -> int | None:
-        """The subdomain to visit next. Raises FcaError where none is open."""
+        """The subdomain to visit next, or None after `most` visits. `tell` adds the counts of its images.
+
+        Raises FcaError where no subdomain is open.
+        """
         if self._n_begun == self.most:
             return None
-        if self._n_begun == self._counts.shape[1]:
+        if self._n_begun == self._counts.shape[1]:  # the array is full: double it
             self._counts = np.hstack([self._counts, np.zeros_like(self._counts)])
 
         visited, correct, n_images = self.history
