@@ -102,13 +102,18 @@ class FewClass(OfSubsets):
     )
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables accuracy_points, accuracy, gap, dcn, ranks and rank_agreement."""
+        """Tables accuracy_points, accuracy, gap, dcn, ranks and rank_agreement.
+
+        Raises FcaError if no models are stored, or none was evaluated on the subsets that the options select.
+        """
         groups = read_groups(self.groups, self.group_columns) if self.groups else None
         rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
         num_classes = rows.models.groupby("dataset")["num_classes"].max()
-        partial = subset[subset["ncl"] < subset["dataset"].map(num_classes)]  # without the subsets of all classes
-        sub_and_masked = points[points[PROTOCOL].isin(["sub", "masked"])]  # chance of open: among all classes
+        # on all classes, sub-models are full models, and the ranking would be compared with itself
+        partial = subset[subset["ncl"] < subset["dataset"].map(num_classes)]
+        # open models guess among all classes: only sub and masked share the chance level of the subset
+        sub_and_masked = points[points[PROTOCOL].isin(["sub", "masked"])]
 
         frames = (  # in the order of self.tables
             points,
@@ -133,7 +138,9 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
     """Table `accuracy`: the mean over class subsets of each model, protocol and ncl, and the spread between subsets.
 
-    The columns of chance stay empty (see with_chance); the spread of a single subset is missing.
+    The spread is the standard deviation; it is missing for a single subset. The columns of chance stay empty here:
+    with_chance fills them in.
+
     subset: see per_subset.
     """
     lines = []
@@ -180,7 +187,7 @@ def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for key, subsets in groups_by_columns(measured, (DATASET, MODEL, PROTOCOL, NCL)):
         images_of_class = float((subsets[N_TEST] / subsets[NCL]).mean())
-        classes = set().union(*subsets[CLASSES])
+        classes = set().union(*subsets[CLASSES])  # the different classes of all subsets
         n_images = round(images_of_class * len(classes))
         n_right = subsets[TOP1].mean() * n_images
         chance = float(subsets[CHANCE].mean())
@@ -204,21 +211,22 @@ def dcn(subset: pd.DataFrame) -> pd.DataFrame:
 def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     """Table `ranks`: the mean rank of each model over class subsets, for each protocol and ncl; 1 is the best.
 
-    Only subsets on which all models of this protocol and ncl were evaluated count. Equally accurate models share their
-    mean rank. Column `at_chance` stays empty (see with_all_at_chance).
+    A subset counts only if all models of this protocol and ncl were evaluated on it: ranks among fewer models would not
+    be comparable. Equally accurate models share their mean rank. Column `at_chance` stays empty here:
+    with_all_at_chance fills it in.
 
     subset: see per_subset.
     """
     group_columns = [DATASET, PROTOCOL, NCL]
-    by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)
+    by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)  # DRAW: seed and classes identify a subset
     rank = by_draw["top1"].rank(ascending=False)
     n_models = subset.groupby(group_columns)["model"].transform("nunique")  # in the group of each line
-    is_complete = by_draw["model"].transform("size") == n_models  # all these models have the line's subset
+    is_complete = by_draw["model"].transform("size") == n_models  # all of them were evaluated on the line's subset
     ranked = subset.assign(rank=rank, models=n_models)[is_complete]
 
     lines = []
     for key, subsets in groups_by_columns(ranked, [*group_columns, MODEL]):
-        last_rank = float(subsets[MODELS].iloc[0])
+        last_rank = float(subsets[MODELS].iloc[0])  # the number of ranked models: no interval goes beyond it
         lines.append({**key, **_mean_cells(RANK, subsets, (1.0, last_rank)), SUBSETS: len(subsets)})
     return RANKS.frame(lines)
 
@@ -226,10 +234,12 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
 def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     """Table `rank_agreement`: does the ranking of models on all classes hold on few?
 
-    Spearman's rho, over the models, between accuracy on a class subset and accuracy of the full model on all classes;
-    then its mean over the subsets of each protocol and ncl. A subset on which rho is undefined is left out.
+    On each class subset, Spearman's rho is computed over the models, between their accuracy on the subset and the
+    accuracy of the full model of the same name on all classes. The table has the mean of rho over the subsets of each
+    protocol and ncl. A subset on which rho is undefined, as with one model or equal accuracies, is left out.
 
-    partial: per_subset, without the subsets of all classes.    full: the `predict` rows of full models.
+    partial: the result of per_subset without the subsets of all classes.
+    full:    the stored `predict` runs of full models, one line each; column `top1_open` is the accuracy on all classes.
     """
     reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
     accuracies = partial.merge(reference, on=["dataset", "model"])
@@ -260,13 +270,13 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
     """Table `gap`: accuracy of sub-models minus that of full models, open and masked, for each data set and ncl.
 
-    Means are over pairs of a model and a class subset; a pair counts if it has all three accuracies (a sub-model, the
-    full model open and masked). The verdict is about sub minus open (see _verdict). Column `at_chance` stays empty (see
-    with_all_at_chance).
+    Means are over pairs of a model and a class subset. A pair counts if it has all three accuracies: of the sub-model,
+    and of the full model under the protocols open and masked. The verdict is about the difference from open (see
+    _verdict). Column `at_chance` stays empty here: with_all_at_chance fills it in.
 
-    partial: per_subset, without the subsets of all classes.
+    partial: the result of per_subset without the subsets of all classes, on which sub-models and full models agree.
     """
-    accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])
+    accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])  # a line for each pair, a column a protocol
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
     pairs[SUB_MINUS_OPEN] = pairs["sub"] - pairs["open"]
     pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["masked"]

@@ -119,10 +119,13 @@ class Comparison(OfSubsets):
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
     """Means over initialisation seeds, one line for each model, protocol and class subset.
 
+    Columns of the result:
+
     top1:   the mean accuracy.
-    images: positions of the test images of the subset.
-    right:  for each of these images, the share of initialisations that are right. images and right are None unless the
-            predictions of every initialisation are stored.
+    images: positions of the subset's images among the test images of the data set.
+    right:  for each of these images, the share of initialisations that predict it correctly.
+
+    `images` and `right` are None unless the predictions of every initialisation are stored.
 
     points: see points_with_predictions.
     """
@@ -132,7 +135,7 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
         images = None
         mean_right = None
         if inits["predictions"].notna().all():
-            images = inits["predictions"].iloc[0].images
+            images = inits["predictions"].iloc[0].images  # the same for every initialisation
             mean_right = np.mean([predictions.right for predictions in inits["predictions"]], axis=0)
         lines.append({**key, "top1": inits["top1"].mean(), "images": images, "right": mean_right})
     return pd.DataFrame(lines, columns=[*key_columns, "top1", "images", "right"]).astype({"subset_seed": "Int64"})
@@ -141,14 +144,14 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
     """Table `paired`: every pair of models that have a subset in common, for each data set, protocol and ncl.
 
-    Differences are model_a minus model_b, where model_a is the first by name.    subset: see per_subset.
+    Differences are model_a minus model_b, where model_a comes first in the alphabet.    subset: see per_subset.
     """
     lines = []
-    for key, points in groups_by_columns(subset, BY):
+    for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl
         for model_a, model_b in combinations(sorted(points["model"].unique()), 2):
             points_a = points[points["model"] == model_a]
             points_b = points[points["model"] == model_b]
-            # the fingerprint too: both models were tested on the same images
+            # equal fingerprints of the data set: both models were tested on the same images
             common = points_a.merge(points_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
             if len(common):
                 lines.append({**key, "model_a": model_a, "model_b": model_b, **_compare_pair(common)})
@@ -160,21 +163,24 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
 
     frame[SIGNIFICANT] = _is_significant(frame)
 
-    # Int64 holds missing cells as well
+    # Int64 can hold missing cells, which int64 cannot
     integer_columns = [str(column) for column in PAIRED.columns if column.value_type is int and column != NCL]
     return frame.astype(dict.fromkeys(integer_columns, "Int64"))
 
 
 def _is_significant(pairs: pd.DataFrame) -> pd.Series:
-    """Whether each pair differs: its corrected p is small, and the interval of its difference excludes 0.
+    """Whether each pair of models differs: its corrected p is small, and the interval of its difference excludes 0.
 
-    Missing if p is unknown, or if p is small and there is no interval to confirm it; a large p alone means no.
+    The result is missing if p is unknown, or if p is small and there is no interval to confirm it. A large p is enough
+    for False.
+
+    pairs: lines of table `paired`.
     """
     low = pairs[LEAD.low]
     high = pairs[LEAD.high]
     p = pairs[P_HOLM]
 
-    has_small_p = p < 1 - LEVEL
+    has_small_p = p < 1 - LEVEL  # LEVEL: of the intervals, 0.95
     excludes_0 = (low > 0) | (high < 0)
     has_interval = low.notna() & high.notna()
     is_decided = p.notna() & (has_interval | ~has_small_p)
@@ -184,20 +190,21 @@ def _is_significant(pairs: pd.DataFrame) -> pd.Series:
 def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     """The cells of one pair of models in table `paired`, without its key and without what depends on other pairs.
 
-    common: one line for each subset on which both were evaluated; columns of per_subset, ending in _a and _b.
+    common: one line for each subset on which both models were evaluated. It has the columns of per_subset for each of
+            the two models, with the suffixes _a and _b.
     """
     top1 = common[["top1_a", "top1_b"]].to_numpy()  # subsets x 2
     differences = top1[:, 0] - top1[:, 1]
-    seed_codes = pd.factorize(common["subset_seed"])[0]  # -1: no seed, the subset was not drawn
+    seed_codes = pd.factorize(common["subset_seed"])[0]  # 0, 1 ... for each seed; -1: named by the user, not drawn
     differences_of_draws = differences[seed_codes >= 0]
     n_draws = len(differences_of_draws)
 
-    # the mean difference; with one subset its interval is over images
+    # the mean difference; a single subset has no spread over seeds, so its interval is over images
     image_counts, interval_over_images, images_note = _compare_images(common)
     mean, *interval_over_seeds = mean_with_interval(differences, common["subset_seed"], within=SIGNED_FRACTION)
     interval = interval_over_seeds if len(common) > 1 else interval_over_images
 
-    # the seeds needed beyond those at hand; None if no number is enough
+    # the seeds needed beyond those at hand; None if no number of seeds is enough
     seeds_in_all = seeds_needed(differences_of_draws)  # value and both ends of its interval
     more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in seeds_in_all]
 
@@ -206,14 +213,15 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
         notes.append(NO_SPREAD)
     if np.isinf(seeds_in_all.high):
         notes.append(UNBOUNDED)
-    why_no_order = reason_for_no_interval(n_draws, "subset seeds")
+    why_no_order = reason_for_no_interval(n_draws, "subset seeds")  # the bootstrap needs enough seeds to resample
     if why_no_order:
         notes.append(f"order_kept: {why_no_order}")
 
+    share_of_resamples = rank_stability(top1, seed_codes).kept  # models x models: how often a pair keeps its order
     return {
         **image_counts,
         **dict(zip(interval_columns(LEAD), [mean, *interval], strict=True)),
-        "order_kept": rank_stability(top1, seed_codes).kept[0, 1],
+        "order_kept": share_of_resamples[0, 1],
         "subsets": len(common),
         "seeds": n_draws,
         **dict(zip(interval_columns(MORE_SEEDS), more_seeds, strict=True)),
@@ -222,10 +230,13 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
 
 
 def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float], str | None]:
-    """Compare two models image by image on their common subsets (see _compare_pair).
+    """Compare two models image by image on their common subsets.
 
-    Returns the cells of McNemar's test (images, images that only one model gets right, p), Newcombe's interval of the
-    difference in accuracy, which is meant for a single subset, and a note on subsets without stored predictions.
+    Returns three things: the cells of McNemar's test (number of images, of images that only one model gets right, p);
+    Newcombe's interval of the difference in accuracy over images, which is meant for a single subset; and a note if
+    predictions of some subsets are not stored. Without any stored predictions p and the interval are NaN.
+
+    common: see _compare_pair.
     """
     is_stored = common["right_a"].notna() & common["right_b"].notna()
     stored = common[is_stored]
@@ -249,7 +260,7 @@ def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, 
         "p": mcnemar(only_a, only_b),
     }
 
-    # the fourfold table: both right, only a, only b, none
+    # the fourfold table: both right, only a, only b, none; each image adds its shares
     interval = paired_interval(
         float((right_a * right_b).sum()),
         float((right_a * (1 - right_b)).sum()),
@@ -266,13 +277,14 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
     """Table `rank_stability`: the rank of each model over bootstrap resamples of class subsets.
 
     Models of one data set, protocol and ncl are ranked together, on the subsets on which all of them were evaluated. A
-    single model, and models without such a subset, have no line. Column `at_chance` stays empty.
+    single model, and models without such a subset, have no line. Column `at_chance` stays empty: the caller fills it
+    in.
 
     subset: see per_subset.
     """
     lines: list[dict[str, Any]] = []
-    for key, points in groups_by_columns(subset, BY):
-        accuracies = wide(MODEL, points, [*DRAW, "fingerprint"]).dropna()
+    for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl
+        accuracies = wide(MODEL, points, [*DRAW, "fingerprint"]).dropna()  # a line for each subset, a column a model
         n_subsets, n_models = accuracies.shape
         if n_models < 2 or n_subsets == 0:
             continue
@@ -287,7 +299,8 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             "seeds": n_seeds,
             "note": reason_for_no_interval(n_seeds, "subset seeds"),
         }
-        resampled = rank_stability(table, pd.factorize(seeds)[0])
+        seed_codes = pd.factorize(seeds)[0]  # 0, 1 ... for each seed, the unit of the bootstrap
+        resampled = rank_stability(table, seed_codes)
         for i, model in enumerate(accuracies):  # the columns of the frame
             lines.append(
                 {

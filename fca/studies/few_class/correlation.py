@@ -95,8 +95,9 @@ class Correlation(OfSubsets):
         """
         rows = embed_rows(store, self.query, self.split)
         require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
-        # without the data sets whose rows do not belong in one table
-        rows = of_one_draw(drop_conflicting_rows(rows, rows.models, "model", self.per_model))
+        # without the data sets whose runs differ in configuration, number of classes or sampler: not comparable
+        comparable_rows = drop_conflicting_rows(rows, rows.models, "model", self.per_model)
+        rows = of_one_draw(comparable_rows)
 
         # SimSS and accuracy of every subset, joined by its draw: subset seed and classes
         subsets = subsets_of(rows, self)
@@ -140,9 +141,10 @@ class Target:
 
 
 def targets(points: pd.DataFrame) -> Iterator[Target]:
-    """The targets for which there are points: the best model (DCN) under each protocol, then every single model.
+    """The accuracies that SimSS may predict: of the best model (DCN) under each protocol, then of every single model.
 
-    points: accuracies of every model on every subset beside SimSS, of one data set and encoder.
+    A combination of model and protocol without any points has no target.
+    points: accuracy (`top1`) and SimSS of every model, protocol and subset, for one data set and encoder.
     """
     points_by_target = {}
     for protocol in PROTOCOL.choices:
@@ -156,9 +158,12 @@ def targets(points: pd.DataFrame) -> Iterator[Target]:
         if of_target.empty:
             continue
 
+        # the best model on each subset; for a single model this is just that model
         best_first = of_target.sort_values("top1", ascending=False, kind="stable")
         best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()
-        accuracies = wide(MODEL, of_target, ["ncl", *DRAW]).to_numpy()  # subsets x models, sorted as `best`
+        accuracies = wide(
+            MODEL, of_target, ["ncl", *DRAW]
+        ).to_numpy()  # subsets x models, subsets in the order of `best`
         yield Target(best.assign(target=name), accuracies)
 
 
@@ -188,10 +193,11 @@ class _Scope(NamedTuple):
 
 
 def correlations(target: Target) -> Iterator[dict[str, Any]]:
-    """The lines of table `correlation` for one target, without data set and encoder; one for each method and scope.
+    """The lines of table `correlation` for one target, without data set and encoder.
 
-    SimSS is correlated with accuracy over all subsets, within equal ncl (pooled), and at each single ncl. The baseline
-    is the correlation of ncl alone, over all subsets.
+    There is one line for each method (the coefficient) and scope. SimSS is correlated with accuracy over all subsets,
+    among subsets of equal ncl (pooled over ncl), and at each single ncl. The baseline is the correlation of ncl alone
+    with accuracy, over all subsets.
     """
     points = target.points
     ncl = points["ncl"].to_numpy()
@@ -201,10 +207,10 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
 
     all_subsets = np.ones(len(ncl), dtype=bool)
     scopes = [
-        _Scope("all", "simss", simss, all_subsets, None),
-        _Scope("within ncl", "simss", simss, all_subsets, ncl),
-        *(_Scope(f"ncl={n}", "simss", simss, ncl == n, None) for n in np.unique(ncl)),
-        _Scope("all", "ncl", ncl, all_subsets, None),
+        _Scope("all", "simss", simss, is_included=all_subsets, groups=None),
+        _Scope("within ncl", "simss", simss, is_included=all_subsets, groups=ncl),
+        *(_Scope(f"ncl={n}", "simss", simss, is_included=ncl == n, groups=None) for n in np.unique(ncl)),
+        _Scope("all", "ncl", ncl, is_included=all_subsets, groups=None),
     ]
 
     for method, scope in product(METHODS, scopes):
@@ -212,11 +218,11 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
         y = top1[scope.is_included]
         estimate = correlation(x, y, method, scope.groups)
 
-        # DCN also varies with the models at hand: the coefficient with each model left out widens the interval
+        # DCN also depends on which models are at hand: its interval is a jackknife over models too
         r_without_each_model = []
-        if len(best_without_each_model):
+        if len(best_without_each_model):  # empty if there are too few models
             best_in_scope = best_without_each_model[:, scope.is_included]
-            each_subset_once = np.ones(best_in_scope.shape, dtype=np.int64)
+            each_subset_once = np.ones(best_in_scope.shape, dtype=np.int64)  # weights: no subset is resampled here
             r_without_each_model.append(resampled_correlation(x, best_in_scope, each_subset_once, method, scope.groups))
         seed_of_point, seeds = pd.factorize(points["subset_seed"][scope.is_included])
         low, high = correlation_interval(x, y, seed_of_point, method, scope.groups, r_without_each_model)

@@ -111,11 +111,12 @@ class Mapped:
         return pair_simss(self.embedding.similarity, self.embedding.labels)
 
     def frames(self) -> dict[TableSpec, pd.DataFrame]:
-        """The lines of every table that has some, without data set, encoder and split.
+        """The lines of each table, without the columns data set, encoder and split; tables without lines are left out.
 
-        There are none if fewer than two classes are usable. Raises FcaError for unknown classes in the options.
+        The result is empty if fewer than two classes are usable, that is, have two images or more. Raises FcaError for
+        unknown classes in the options.
         """
-        if not len(self.usable):
+        if not len(self.usable):  # a single usable class is not listed: it has no pair
             return {}
 
         subsets = pd.DataFrame(self._subsets())
@@ -145,20 +146,23 @@ class Mapped:
     def _classes(self) -> pd.DataFrame:
         """Table difficulty_classes: one line for each class of the data set, in label order.
 
-        A class that is not usable has no scores, and a `note` gives the reason. `place` is the position on the map;
-        classes that are not on it have none.
+        A class with fewer than two images is not usable: it has no scores, and a `note` gives the reason. `place` is
+        the position on the map (table difficulty_map); classes that are not on the map have none.
         """
-        frame = pd.DataFrame({"class": self.embedding.keys, "images": self.embedding.counts})
+        frame = pd.DataFrame({"class": self.embedding.keys, "images": self.embedding.counts})  # index: the label
 
-        # joined by label: the index of the frame
+        # scores of the usable classes; the diagonal of the pairs is NaN and does not count
+        nearest_class = np.nanargmin(self.pairs, axis=1)
         scores = {
             "simss_mean": np.nanmean(self.pairs, axis=1),
             "simss_nearest": np.nanmin(self.pairs, axis=1),
-            "nearest": self._keys(np.nanargmin(self.pairs, axis=1)),
+            "nearest": self._keys(nearest_class),
             "note": None,
         }
-        place = pd.Series(np.arange(len(self.order)), index=self.usable[self.order])
-        frame = frame.join(pd.DataFrame(scores, index=self.usable)).assign(place=place.astype("Int64"))
+        scores_by_label = pd.DataFrame(scores, index=self.usable)
+        labels_on_map = self.usable[self.order]  # in the order of their places
+        place = pd.Series(np.arange(len(labels_on_map)), index=labels_on_map)
+        frame = frame.join(scores_by_label).assign(place=place.astype("Int64"))
 
         has_no_score = frame["simss_mean"].isna()
         frame.loc[has_no_score, "note"] = f"fewer than two images in {self.options.split}"
@@ -187,9 +191,9 @@ class Mapped:
         return lines.assign(place_a=place_a, place_b=place_b)
 
     def _subsets(self) -> Iterator[dict[str, Any]]:
-        """Lines of difficulty_subsets: the hardest and the easiest subset of each size, beside random subsets of it.
+        """Lines of difficulty_subsets: the hardest and the easiest subset of each size, beside random ones.
 
-        Sizes beyond the number of usable classes are skipped.
+        Sizes beyond the number of usable classes (those with two images or more) are skipped.
         """
         similarity = self.embedding.similarity
         labels = self.embedding.labels
@@ -204,9 +208,9 @@ class Mapped:
                 "random_mean": simss.mean(),
                 "random": len(simss),
                 "seed": self.options.seed,
-                **dict(zip(QUANTILES, quantiles, strict=True)),  # QUANTILES: the columns
+                **dict(zip(QUANTILES, quantiles, strict=True)),  # QUANTILES: the columns of 5, 50 and 95 %
             }
-            for extreme in EXTREME.choices:
+            for extreme in EXTREME.choices:  # hardest, easiest
                 subset = extreme_subset(similarity, labels, size, extreme == "hardest", pairs=self.pairs)
                 yield {
                     "ncl": size,
@@ -219,8 +223,8 @@ class Mapped:
     def _what_if(self) -> Iterator[dict[str, Any]]:
         """Lines of difficulty_what_if: the SimSS of one subset after each possible change.
 
-        First every other class is added, the one that lowers SimSS most first. Then every two classes of the subset are
-        merged into one, those that raise SimSS most first.
+        The first lines add each of the other classes to the subset, beginning with the class that lowers SimSS most.
+        The later lines merge two classes of the subset into one, beginning with the pair that raises SimSS most.
         """
         similarity = self.embedding.similarity
         labels = self.embedding.labels
@@ -229,9 +233,9 @@ class Mapped:
         simss_before = subset_scores(similarity, labels, subset).simss
         shared_cells = {"subset": tuple(keys[label] for label in subset), "simss_before": simss_before}
 
-        changes = what_if_added(similarity, labels, subset)  # NaN, and so sorted last, for classes of the subset
+        changes = what_if_added(similarity, labels, subset)  # of each usable class; NaN for classes of the subset
         n_other_classes = len(changes) - len(subset)
-        for i in np.argsort(changes, kind="stable")[:n_other_classes]:
+        for i in np.argsort(changes, kind="stable")[:n_other_classes]:  # NaN is sorted last and cut off
             yield {
                 **shared_cells,
                 "change": "add",
@@ -241,7 +245,7 @@ class Mapped:
                 "difference": changes[i],
             }
 
-        if len(subset) < 3:  # merging two would leave one class
+        if len(subset) < 3:  # merging two classes would leave a single one, which has no SimSS
             return
         simss_by_pair = {}
         for a, b in combinations(subset.tolist(), 2):
@@ -295,17 +299,19 @@ class DifficultyMap:
     def __call__(self, store: Store) -> list[Table]:
         """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if.
 
-        Raises FcaError if no `embed` runs are stored, or none has two classes with two images.
+        Each `embed` run adds its lines. Raises FcaError if no `embed` runs are stored, or no run has two classes with
+        two images or more.
         """
         rows = embed_rows(store, self.query, self.split)
         embed = rows.embedded
 
         frames_by_table: dict[TableSpec, list[pd.DataFrame]] = {spec: [] for spec in self.tables}
         for row in records(embed.sort_values(["dataset", "encoder", "run_id"])):
-            key_cells = {key: str(row[key]) for key in KEY}
-            for spec, frame in Mapped(embedded(store, row), self).frames().items():
+            key_cells = {key: str(row[key]) for key in KEY}  # data set, encoder and split
+            mapped = Mapped(embedded(store, row), self)
+            for spec, frame in mapped.frames().items():
                 frames_by_table[spec].append(frame.assign(**key_cells))
-        if not frames_by_table[DIFFICULTY_PAIRS]:
+        if not frames_by_table[DIFFICULTY_PAIRS]:  # every run with two usable classes has pairs
             datasets = ", ".join(sorted(set(embed["dataset"])))
             classes = f"classes with two images in {self.split} of {datasets}"
             raise FcaError(classes, "0 or 1", "2 or more", "embed another split, or a larger set")

@@ -84,7 +84,7 @@ class Findings(OfSubsets):
     per_model: PerModel = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table findings; a measure that is undefined on a data set has no line."""
+        """Table findings: one line for each data set and measure; a measure that is undefined there has no line."""
         rows, points = read_points(store, self, self.per_model)
 
         lines = []
@@ -148,7 +148,7 @@ def measures(
 
 
 def _verdict(cells: dict[str, Any], no_effect: float) -> str:
-    """On which side of no effect the interval is, or the reason why there is no interval.
+    """Whether the interval is above or below no effect or contains it; or the reason why there is no interval.
 
     cells: the value and its interval.    no_effect: the value without an effect, 1 for a ratio and otherwise 0.
     """
@@ -181,9 +181,11 @@ def sub_minus_full(subset: pd.DataFrame, protocol: str, aggregate: str = "mean")
 
 
 def best_of_different_models(subset: pd.DataFrame, protocol: str) -> Draws:
-    """The best sub-model minus the best full model on each subset, in points, where these are different models.
+    """The best sub-model minus the best full model on each subset, in points, and the number of models.
 
-    If any model is both, there are no values: sub_minus_full then compares the models with themselves.
+    This is for stores in which the sub-models are other architectures than the full models. If any model was stored as
+    both, there are no values, because sub_minus_full then compares each model with itself.
+
     subset: see measures.    protocol: of the full models.
     """
     sub = subset[subset["protocol"] == "sub"]
@@ -212,9 +214,9 @@ def minus_reference(few: pd.DataFrame, reference: pd.Series) -> Draws:
 
 
 def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
-    """Accuracy of sub-models at few classes minus that at the most classes that any was trained on, in points.
+    """Accuracy of sub-models at few classes minus accuracy at the most classes that any was trained on, in points.
 
-    The difference is within each model and subset seed.    subset: see measures.
+    Both accuracies are of the same model and subset seed.    subset: see measures.
     """
     sub = subset[subset["protocol"] == "sub"]
     has_most_classes = sub["ncl"] == sub["ncl"].max()
@@ -229,10 +231,12 @@ def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draw
 
 
 def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:
-    """Spearman's rho between the models' number of parameters and accuracy, on each subset with three or more models.
+    """Spearman's rho between the number of parameters and the accuracy of the models, on each subset.
 
-    few: accuracies at few classes.    params: by model; a model without it is left out.
-    Subsets on which rho is undefined, as all accuracies are equal, are left out.
+    Subsets with fewer than three models are left out, and so are subsets on which rho is undefined because all
+    accuracies are equal. Returns the values and the number of models.
+
+    few: accuracies at few classes.    params: number of parameters by model; a model that is missing there is left out.
     """
     has_size = few["model"].isin(params.index)
     sized = few[(few["protocol"] == protocol) & has_size]
@@ -278,7 +282,8 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     _spread). Both spreads are of the same models. A subset that one of these models did not predict is left out:
     otherwise the spread would also be between models.
 
-    top, bottom: accuracies (see measures), of which those under the given protocol count.
+    top, bottom: accuracies (see measures) of the numerator and the denominator; only those under `top_protocol` and
+                 `bottom_protocol` count.
     """
     top_points = top[top["protocol"] == top_protocol]
     bottom_points = bottom[bottom["protocol"] == bottom_protocol]
@@ -286,7 +291,7 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     top_means = _means_over_models(top_points, models)
     bottom_means = _means_over_models(bottom_points, models)
     n_seeds = min(top_means["subset_seed"].nunique(), bottom_means["subset_seed"].nunique())
-    if n_seeds < 2:
+    if n_seeds < 2:  # one subset has no spread
         return {}
 
     # the ratio from all seeds, then with each seed left out, for the jackknife

@@ -95,11 +95,11 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
 
 
 def _image_scores(embedding: Embedded, classes: np.ndarray, images: int) -> dict[str, float]:
-    """The score of each of IMAGE_PREDICTORS on one subset; empty if the embedding has no features.
+    """The scores of one subset that are computed from features of its images (silhouette, kNN, probe, LogME).
 
     classes: the labels of the subset.    images: the most images to read; a larger subset is sampled.
     """
-    if embedding.features is None:
+    if embedding.features is None:  # the run stored similarities of pairs instead
         return {}
 
     rows_of_subset = np.flatnonzero(np.isin(embedding.labels, classes))
@@ -111,7 +111,7 @@ def _image_scores(embedding: Embedded, classes: np.ndarray, images: int) -> dict
 
 
 def join_best_accuracies(predictors: pd.DataFrame, accuracies: pd.DataFrame) -> pd.DataFrame:
-    """The predictors of each subset beside the accuracy of the best model on it (`top1`, named in `model`).
+    """The predictors of each subset beside the accuracy of the best model on it: `top1`, and the model's name.
 
     There is one line for each encoder, target and set of classes. If two seeds drew the same classes, only the first is
     kept: otherwise a subset would help to predict itself.
@@ -198,7 +198,7 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
     worth:  the smallest gain over ncl alone that is of use, as a fraction.
     """
     accuracy = points["top1"].to_numpy(dtype=np.float64)
-    draw = points.groupby(["stored", "subset_seed"]).ngroup()  # NaN for a subset without a seed
+    draw = points.groupby(["stored", "subset_seed"]).ngroup()  # a number for each draw; NaN for a subset without a seed
     draw_codes = draw.fillna(-1).to_numpy(dtype=np.int64)  # -1: not drawn, such as all classes
     n_datasets = points["stored"].nunique()
     shared_cells = {
@@ -290,14 +290,16 @@ def _predict_held_out(points: pd.DataFrame, regressors: list[str], unit: str) ->
 def _correlations_within_ncl(
     points: pd.DataFrame, column_by_predictor: Mapping[str, str], draw_codes: np.ndarray
 ) -> dict[str, dict[Any, float]]:
-    """For each predictor its correlation with accuracy among subsets of equal ncl in one data set: the cells WITHIN.
+    """The correlation of each predictor with accuracy, among subsets of equal ncl of one data set.
 
-    The cells (r, both ends of its interval, p) are NaN for predictors that are not in column_by_predictor.
+    Returns for each predictor the cells of the columns WITHIN: r, both ends of its interval, and p. They are NaN for
+    predictors that are not in column_by_predictor.
+
     column_by_predictor: the column of each predictor that is a single number.
     draw_codes:          the draw of each subset, -1 if it was not drawn; intervals are over draws.
     """
     accuracy = points["top1"].to_numpy(dtype=np.float64)
-    groups = points.groupby(["dataset", "ncl"]).ngroup().to_numpy()
+    groups = points.groupby(["dataset", "ncl"]).ngroup().to_numpy()  # a number for each data set and ncl
 
     correlations = {name: dict.fromkeys(WITHIN, np.nan) for name in PREDICTORS}
     for name, column in column_by_predictor.items():

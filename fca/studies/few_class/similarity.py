@@ -114,7 +114,7 @@ def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
     # similarity within a class takes two images; a subset takes two such classes
     counts = np.bincount(labels, minlength=len(keys))
     usable_classes = np.flatnonzero(counts > 1)
-    usable_images = np.empty(0, np.int64)
+    usable_images = np.empty(0, np.int64)  # stays empty with fewer than two usable classes
     if len(usable_classes) > 1:
         usable_images = np.flatnonzero(np.isin(labels, usable_classes))
 
@@ -180,9 +180,12 @@ def released_lines(store: Store, rows: Rows, points: pd.DataFrame, ncl: Sequence
 def _released_lines_of_encoder(
     embedding: Embedded, points: pd.DataFrame, ncl: Sequence[int | float] | None
 ) -> Iterator[dict[str, Any]]:
-    """The lines of table `released` of one data set and encoder, in the order of the script's loop.
+    """The lines of table `released` of one data set and encoder: the scores that the released script would log.
 
-    The arguments are those of released_lines, with the points of this data set and encoder.
+    Lines are in the order of the script's loop over subsets, because it carries lists of images from subset to subset.
+
+    points: SimSS of the subsets of this data set and encoder (see similarity_points).
+    ncl:    numbers of classes, or shares of all classes, in the order of the script's loop; None: ascending.
     """
     if embedding.features is None:  # the script computes similarities from features
         return
@@ -208,12 +211,12 @@ def _released_lines_of_encoder(
 
 
 def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
-    """The sequences of subsets over which the script carries its lists of images, each in the order of its loop.
+    """The sequences of subsets over which the released script carries its lists of images.
 
-    First one sequence for each sampler: its drawn subsets, size by size and within a size seed by seed. Then each
-    subset that no seed drew, as a sequence of its own.
+    Each sampler has one sequence: its drawn subsets, size by size and within a size seed by seed, which is the order of
+    the script's loop. Each subset that no seed drew follows as a sequence of its own, as the script does not have it.
 
-    scored: points with a score (see similarity_points), of one data set and encoder.
+    scored: points with a SimSS (see similarity_points), of one data set and encoder.    sizes: in the loop's order.
     """
     is_drawn = scored["subset_seed"].notna()
     for _, of_sampler in scored[is_drawn].groupby("sampler"):
@@ -238,10 +241,12 @@ def _class_order(subset: Mapping[str, Any], num_classes: int) -> Sequence[int]:
 
 
 def _agreement(released: pd.DataFrame) -> dict[str, Any]:
-    """The cells of table `released_agreement` for one data set, encoder and split, from its lines of `released`.
+    """The cells of table `released_agreement`: how far the SimSS of the released script is from ours.
 
-    pooled_absolute is the distance from our SimSS pooled over images, as the script pools too: what remains is due to
-    its other quirks.
+    `pooled_absolute` is the mean distance from our SimSS pooled over images. The script pools over images too, so this
+    distance is due to its other quirks. r is None without subsets.
+
+    released: lines of table `released`, of one data set, encoder and split.
     """
     scored = released.dropna(subset="simss_released")
     distance = scored["difference"].abs()

@@ -64,7 +64,7 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Gro
     """
     # sub-models, joined by the classes that they were trained on
     columns = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
-    trained = rows.trained[["dataset", "model", "classes", *columns]]
+    trained = rows.trained[["dataset", "model", "classes", *columns]]  # runs that trained a sub-model
     lines = records(subsets.merge(trained, on=["dataset", "classes"]).assign(protocol="sub"))
     for line in lines:
         fingerprint = line.pop("fingerprint")
@@ -85,7 +85,7 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Gro
         "chance": "float64",
     }
     points = pd.DataFrame(lines, columns=list(ACCURACY)).astype(dtypes)
-    key = [column for column in ACCURACY if not column.startswith("top1")]
+    key = [column for column in ACCURACY if not column.startswith("top1")]  # all but the accuracy and its interval
     return points.sort_values(key, ignore_index=True)
 
 
@@ -104,12 +104,13 @@ def _chance(store: Store, fingerprint: str, split: str, classes: Sequence[int]) 
 def _score_full_model(
     store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None
 ) -> list[dict[str, Any]]:
-    """Lines of accuracy_points for one full model: each subset under the protocols open, masked and maybe grouped.
+    """Lines of accuracy_points for one full model: each subset under the protocols open, masked and perhaps grouped.
 
-    `chance` depends on what competes. Guessing among all classes is right as often as the most frequent class of all
-    images; guessing among the classes of a subset, or among groups, as often as the most frequent of these.
+    `chance` is the accuracy of always predicting the most frequent of the competing classes: of all classes (open), of
+    the classes of the subset (masked), or of the groups (grouped).
 
-    row: the stored `predict` row of the model.    subsets: of its data set.    groups: None for no protocol grouped.
+    row: the stored `predict` run of the model.    subsets: the class subsets of its data set.
+    groups: None if there is no protocol grouped. A subset without a class in any group has no line under it.
     Raises FcaError for a subset without images.
     """
     stored = predictions(store, row)
@@ -133,7 +134,7 @@ def _score_full_model(
         if group_by_class is not None and (group_by_class[columns] >= 0).any():
             true = stored.true[is_of_subset]
             top1, n_grouped = grouped_top1(stored.logits[is_of_subset], group_by_class, true)
-            group_of_image = group_by_class[true]
+            group_of_image = group_by_class[true]  # -1: the image's class is in no group, and it is not scored
             scores["grouped"] = (top1, n_grouped, guessing_accuracy(group_of_image[group_of_image >= 0]))
 
         for protocol, (top1, n_scored, chance) in scores.items():

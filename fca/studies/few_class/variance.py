@@ -74,9 +74,13 @@ def variance(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
-    """The cells of the variance components over the subsets of one model, protocol and ncl.
+    """The cells of table `variance` for one model, protocol and ncl, without its key.
 
-    Only subsets with stored predictions count; if there are none, a note says so and the components are missing.
+    For each source of variance (draw of classes, initialisation, luck, test images) these are the variance, its share
+    of the sum of all four, and the standard deviation with its interval. Only subsets with stored predictions count; if
+    there are none, a note says so and these cells are missing.
+
+    points: the accuracies on all subsets, with their predictions (see points_with_predictions).
     """
     n_subsets = points.groupby(DRAW, dropna=False).ngroups
     subset_runs = list(_subset_runs(points))
@@ -149,7 +153,7 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
         yield "a class with one test image: sampled as one class with the others"
 
     for name, component in split._asdict().items():
-        if component.value < 0:
+        if component.value < 0:  # unbiased estimates of a small variance may be negative
             yield f"var_{name} estimated at {component.value:.1e}, shown as 0"
         if np.isfinite(component.value) and np.isnan(component.high):
             yield f"var_{name} has no interval: less spread than noise, or all predictions alike"

@@ -137,7 +137,7 @@ class Dif:
             log.warning("left out: %s", problem)
 
         frames_of_datasets = [_frames_of_dataset(comparison, self) for comparison in comparisons]
-        frames_of_tables = zip(*frames_of_datasets, strict=True)
+        frames_of_tables = zip(*frames_of_datasets, strict=True)  # for each table, its frames of all data sets
         joined_frames = [pd.concat(frames, ignore_index=True) for frames in frames_of_tables]
 
         runs = {run for comparison in comparisons for run in comparison.all_subjects.runs}
@@ -158,10 +158,11 @@ class Dif:
         return filled(self.tables, joined_frames, parameters, runs)
 
     def _comparisons(self, store: Store) -> tuple[list[_Comparison], list[FcaError]]:
-        """The data sets in which both groups have two models or more, in two lists.
+        """The comparisons to make, and the reasons why other data sets cannot be compared.
 
-        The first are those to compare; the second are the reasons why the others cannot be fitted. Raises FcaError if
-        no data set has two models in both groups.
+        A data set is left out silently if either group has fewer than two models in it. It is left out with a reason
+        if the responses of the compared models cannot be fitted together. Raises FcaError if no data set has two models
+        in both groups.
         """
         gathered_sets = clean_with_subjects(store, self.query, self.responses)
         comparisons: list[_Comparison] = []
@@ -234,7 +235,10 @@ def _with_subjects(gathered: DatasetResponses, positions: Int[np.ndarray, " comp
 
 
 def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataFrame, ...]:
-    """The lines of one data set in the tables dif_summary, dif_items and dif_shown (a sample of the tested items)."""
+    """The lines of one data set in the tables dif_summary, dif_items and dif_shown (a sample of the tested items).
+
+    comparison: the responses of the compared models, and which of these are in the focal group.
+    """
     compared = comparison.compared
     is_focal = comparison.is_focal
     fit = fits.fitted(compared)
@@ -249,7 +253,7 @@ def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataF
         "reference": tuple(models[~is_focal]),
         "n_focal": int(is_focal.sum()),
         "n_reference": int((~is_focal).sum()),
-        "n_matched": int((stratum >= 0).sum()),
+        "n_matched": int((stratum >= 0).sum()),  # -1: outside the range that both groups reach
         "not_estimable": fit.not_estimable,
         "n_tested": int(items["p"].notna().sum()),
         "class_a": int((items["ets_class"] == "A").sum()),
@@ -261,6 +265,7 @@ def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataF
         "non_uniform_bh": int((items["p_non_uniform_bh"] < LEVEL).sum()),
     }
 
+    # a figure of all items would be too large: draw some, in the order of the items
     tested_items = items[items["delta"].notna()]
     sample = np.random.default_rng(settings.seed).permutation(len(tested_items))[:SAMPLED]
     return pd.DataFrame([summary]), items, tested_items.iloc[np.sort(sample)]
@@ -271,11 +276,12 @@ def _matched_statistics(
 ) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " compared"]]:
     """Mantel and Haenszel's statistics of the items, and the abilities and strata by which subjects were matched.
 
-    Subjects are first matched by their ability on all items. As items with large DIF (class C) distort this ability,
-    subjects are then matched again by the other items, unless there are none in class C, or a subject has no response
-    to another item.
+    Subjects are first matched by their ability on all items. Items with large DIF (class C) distort this ability, so
+    subjects are then matched again by their ability on the items that are not in class C. The first matching stands if
+    no item is in class C, or if some subject responded only to items of class C.
 
-    correct: subjects x items; 1, 0, NaN for no response.    fit: of these responses.
+    correct:  subjects x items; 1, 0, NaN for no response.    fit: the item response model of these responses.
+    n_strata: the number of strata of like ability.
     """
     stratum = strata_of(fit.ability, is_focal, n_strata)
     tested = mantel_haenszel(correct, is_focal, stratum)
@@ -292,10 +298,10 @@ def _matched_statistics(
 
 
 def _item_rows(comparison: _Comparison, tested: MantelHaenszel, ability: Subjects) -> pd.DataFrame:
-    """The lines of one data set in table dif_items, without the difficulties.
+    """The lines of one data set in table dif_items, without the difficulties, which the caller adds.
 
     tested:  Mantel and Haenszel's statistics of the items.
-    ability: of the compared subjects, for the logistic regression.
+    ability: ability of the compared subjects, a regressor of the logistic regression.
     """
     responses = comparison.compared.responses
     is_focal = comparison.is_focal

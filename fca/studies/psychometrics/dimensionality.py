@@ -62,7 +62,10 @@ class Dimensionality:
     seed: Annotated[Seed, "of those items, and of the responses that are hidden"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table dimensionality: a line for each data set, kind of held-out responses, and number of dimensions."""
+        """Table dimensionality: a line for each data set, kind of held-out responses, and number of dimensions.
+
+        Held-out responses are single cells or whole subjects.
+        """
         frames: list[pd.DataFrame] = []
         runs: set[str] = set()
         digests: list[str] = []
@@ -76,21 +79,22 @@ class Dimensionality:
 
 
 def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.DataFrame:
-    """The lines of one data set: held-out loss of each number of dimensions, and which number is chosen.
+    """The lines of one data set: the held-out loss of each number of dimensions, and which number is chosen.
 
-    One dimension more is chosen as long as its gain over the number before is significantly above 0.
+    A further dimension is chosen as long as it lowers the loss significantly, compared with one dimension fewer. There
+    are lines for held-out cells (single responses), and then for held-out subjects if there are three networks.
     """
     all_correct = gathered.responses.correct
 
     # an item that all subjects solve, or none, has no information on dimensions
     varied_items = np.flatnonzero(np.nanmax(all_correct, axis=0) > np.nanmin(all_correct, axis=0))
-    sample = np.random.default_rng(settings.seed).permutation(varied_items)[: settings.items]
+    sample = np.random.default_rng(settings.seed).permutation(varied_items)[: settings.items]  # bounds the time
     correct = all_correct[:, np.sort(sample)]
-    has_response = ~np.isnan(correct).all(axis=1)
+    has_response = ~np.isnan(correct).all(axis=1)  # of each subject: any response to a sampled item
     correct = correct[has_response]
     network, network_names = pd.factorize(gathered.responses.subjects["model"][has_response])
 
-    max_dimensions = min(settings.most, len(correct) - 1)
+    max_dimensions = min(settings.most, len(correct) - 1)  # a fit takes fewer dimensions than subjects
     n_hold_outs = 2 if len(network_names) > 2 else 1  # subjects are held out only if there are three networks
     losses = held_out_dimensions(correct, network, max_dimensions, settings.seed)  # fewest dimensions first
 

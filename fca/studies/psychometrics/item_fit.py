@@ -170,10 +170,10 @@ def _frames_of_dataset(gathered: DatasetResponses, settings: ItemFit) -> tuple[p
     correct = responses.correct
     fit = fits.fitted(gathered, settings.model, seed=settings.seed)
 
-    # observed statistics, and those of simulated responses to compare with
+    # observed statistics, and the same statistics of simulated responses, to compare with
     rng = np.random.default_rng(settings.seed)
     pairable = rng.permutation(pairable_items(correct, fit))
-    paired_items = np.sort(pairable[:PAIRED])
+    paired_items = np.sort(pairable[:PAIRED])  # at most PAIRED items, as time grows with the square
     simulated = _simulated_statistics(correct, fit, paired_items, rng, settings.replicates)
     item_squares, subject_squares = mean_squares(correct, fit)
 
@@ -184,7 +184,7 @@ def _frames_of_dataset(gathered: DatasetResponses, settings: ItemFit) -> tuple[p
         **misfit(item_squares, simulated.item_squares)._asdict(),
         **_score_fit_columns(correct, fit),
     )
-    sample = np.random.default_rng(settings.seed).permutation(len(items))[:SAMPLED]
+    sample = np.random.default_rng(settings.seed).permutation(len(items))[:SAMPLED]  # the items of the figure
     sampled_items = items.iloc[np.sort(sample)]
 
     subjects = responses.subjects[["subject", "model", "snapshot"]].assign(
@@ -247,7 +247,13 @@ def _simulated_statistics(
 
 
 def _score_fit_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
-    """The columns of S-X² in table item_fit; NaN if the number of items is outside FEWEST_ITEMS to MOST_ITEMS."""
+    """The columns of S-X² in table item_fit: statistic, degrees of freedom (NaN for none) and p value.
+
+    All are NaN outside FEWEST_ITEMS to MOST_ITEMS items: with fewer, abilities are too uncertain for this test; with
+    more, groups of subjects with equal scores would be nearly empty.
+
+    correct: subjects x items; 1, 0, NaN for no response.
+    """
     if not FEWEST_ITEMS <= correct.shape[1] <= MOST_ITEMS:
         return {"s_x2": np.nan, "s_x2_df": np.nan, "s_x2_p": np.nan}
 
@@ -266,6 +272,7 @@ def _dependence(
 
     With fewer than two items to pair there are no lines, and all cells about pairs are missing.
 
+    fit:                 the item response model of the responses of this data set.
     paired_items:        positions of the items whose pairs are searched.
     simulated_highest_z: the highest z of any pair in each replicate; a pair above all of these is beyond chance.
     """
@@ -284,7 +291,7 @@ def _dependence(
     correct = responses.correct[:, paired_items]
     p = fit.probability()[:, paired_items]
     items = responses.items.iloc[paired_items]
-    class_codes, _ = pd.factorize(items["label"].fillna("?"))
+    class_codes, _ = pd.factorize(items["label"].fillna("?"))  # a number from 0 for each class
     q3 = mean_q3(scaled_residuals(correct, p), class_codes)
 
     pairs = most_dependent(correct, p, LISTED)
@@ -297,7 +304,7 @@ def _dependence(
         {
             "z": pairs.z,
             "q3": pairs.q3,
-            "q3_adjusted": pairs.q3 - q3.mean,
+            "q3_adjusted": pairs.q3 - q3.mean,  # without dependence the mean is below 0, not 0
             "beyond_chance": is_beyond_chance,
             "first": item_names[pairs.first],
             "first_label": labels[pairs.first],
@@ -305,7 +312,7 @@ def _dependence(
             "second_label": labels[pairs.second],
         }
     )
-    knows_all_classes = items["label"].notna().all()
+    knows_all_classes = items["label"].notna().all()  # otherwise images of different classes would share "?"
     summary = {
         **summary,
         "q3_mean": q3.mean,

@@ -107,16 +107,17 @@ class SeverityFacet:
         return filled(self.tables, joined_frames, {**asdict(self), **METHOD, "answers": digests}, runs)
 
     def _corruptions(self, store: Store) -> Iterator[tuple[str, DatasetResponses]]:
-        """Each corruption by its name, with the responses to its images and to clean ones.
+        """The name of each corruption, with the responses to corrupted and to clean images.
 
-        First those of stored runs, one data set after the other, then those of the files of responses.
+        Corruptions of stored runs come first, then corruptions of the files of responses that the user names. A
+        corruption occurs several times if it was applied to several data sets.
         """
         yield from shifted_responses(store, self.query)
         if not self.responses:
             return
 
         for gathered in clean_responses(store, self.query, self.responses):
-            if gathered.fingerprint is not None:  # a stored data set, which came above
+            if gathered.fingerprint is not None:  # stored runs, which shifted_responses already gave
                 continue
 
             corruption = gathered.responses.items["corruption"]
@@ -141,9 +142,9 @@ def _linked_by_image(kind: str, gathered: DatasetResponses) -> Iterator[tuple[st
 
 
 def _with_items(gathered: DatasetResponses, is_selected: Bool[np.ndarray, " items"]) -> DatasetResponses:
-    """The responses to the selected items, of the subjects with a response to any of them.
+    """The responses to the selected items, of the subjects with a response to any of these items.
 
-    Predicted classes are left out, as the fits need only right and wrong.
+    The result has no predicted classes, as the fits need only right and wrong.
     """
     responses = gathered.responses
     correct = responses.correct[:, is_selected]
@@ -186,17 +187,17 @@ def _frames_of_corruption(
     # effects are relative to clean images, or without these to the lowest severity
     has_clean_images = (severity == 0).any()
     severities_with_effect = severities if has_clean_images else severities[1:]
-    if not len(severities_with_effect):
+    if not len(severities_with_effect):  # a single severity and no clean images: nothing to compare it with
         return pd.DataFrame([summary]), SEVERITY_EFFECTS.frame([]), networks
 
     one_effect_per_severity = (severity[:, None] == severities_with_effect).astype(float)  # items x severities
-    free = _fit_effects(sample, one_effect_per_severity)
+    free = _fit_effects(sample, one_effect_per_severity)  # not bound to a straight line
 
     # how well a straight line, the same step at each severity, explains these effects
     origin = 0 if has_clean_images else severities[0]
     straight_line = step.effect[0] * (severities_with_effect - origin)
-    unexplained = ((free.effect - straight_line) ** 2).sum() / (free.effect**2).sum()
-    summary["linear"] = 1 - float(unexplained)
+    unexplained_share = ((free.effect - straight_line) ** 2).sum() / (free.effect**2).sum()
+    summary["linear"] = 1 - float(unexplained_share)
     effects = pd.DataFrame(
         {
             "severity": severities_with_effect,
@@ -225,10 +226,10 @@ def _sample_of_images(gathered: DatasetResponses, settings: SeverityFacet) -> Da
 def _network_rows(sample: DatasetResponses, severity: np.ndarray) -> Iterator[dict[str, Any]]:
     """The lines of severity_networks without their keys: the step of each network alone, and its accuracy.
 
-    The accuracy (top1) is that on the lowest severity at which the network has responses. The step is NaN if all its
-    responses are equal, or are to images of one severity.
+    The accuracy (top1) is measured on the lowest severity at which the network has responses. The step is NaN if all
+    responses of the network are equal, or are to images of one severity: no step can then be estimated.
 
-    severity: of each item of the sample.
+    severity: severity of each item of the sample; 0 is clean.
     """
     models = sample.responses.subjects["model"].to_numpy()
     for model in dict.fromkeys(models.tolist()):

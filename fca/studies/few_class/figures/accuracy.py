@@ -237,7 +237,7 @@ def findings_figure(findings: Table) -> alt.FacetChart:
         PAPER_FINDINGS.question,
         "Each dot is the mean over class subsets with its 95 % interval over subset seeds; the dashed line "
         "is no effect.",
-        *without_bars(reasons_for_no_interval),
+        *without_bars(reasons_for_no_interval),  # a last line, if some dots have no interval
     )
     figure = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
     return figure.resolve_scale(x="independent", y="independent")  # panels differ in unit and in their measures
@@ -456,12 +456,12 @@ def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
 def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
     """What a gain over masked full models shows if it has no interval, as a clause without a full stop.
 
-    A difference of exactly 0 on several subsets answers the question with no; everything else leaves it open.
+    A difference of 0 on several subsets answers the question with "No". Any other difference leaves it open.
     line: a line of table `gap`.    where: the number of classes and the data set, in words.
     """
     difference = abs(float(line[GAIN_MASKED]))
     is_one_subset = line[SUBSETS] == 1
-    if difference <= ALIKE:
+    if difference <= ALIKE:  # 0 up to rounding
         if is_one_subset:
             return f"Not known from one subset: {where}, sub-models are as accurate as {LIMITED} on it"
         return f"No: {where}, sub-models are on average as accurate as {LIMITED}"

@@ -112,8 +112,10 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
 def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
     """The predicted points of ncl alone and of the BEST predictors with the smallest errors, with their panels.
 
-    Each predictor has a panel of its own for each encoder, target and what is held out; ncl alone comes first.
-    points: of table prediction_points.    prediction: the table, from which the errors are.
+    Each predictor has a panel of its own for each encoder, target and what is held out. The panel of ncl alone comes
+    first, then the predictors in the order of their errors.
+
+    points: lines of table prediction_points.    prediction: table `prediction`, which has the errors.
     """
     alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
     ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")
@@ -124,6 +126,7 @@ def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -
 
     predicted_points = points.dropna(subset=TOP1_PREDICTED)
     frame = _with_panels(predicted_points.merge(places), "place")
+    # one part of the heading a line, as these panels are narrow; then the predictor
     return frame.assign(panel=frame["panel"].str.replace(" · ", "\n") + "\n" + frame["named"])
 
 

@@ -155,8 +155,9 @@ def verdict(
     r:     the interval of its correlation with accuracy among subsets of equal ncl; None if it has none. For a yes this
            must exclude 0 as well, because a predictor can also gain by following an effect of ncl that is not a
            straight line.
-    error: of ncl alone; None if r is no measure of what could be gained. For a no, the strongest r of the interval must
-           not be worth it either, as few points can hide a gain: errors shrink by the factor sqrt(1 - r²).
+    error: the error of ncl alone; None if r does not show what could be gained. A "no" also requires that the
+           strongest r in the interval would gain too little, because few points can hide a gain. With correlation r,
+           errors shrink by the factor sqrt(1 - r²).
 
     >>> verdict((0.01, 0.02), 0.005, (0.3, 0.8)), verdict((-0.01, 0.001), 0.005, (-0.2, 0.4), error=0.02)
     ('beyond ncl', 'not beyond ncl')

@@ -111,8 +111,10 @@ def _pairs_of_highest_z(
 ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
     """Positions of the first and of the second item of the `number` pairs of highest z, the highest first.
 
-    residuals: x - P.    variances: P (1 - P); both 0 for a missing response. A block of items is paired with all later
-    items at a time, to bound memory.
+    z of items i and j is Σ_s r_i r_j / sqrt(Σ_s v_i v_j) over subjects s. One block of items at a time is paired
+    with all later items, to bound memory.
+
+    residuals: r = x - P.    variances: v = P (1 - P). Both are 0 for a missing response.
     """
     first = np.empty(0, np.int64)
     second = np.empty(0, np.int64)
@@ -121,10 +123,12 @@ def _pairs_of_highest_z(
     for start in range(0, residuals.shape[1], BLOCK):
         block = slice(start, start + BLOCK)
         block_z = residuals[:, block].T @ residuals[:, start:]  # items of the block x items from the block on
-        block_z /= np.sqrt(np.maximum(variances[:, block].T @ variances[:, start:], np.float32(1e-12)))
+        block_z /= np.sqrt(
+            np.maximum(variances[:, block].T @ variances[:, start:], np.float32(1e-12))
+        )  # no division by 0
         block_z[np.tril_indices_from(block_z)] = -np.inf  # each pair once, and no item with itself
 
-        # only pairs that can still enter the list are sorted
+        # sort only pairs that can enter the list: the block has `number` pairs at or above its reached threshold
         lowest_listed = z.min() if len(z) >= number else -np.inf
         threshold = max(lowest_listed, _reached_threshold(block_z, number))
         row, column = np.nonzero((block_z >= threshold) & np.isfinite(block_z))

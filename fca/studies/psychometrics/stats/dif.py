@@ -64,8 +64,8 @@ class Regression(NamedTuple):
 def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.ndarray, " subjects"]:
     """The stratum of each subject: 0, 1 ... from low to high ability; -1 for a subject that cannot be matched.
 
-    Subjects are matched within the range of ability that both groups reach. There are `number` strata of equal size,
-    but fewer if they would have fewer than two subjects.
+    Subjects can be matched within the range of ability that both groups reach. There are `number` strata with equally
+    many subjects, or fewer strata if they would have fewer than two subjects each.
 
     focal: whether each subject is in the focal group.
 
@@ -78,6 +78,7 @@ def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.
     high = min(focal_ability.max(), reference_ability.max())
     inside = np.flatnonzero((ability >= low) & (ability <= high))
 
+    # argsort twice gives ranks
     rank = np.argsort(np.argsort(ability[inside], kind="stable"), kind="stable")  # 0 is the least able
     n_strata = min(number, max(len(inside) // 2, 1))
     stratum = np.full(len(ability), -1)
@@ -115,7 +116,7 @@ def mantel_haenszel(responses: Matrix, focal: Member, stratum: Int[np.ndarray, "
     sum_a, expected_a, variance_a = np.zeros((3, responses.shape[1]))
     n_right, n_wrong = np.zeros((2, responses.shape[1]))
 
-    for level in range(int(stratum.max(initial=-1)) + 1):
+    for level in range(int(stratum.max(initial=-1)) + 1):  # no stratum at all if every subject is left out
         # products with these 0/1 vectors count the responses of a group to each item
         in_reference = ((stratum == level) & ~focal).astype(float)
         in_focal = ((stratum == level) & focal).astype(float)
@@ -215,7 +216,7 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
 
     log_odds, uniform, non_uniform = np.full((3, len(is_testable)), np.nan)
     is_separated = np.abs(without_product).max(axis=0, initial=0.0) > SEPARATED  # no finite maximum
-    log_odds[is_testable] = np.where(is_separated, np.nan, without_product[2])
+    log_odds[is_testable] = np.where(is_separated, np.nan, without_product[2])  # [2]: the coefficient of the group
     uniform[is_testable] = chi2.sf(_score_statistic(tested, design[:, :3], without_group), 1)
     non_uniform[is_testable] = chi2.sf(_score_statistic(tested, design, without_product), 1)
     return Regression(log_odds, uniform, non_uniform)
@@ -226,7 +227,9 @@ def _score_statistic(responses: Matrix, design: Design, coefficients: Float[np.n
 
     U² / (I_ll - I_lr I_rr⁻¹ I_rl)   with the score U and the information I; l: the last column, r: those before it
 
-    coefficients: of the columns before the last one, fitted without it.
+    U is the derivative of the log likelihood by the last coefficient at 0.
+
+    coefficients: of the columns before the last one, fitted without the last column.
     """
     fitted_columns = design[:, :-1]
     last_column = design[:, -1]
@@ -247,8 +250,10 @@ def _score_statistic(responses: Matrix, design: Design, coefficients: Float[np.n
 def _fit_coefficients(responses: Matrix, design: Design) -> Float[np.ndarray, "k items"]:
     """The coefficients of a logistic regression of every item on the same design, by Newton's method.
 
-    Where the design separates right from wrong responses there is no finite maximum: the coefficients then grow until
-    the last step.
+    Where the design separates right from wrong responses, the likelihood has no finite maximum. The coefficients then
+    grow until the last step; the caller recognises them by their size.
+
+    responses: subjects x items; 1, 0, NaN for no response.    design: subjects x k.
     """
     k = design.shape[1]
     present = ~np.isnan(responses)
@@ -265,7 +270,7 @@ def _fit_coefficients(responses: Matrix, design: Design) -> Float[np.ndarray, "k
         largest_change = np.abs(step).max(axis=0)
         step *= np.minimum(1.0, LONGEST / np.maximum(largest_change, 1e-12))
         beta += step
-        if np.abs(step).max(initial=0.0) < 1e-6:
+        if np.abs(step).max(initial=0.0) < 1e-6:  # converged for all items
             break
 
     return beta

@@ -84,10 +84,13 @@ def fit_dimensions(responses: Matrix, dimensions: int) -> MultiFit:
 
 
 def _one_dimensional_start(responses: Matrix) -> MultiFit:
-    """A fit to start from: ability and easiness are logits of the shares of right responses, and all loadings are 1."""
+    """A fit of one dimension to start from, before any sweep.
+
+    Abilities and intercepts (the easiness of items) are logits of the shares of right responses; all loadings are 1.
+    """
     present = ~np.isnan(responses)
     ability = smoothed_logit(np.nansum(responses, axis=1), present.sum(axis=1).astype(float))
-    # at least 0.1: subjects of equal accuracy would make it 0
+    # at least 0.1: the standard deviation of subjects of equal accuracy is 0
     standardised = (ability - ability.mean()) / max(float(ability.std()), 0.1)
 
     easiness = smoothed_logit(np.nansum(responses, axis=0), present.sum(axis=0).astype(float))
@@ -97,15 +100,15 @@ def _one_dimensional_start(responses: Matrix) -> MultiFit:
         item=item,
         mean=item.mean(axis=0),
         variance=np.ones(2),
-        spread=np.zeros((len(item), 2, 2)),
+        spread=np.zeros((len(item), 2, 2)),  # replaced by the first sweep
     )
 
 
 def _with_new_dimension(responses: Matrix, fit: MultiFit) -> MultiFit:
     """The fit with one more ability to start from, on which no item loads yet.
 
-    The new ability is the first principal component of the residuals. `spread` keeps its old shape: the next sweep
-    replaces it without reading it.
+    The new ability is the first principal component of the residuals x - P, which the fit does not explain yet.
+    `spread` keeps its old shape, because the next sweep replaces it without reading it.
     """
     residuals = np.where(~np.isnan(responses), responses - expit(fit.logits()), 0.0)
     _, eigenvectors = np.linalg.eigh(residuals @ residuals.T)  # eigenvalues ascend: the last one is the largest
@@ -121,7 +124,7 @@ def _with_new_dimension(responses: Matrix, fit: MultiFit) -> MultiFit:
 
 
 def _sweep_until_converged(responses: Matrix, fit: MultiFit) -> MultiFit:
-    """The fit after sweeps until its logits hardly change, or after SWEEPS of them."""
+    """Repeat sweeps until the logits of the fit hardly change (by TOLERANCE), or SWEEPS times; returns the last fit."""
     logits = fit.logits()
     for _ in range(SWEEPS):
         fit = _sweep(responses, fit)
@@ -133,7 +136,11 @@ def _sweep_until_converged(responses: Matrix, fit: MultiFit) -> MultiFit:
 
 
 def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
-    """The fit after one sweep: a step of the items, one of the abilities, unit variance, and the prior of the items."""
+    """The fit after one sweep.
+
+    A sweep takes one Newton step of all items and one of all abilities, rescales each ability to mean 0 and variance 1,
+    and learns the prior of the item parameters (an EM step).
+    """
     item, spread = _newton_step(responses.T, _with_intercept(fit.ability), fit.item, fit.mean, fit.variance)
     ability, ability_covariance = fit_ability(responses, fit._replace(item=item))
 
@@ -150,7 +157,7 @@ def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
     spread = transform.T @ spread @ transform
     ability = np.linalg.solve(scale, (ability - centre).T).T
 
-    # only the first loading and the intercept have a prior mean other than 0
+    # only the first loading and the intercept have a prior mean other than 0: further loadings shrink to 0
     has_mean = np.isin(np.arange(k), [0, k - 1])
     mean = np.where(has_mean, item.mean(axis=0), 0.0)
     posterior_variance = np.einsum("ikk->k", spread) / len(item)  # mean over items i of the diagonal
@@ -221,10 +228,11 @@ class Losses(NamedTuple):
 def held_out_dimensions(
     responses: Matrix, network: Network, max_dimensions: int = 3, seed: int = 0
 ) -> Iterator[Losses]:
-    """The loss of 1 to `max_dimensions` dimensions on held-out responses: all of hidden cells, then all of subjects.
+    """The loss of 1 to `max_dimensions` dimensions on held-out responses.
 
-    Cells (a tenth of the responses) and subjects are held out as in `fca.studies.irt.stats.held_out_fit`; with two
-    networks only cells. Snapshots of one network are never on both sides of a split.
+    First yields the losses on hidden cells (a tenth of the responses) for each number of dimensions, then the losses on
+    held-out subjects. With fewer than three networks no subjects are held out. Cells and subjects are held out as in
+    `fca.studies.irt.stats.held_out_fit`. Snapshots of one network are never on both sides of a split.
 
     responses: subjects x items; 1, 0, NaN for no response.
     network:   of each subject, a number from 0. Raises FcaError as `hide` and `fit_dimensions` do.
@@ -261,12 +269,12 @@ def _loss_of_new_subjects(
     is_observed: Bool[np.ndarray, "new items"],
     dimensions: int,
 ) -> Float[np.ndarray, " new"]:
-    """The loss of new subjects, whose abilities come from a part of their responses, on the other part.
+    """The loss of each new subject, whose ability is estimated from a part of its responses, on its other responses.
 
-    Items are fitted to the other subjects only; items without a response of theirs are left out.
+    Items are fitted to the training subjects only. Items without a response of a training subject are left out.
 
-    is_test:     which subjects are new.
-    is_observed: which responses of the new subjects show their ability; the loss is that of the other ones.
+    is_test:     which subjects are new; the others are the training subjects.
+    is_observed: from which responses of the new subjects ability is estimated; the loss is on the other responses.
     """
     has_training_response = (~np.isnan(responses[~is_test])).any(axis=0)
     train = responses[~is_test][:, has_training_response]
@@ -274,7 +282,7 @@ def _loss_of_new_subjects(
     is_observed = is_observed[:, has_training_response]
 
     # the items of the training subjects; new subjects start at the mean ability
-    fit = fit_dimensions(train, min(dimensions, len(train) - 1))
+    fit = fit_dimensions(train, min(dimensions, len(train) - 1))  # a fit takes fewer dimensions than subjects
     fit = fit._replace(ability=np.zeros((len(test), fit.ability.shape[1])))
     observed = np.where(is_observed, test, np.nan)
     for _ in range(SWEEPS):

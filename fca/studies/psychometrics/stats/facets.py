@@ -88,7 +88,7 @@ def fit_facets(
         image_gradient = image_scores.sum(axis=1, keepdims=True)
         image_gradient[:, 0] -= (b - centre) / spread**2
 
-        # Newton step of at most 1 logit for abilities and effects, and 3 for images
+        # shorten the Newton step to at most 1 logit for abilities and effects, and 3 for images
         shared_column, b_column = _solve(system, shared_gradient, image_gradient)
         shared_step = shared_column[:, 0]
         b_step = b_column[:, 0]
@@ -96,7 +96,7 @@ def fit_facets(
         shared = shared + step_size * shared_step
         b = b + step_size * b_step
 
-        # EM step of the prior of b: its most probable mean, then its spread
+        # EM step of the prior of b, N(m, s²): its most probable mean, then its spread
         previous_centre = centre
         previous_spread = spread
         centre = float(b.sum() / (n_images + spread**2 / CENTRE_SD**2))
@@ -136,7 +136,7 @@ class _NewtonSystem(NamedTuple):
 def _newton_system(
     responses: Matrix, image_indicator: Any, design: Design, shared: np.ndarray, b: np.ndarray, spread: float
 ) -> _NewtonSystem:
-    """The residuals and the Hessian of fit_facets at these parameters.
+    """The residuals, the Hessian and the log likelihood of the model of fit_facets at these parameters.
 
     image_indicator: sparse, items x images.    shared: abilities, then effects.    b: difficulties of the images.
     spread: s, of the prior of b.
@@ -205,8 +205,10 @@ def _half_widths(
 
     variance of an effect = G / (G - 1) Σ_g influence_g²   over G networks g
 
-    The influence of a network is the effect's part in the inverse Hessian times the network's scores.
-    system: at the mode.
+    The influence of network g on the effect is the effect's row of the inverse Hessian times the scores (gradient of
+    the log likelihood) of the network's responses. The interval uses Student's t of G - 1 degrees of freedom.
+
+    system: residuals and Hessian at the mode.    network: of each subject, a number from 0.
     """
     n_effects = design.shape[1]
     n_networks = int(network.max()) + 1

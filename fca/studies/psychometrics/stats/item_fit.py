@@ -93,7 +93,7 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
         item_mean_squares.append(_mean_squares_and_sds(terms.sums.sum(axis=2), removed_variance))
         subject_sums += terms.sums.sum(axis=3)
 
-    # of a subject, ability is the one parameter; its prior is N(0, 1)
+    # a subject's only parameter is its ability, whose prior is N(0, 1) with curvature 1
     direction = subject_sums[:, ABILITY_DIRECTION, None]
     information = subject_sums[0, ABILITY_INFORMATION][:, None, None]
     removed_variance = _removed_variance(direction, information, np.ones((1, 1)))
@@ -120,9 +120,10 @@ class _Terms(NamedTuple):
 
 
 def _terms_of_responses(responses: Matrix, p: Matrix, gradient: Gradient, ability_gradient: Matrix) -> _Terms:
-    """The terms of outfit and infit for every response.
+    """The terms that outfit and infit are summed from, for every response (equations in mean_squares).
 
-    gradient: ∂P/∂β of each parameter of the items.    ability_gradient: ∂P/∂θ.
+    responses: x, subjects x items; NaN for no response.    p: predicted chance P of a right response.
+    gradient:  ∂P/∂β of each parameter of the items.    ability_gradient: ∂P/∂θ.
     """
     present = ~np.isnan(responses)
     response_variance = np.maximum(p * (1 - p), TINY)  # W
@@ -169,7 +170,13 @@ def _mean_squares_and_sds(
 ) -> Float[np.ndarray, "4 n"]:
     """Outfit, its standard deviation, infit, its standard deviation; of every item or subject.
 
-    sums: of the terms of _Terms, over the responses of each item or subject.    removed_variance: by fitting.
+    mean square = Σ SQUARE / Σ EXPECTED,   sd = sqrt(Σ VARIANCE - removed variance) / Σ EXPECTED
+
+    A mean square is NaN where no response could surprise. A standard deviation is NaN with fewer than FEWEST expected
+    right or wrong responses.
+
+    sums:             the terms of _Terms summed over the responses of each item or subject, for outfit and infit.
+    removed_variance: the variance that fitting removes (see _removed_variance).
     """
     infit_sums = sums[1]
     is_certain = infit_sums[EXPECTED] < NIL  # Σ W: no response could surprise
@@ -185,18 +192,20 @@ def _mean_squares_and_sds(
 
 
 def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
-    """∂P by each parameter of the items that the model learns, and ∂P by ability.
+    """The derivatives of P by each item parameter that the model learns, and by ability.
+
+    P = guess + (feasibility - guess) / (1 + exp(-z)),   z = slope (θ - difficulty)
 
     Parameters are on the scale of their prior: the logarithm of the slope, the logits of feasibility and of
     guess / feasibility.
 
-    bank: some of the items of the fit.
+    bank: parameters of some of the items of the fit.
     """
     z = bank.discrimination * (fit.ability[:, None] - bank.difficulty)  # subjects x items
     sigmoid = expit(z)
     upper = bank.feasibility
     guess_share = bank.guess / upper
-    by_z = (upper - bank.guess) * sigmoid * (1 - sigmoid)
+    by_z = (upper - bank.guess) * sigmoid * (1 - sigmoid)  # ∂P/∂z
 
     by_parameter = {
         "difficulty": -bank.discrimination * by_z,

@@ -126,10 +126,13 @@ def score_chances(p: PerNode) -> Scores:
 def _grouped_chi2(subjects: PerScore, right: PerScore, expected_shares: PerScore) -> tuple[float, int]:
     """S-X² of one item over groups of neighbouring scores, and the number of groups; NaN and 0 if there is no group.
 
-    Scores are joined, from low to high, until a group expects FEWEST right and FEWEST wrong responses. Scores that
+    S-X² = Σ_g (O_g - E_g)² / (E_g (1 - E_g / N_g)),   O, E: observed and expected right responses, N: subjects
+
+    Scores are joined, from low to high, until a group g expects FEWEST right and FEWEST wrong responses. Scores that
     remain at the end join the last group.
 
-    subjects: at each score.    right: those of them that are right on the item.    expected_shares: of them, right.
+    subjects: number of subjects at each score.    right: how many of these subjects are right on the item.
+    expected_shares: the share of these subjects that the model expects to be right.
     """
     counts_by_score = np.stack([subjects, right, subjects * expected_shares], axis=1)
     groups: list[np.ndarray] = []
