@@ -64,6 +64,7 @@ class Ability:
     def __call__(self, store: Store) -> list[Table]:
         """Table bank_ability: one line per subject, data set and corruption, ablest first.
 
+        A scale is a group of items that were fitted together; only abilities on the same scale can be compared.
         Raises FcaError where no response is to an item of the bank.
         """
         if self.bank is None:
@@ -76,13 +77,14 @@ class Ability:
             bank = read_bank(store, self.bank)
             clean_sources = clean_responses(store, self.query, self.responses)
 
-        # items on one scale: those of one data set and kind of corruption
+        # the items of one data set and kind of corruption were fitted together, so they are on one scale
         item_groups = [
             (str(dataset), str(kind), bank_items)
             for (dataset, kind), bank_items in bank.groupby(["dataset", "corruption"])
         ]
         sources: Iterable[tuple[str, DatasetResponses]] = [("clean", gathered) for gathered in clean_sources]
         if (bank["corruption"] != "clean").any():
+            # one subject is enough, because nothing is fitted to these responses
             sources = chain(sources, shifted_responses(store, self.query, fewest=1))
 
         # score the responses of each source on each scale
@@ -99,7 +101,8 @@ class Ability:
             names = ", ".join(f"{dataset} {kind}" for dataset, kind, _ in item_groups)
             raise FcaError("items of these responses in the bank", "none", names, "take a bank of their data set")
 
-        # parameters: what was scored with which items, and the scales that their fits could not estimate
+        # parameters: what was scored with which items, and where a fit of the items had to take the spread of
+        # difficulty or of ability from the prior (not estimable), because the responses did not determine it
         parameters = {**asdict(self), **METHOD, "answers": [digest_of(gathered) for gathered in scored_sources]}
         parameters["bank"] = None if self.bank is None else bank_id(self.bank)
         if self.bank is None:
@@ -151,8 +154,11 @@ def _may_have_items_of(gathered: DatasetResponses, corruption: str, dataset: str
 def _score_subjects(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, score: str) -> pd.DataFrame:
     """Lines of table bank_ability: the ability of each subject with a response to any of these items, ablest first.
 
-    kind: corruption of the items.    bank: items on one scale, as lines of table irt_items; items without a response
-    count as missing.    score: a key of SCORES, how abilities are estimated.
+    No lines are returned where no subject has such a response.
+
+    kind: corruption of the images that the items are.    bank: items that were fitted together, as lines of table
+    irt_items. Items that a subject did not respond to count as missing.    score: how abilities are estimated, a key
+    of SCORES: map (most probable ability) or eap (expected ability).
     """
     responses = gathered.responses
     names = pd.Index(responses.items["item"])

@@ -25,9 +25,9 @@ from fca.types import FcaError
 from fca.validation import has_type
 
 FORMAT = 1  # of the files; another one is refused
-STEP = "make one: fca analyse analysis=irt, then fca bank"
-NAMES = ("dataset", "corruption", "item", "irt_model")
-PARAMETERS = {  # of an item, with the allowed ranges
+NEXT_STEP = "make one: fca analyse analysis=irt, then fca bank"
+TEXT_COLUMNS = ("dataset", "corruption", "item", "irt_model")
+PARAMETER_RANGES = {  # of an item, with the allowed ranges
     "difficulty": (-1e6, 1e6),
     "discrimination": (0.0, 1e6),
     "feasibility": (0.0, 1.0),
@@ -56,7 +56,7 @@ class Origin(NamedTuple):
         return {name: scales for name, scales in self.not_estimable.items() if name in names}
 
 
-KINDS = {"fca_bank": int, "runs": list, "fingerprints": dict, "items": dict}  # in a file
+ENTRY_TYPES = {"fca_bank": int, "runs": list, "fingerprints": dict, "items": dict}  # in a file
 
 
 def bank_id(bank: str) -> str:
@@ -81,7 +81,10 @@ def read_bank(store: Store, bank: str) -> pd.DataFrame:
 def origin_of(store: Store, bank: str) -> Origin:
     """The runs and versions of data sets that a bank was fitted on, and the scales that its fits could not estimate.
 
-    bank: as in `read_bank`; raises FcaError as that does. Runs that are no longer stored have no version listed.
+    A scale is the spread of difficulty or of ability. It is not estimable where the responses do not determine it.
+
+    bank: the id of a saved table, or the path of a file. Raises FcaError as `read_bank` does. The versions of data sets
+    are read from the stored runs, so a run that is no longer stored adds none.
     """
     if _is_file(bank):
         content = _content_of_file(bank)
@@ -137,7 +140,7 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
         "fingerprints": dict(origin.fingerprints),
         "items": {name: _json_values(items[name]) for name in items},
     }
-    if origin.not_estimable:
+    if origin.not_estimable:  # the entry is optional in a bank's file
         content["not_estimable"] = origin.not_estimable
     write_json(path, content)
     return path
@@ -155,8 +158,8 @@ def _is_file(bank: str) -> bool:
 def _description_of_table(store: Store, table_id: str) -> dict[str, Any]:
     """The content of a saved bank's table.json: its name, parameters and runs.
 
-    Raises FcaError for an id that is no bank, and for a bank whose severities are on separate scales, because subjects
-    need one scale.
+    Raises FcaError for an id that is no bank, for a damaged table, and for a bank whose severities were fitted
+    separately, because a subject's ability is measured on one scale of all severities.
     """
     tables = store.saved_tables()
     banks = saved_banks(store)
@@ -190,21 +193,22 @@ def _table_of_same_analysis(store: Store, description: Mapping[str, Any], name: 
 
 
 def _content_of_file(bank: str) -> dict[str, Any]:
-    """The content of a bank's file, with the types of its entries checked, but not its items (see `_items_of_file`).
+    """The content of a bank's file (JSON), with the types of its entries checked.
 
-    Raises FcaError for a file that is damaged, of another format, or something else.
+    The items in it are checked by `_items_of_file`. Raises FcaError for a file that is damaged, for one of another
+    version of the format, and for one that is no bank.
     """
-    with refused_if_damaged("bank", bank, "a file of fca bank", STEP):
-        content = read_object(Path(bank).expanduser(), **KINDS)
+    with refused_if_damaged("bank", bank, "a file of fca bank", NEXT_STEP):
+        content = read_object(Path(bank).expanduser(), **ENTRY_TYPES)
     if content["fca_bank"] != FORMAT:
         raise FcaError("bank", f"{bank}, of format {content['fca_bank']}", f"format {FORMAT}", "take a newer fca")
 
     has_names = has_type(content["runs"], list[str]) and has_type(content["fingerprints"], dict[str, list[str]])
     if not has_names:
-        raise FcaError("bank", bank, "a file of fca bank: runs and fingerprints are names", STEP)
-    content.setdefault("not_estimable", {})  # written only where there are such scales
+        raise FcaError("bank", bank, "a file of fca bank: runs and fingerprints are names", NEXT_STEP)
+    content.setdefault("not_estimable", {})  # `write_bank` leaves the entry out where all scales were estimated
     if not has_type(content["not_estimable"], dict[str, list[str]]):
-        raise FcaError("bank", bank, "a file of fca bank: not_estimable names scales by data set", STEP)
+        raise FcaError("bank", bank, "a file of fca bank: not_estimable names scales by data set", NEXT_STEP)
     return content
 
 
@@ -214,31 +218,31 @@ def _items_of_file(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
     columns: the values of all items, by name of the column. Each required value is checked, as files come from
     strangers. Raises FcaError for a missing column, columns of different lengths, no item, and a value out of range.
     """
-    required_columns = (*NAMES, *PARAMETERS)
+    required_columns = (*TEXT_COLUMNS, *PARAMETER_RANGES)
     lengths = {len(values) if isinstance(values, list) else -1 for values in columns.values()}  # -1: not a list
     has_all_columns = all(name in columns for name in required_columns)
-    has_equal_lengths = len(lengths) == 1 and not lengths <= {0, -1}
+    has_equal_lengths = len(lengths) == 1 and not lengths <= {0, -1}  # neither empty nor no lists
     if not has_all_columns or not has_equal_lengths:
         allowed = f"a file of fca bank: columns {', '.join(required_columns)}, as long as each other"
-        raise FcaError("bank", bank, allowed, STEP)
+        raise FcaError("bank", bank, allowed, NEXT_STEP)
 
     for name in required_columns:
         for position, value in enumerate(columns[name]):
             if not _is_allowed(name, value):
                 what = f"{name} of item {position} of bank {bank}"
-                raise FcaError(what, f"{value!s:.60}", _allowed_values(name), STEP)
+                raise FcaError(what, f"{value!s:.60}", _allowed_values(name), NEXT_STEP)
 
     frame = pd.DataFrame({name: columns[name] for name in map(str, IRT_ITEMS.columns) if name in columns})
-    return IRT_ITEMS.frame(frame.astype(dict.fromkeys(PARAMETERS, float)))
+    return IRT_ITEMS.frame(frame.astype(dict.fromkeys(PARAMETER_RANGES, float)))
 
 
 def _is_allowed(name: str, value: object) -> bool:
     """Whether an item may have this value in a column: a text for names, a number in its range for parameters."""
-    if name in NAMES:
+    if name in TEXT_COLUMNS:
         return isinstance(value, str) and (name != "irt_model" or value in MODELS)
     if isinstance(value, bool) or not isinstance(value, int | float):  # True is an int in Python
         return False
-    low, high = PARAMETERS[name]
+    low, high = PARAMETER_RANGES[name]
     return low <= value <= high and (name != "discrimination" or value > 0)  # at 0 an item measures nothing
 
 
@@ -246,11 +250,11 @@ def _allowed_values(name: str) -> str:
     """The values that `_is_allowed` allows in a column, in words for the message of an error."""
     if name == "irt_model":
         return ", ".join(MODELS)
-    if name in NAMES:
+    if name in TEXT_COLUMNS:
         return "a text"
     if name == "discrimination":
         return "a number above 0"
-    low, high = PARAMETERS[name]
+    low, high = PARAMETER_RANGES[name]
     return f"a number from {low} to {high}"
 
 

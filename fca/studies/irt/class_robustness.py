@@ -11,8 +11,17 @@ from jaxtyping import Float, Integer
 
 from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, interval_method
 from fca.store import Store
-from fca.studies.irt.corruption_accuracy import LEVELS, levels_in_words
-from fca.studies.irt.difficulty_segments import ALL_CLASSES, ITEMS, METHOD, NAMES, SEED, SEGMENT, Quartered, quartered
+from fca.studies.irt.corruption_accuracy import SEVERITY_LEVELS, levels_in_words
+from fca.studies.irt.difficulty_segments import (
+    ALL_CLASSES,
+    COMPAT_AS_PAPER,
+    ITEMS,
+    METHOD,
+    QUARTER_NAMES,
+    SEGMENT,
+    Quartered,
+    quartered,
+)
 from fca.studies.irt.fits import IMAGES_OF_CLASS, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
 from fca.studies.irt.fittable import shifted_responses
 from fca.studies.irt.not_estimable import priors_noted
@@ -58,7 +67,7 @@ CLASS_ROBUSTNESS = TableSpec(
         LABEL,
         IMAGES_OF_CLASS,
         SEVERITIES,
-        LEVELS,
+        SEVERITY_LEVELS,
         *interval_columns(INSTABILITY),
         Column("robustness", float, ".3f", "score of robustness"),
         CLASS_RANK,
@@ -109,7 +118,7 @@ BY_DISCRIMINATION = TableSpec(
     f"{PAPER}, Figures 8 and 9",
     BY_DIFFICULTY.columns,
 )
-STATED = {
+ROBUSTNESS_METHOD = {
     **METHOD,
     "instability": "standard deviation over the severities above 0 of the share of the class's images in a segment, "
     "averaged over segments; mode=mean_b: standard deviation of the class's mean difficulty b",
@@ -158,8 +167,8 @@ class ClassRobustness:
     def __call__(self, store: Store) -> list[Table]:
         """Tables class_robustness, robust_classes and class_severity, and the lines of them that figures draw.
 
-        Corruptions with a single severity are left out, because nothing grows there. Raises FcaError for an unknown
-        mode, and where no corruption has two severities.
+        Corruptions with a single severity above 0 are left out, because nothing can vary over severities there.
+        Raises FcaError for an unknown mode, and where no corruption has two severities.
         """
         if self.mode not in MODES:
             raise FcaError("analysis.mode", self.mode, " or ".join(MODES), "change it")
@@ -170,7 +179,8 @@ class ClassRobustness:
         not_estimable: dict[str, list[str]] = {}
         runs: set[str] = set()
         for corruption, gathered in shifted_responses(store, self.query):
-            if len(set(gathered.responses.items["severity"]) - {0}) < 2:
+            corrupted_severities = set(gathered.responses.items["severity"]) - {0}
+            if len(corrupted_severities) < 2:
                 left_out.append(f"{gathered.dataset} {corruption}: one severity")
                 continue
 
@@ -197,7 +207,7 @@ class ClassRobustness:
 
         classes = pd.concat(class_frames, ignore_index=True)
         severities = pd.concat(severity_frames, ignore_index=True)
-        frames = (
+        frames = (  # in the order of `tables`
             classes,
             shown_classes(classes),
             named_classes(classes),
@@ -207,7 +217,7 @@ class ClassRobustness:
         )
         parameters = {
             **asdict(self),
-            **STATED,
+            **ROBUSTNESS_METHOD,
             "left_out": "; ".join(dict.fromkeys(left_out)) or None,
             **priors_noted(not_estimable),
         }
@@ -224,9 +234,11 @@ class Grid(NamedTuple):
 
 
 def grid(gathered: DatasetResponses) -> Grid:
-    """Arrange the items by image and severity: an item is an image under a corruption at one severity.
+    """Arrange the items of one corruption by image and severity: an item is an image at one severity.
 
-    Images without a label, and those that lack a severity, are left out.
+    In the result, `item` (images x severities) has the position of each item among all items of the responses, and
+    `label` has the class of each image, as a position in `keys`, the names of the classes.
+    Images without a label, and images that lack an item at some severity, are left out.
 
     >>> from fca.tables.responses import Responses, frame_of_items, frame_of_subjects
     >>> items = frame_of_items(["a@corruption/fog/1", "b", "a", "b@corruption/fog/1"], ["x", "y", "x", "y"])
@@ -254,9 +266,13 @@ def grid(gathered: DatasetResponses) -> Grid:
 def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRobustness) -> pd.DataFrame:
     """Lines of table class_robustness for one corruption, without the data set, corruption and at_chance.
 
-    Each class has its instability, rank, verdict and trend over the severities above 0, and its change from the clean
-    images (severity 0) to the mean of these. `analysis.mode` says what moves: the shares of a class's images in the
-    quarters of difficulty ("count"), or its mean difficulty.
+    Each class has its instability (standard deviation over severities), rank, verdict and trend over the severities
+    above 0, and its change from the clean images (severity 0) to the mean over the severities above 0. `analysis.mode`
+    says what is followed over severities: the shares of a class's images in the quarters of difficulty ("count"), or
+    its mean difficulty ("mean_b").
+
+    images: the images with a label, and the position of the item of each at every severity.
+    quartered_items: expected success (mean chance of a right response), difficulty and quarter of every item.
     """
     corrupted = images.item[:, images.severity > 0]  # images x severities
     severity = images.severity[images.severity > 0].astype(float)
@@ -270,8 +286,8 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     clean = value[images.item[:, 0]] if images.severity[0] == 0 else None  # severities ascend
     measures = segments.class_robustness(scored_values, value[corrupted], images.label, severity, clean, analysis.seed)
 
-    # as that paper writes it, a class that moves most is robust
-    sign = 1.0 if analysis.compat == SEED else -1.0
+    # a class that moves less is more robust; the paper (Sharma et al. 2023) scores with the opposite sign
+    sign = 1.0 if analysis.compat == COMPAT_AS_PAPER else -1.0
     robustness = sign * measures.instability
     n_images = np.bincount(images.label)
     share_with_same_verdict = segments.verdict_kept(robustness, sign * measures.resampled)
@@ -282,11 +298,13 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
         "images": n_images,
         **measure_columns,
         "severities": len(severity),
-        LEVELS: levels_in_words(severity.tolist()),
+        SEVERITY_LEVELS: levels_in_words(severity.tolist()),
         "robustness": robustness,
         "rank": segments.ranks(robustness),
         "verdict": segments.verdicts(robustness),
+        # the bootstrap says little about a class of few images
         "verdict_kept": np.where(n_images < FEWEST_DRAWS, np.nan, share_with_same_verdict),
+        # by the sign of the paper, so that both versions can be compared
         RANK_WRITTEN: segments.ranks(measures.instability),
         VERDICT_WRITTEN: segments.verdicts(measures.instability),
         # expected success rises where a class becomes easier, difficulty falls
@@ -313,6 +331,7 @@ def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
     """
     lines = []
     for (dataset, corruption, mode), lines_of_classes in classes.groupby(["dataset", "corruption", "mode"], sort=False):
+        # rank 1 is the most robust class; the susceptible ones are reversed, so that the least robust comes first
         labels_by_verdict = lines_of_classes.sort_values("rank").groupby("verdict")["label"].agg(tuple)
         lines.append(
             {
@@ -328,16 +347,20 @@ def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
 
 
 def severity_lines(images: Grid, quartered_items: Quartered) -> pd.DataFrame:
-    """How many images of each class are in each quarter at each severity (0 is clean): lines of table class_severity.
+    """Lines of table class_severity: how many images of each class are in each quarter at each severity (0 is clean).
 
-    One set of lines for the quarters of difficulty, one for those of discrimination; without data set and corruption.
+    There is a line for each quarter of difficulty and for each quarter of discrimination (the latter only where items
+    differ in it). The caller adds data set and corruption.
+    images: the images with a label, and the position of the item of each at every severity.
+    quartered_items: the quarter of every item, 0 to 3, by parameter.
     """
     frames = []
     for parameter, quarter in quartered_items.quarter.items():
         counts_by_severity = [
             segments.class_counts(quarter[items], images.label, len(images.keys)) for items in images.item.T
         ]
-        levels = (images.severity, images.keys, NAMES[parameter])  # in the order of the nested counts
+        # counts_by_severity is severities x classes x quarters; each cell becomes a line
+        levels = (images.severity, images.keys, QUARTER_NAMES[parameter])
         cells = pd.MultiIndex.from_product(levels, names=("severity", "label", "segment"))
         counts = pd.Series(np.ravel(counts_by_severity), cells, name="items")
         frames.append(counts.reset_index().assign(parameter=parameter))
@@ -367,6 +390,6 @@ def shown_severities(severities: pd.DataFrame, classes: pd.DataFrame, parameter:
     """
     keys = ["dataset", "corruption", "label"]
     verdicts = shown_classes(classes, at_most=2 * ENDS + 2)[[*keys, "rank", "verdict", "classes"]]
-    outer_segments = (NAMES[parameter][0], NAMES[parameter][-1])
+    outer_segments = (QUARTER_NAMES[parameter][0], QUARTER_NAMES[parameter][-1])
     is_shown = (severities["parameter"] == parameter) & severities["segment"].isin(outer_segments)
     return severities[is_shown].merge(verdicts, on=keys)

@@ -32,9 +32,9 @@ from fca.types import Column, FcaError, Table, interval_columns
 
 SOURCE = "Hendrycks & Dietterich, 2019, section 4, without the division by the errors of AlexNet"
 RIGHT = TOP1.with_format(".0%", "accuracy")
-MEAN = Column("top1_mean", float, ".1%", "accuracy, mean over severities")
+MEAN_ACCURACY = Column("top1_mean", float, ".1%", "accuracy, mean over severities")
 LOSS = Column("loss", float, "+.1%", "accuracy lost, mean over severities")
-LEVELS = Column("severity_levels", str, "", "the severities above 0, over which means are taken")
+SEVERITY_LEVELS = Column("severity_levels", str, "", "the severities above 0, over which means are taken")
 
 CORRUPTION_ACCURACY = TableSpec(
     "corruption_accuracy",
@@ -52,11 +52,11 @@ CORRUPTION_LOSS = TableSpec(
         MODEL,
         CORRUPTION,
         *interval_columns(LOSS),
-        *interval_columns(MEAN),
+        *interval_columns(MEAN_ACCURACY),
         TOP1_CLEAN,
         AT_CHANCE,
         SEVERITIES,
-        LEVELS,
+        SEVERITY_LEVELS,
         IMAGES,
     ),
 )
@@ -77,25 +77,28 @@ def levels_in_words(levels: Iterable[int]) -> str:
 
 
 def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """The lines whose corruptions have the same severities, and a clause that names the others (empty without any).
+    """Keep the lines whose corruptions were run at the same severities, so that means over severities are comparable.
 
-    A mean over severities 1 to 5 is not comparable with one over 1 to 4. The severities that most corruptions have are
-    kept; among equally frequent ones, the longer list. A table without the column of severities is returned whole.
+    Returns these lines and a clause that names the corruptions left out (empty if none is). A mean over severities 1 to
+    5 is not comparable with a mean over 1 to 4. The list of severities that most corruptions have is kept; among
+    equally frequent lists, the longest. A table without the column of severities is returned whole.
 
     >>> lines = pd.DataFrame({"corruption": ["fog", "snow", "jpeg"], "severity_levels": ["1, 2", "1, 2", "1"]})
     >>> compared, left_out = of_equal_severities(lines)
     >>> compared["corruption"].tolist(), left_out
     (['fog', 'snow'], 'not compared, because of other severities: jpeg (1)')
     """
-    if LEVELS not in lines or lines[LEVELS].nunique(dropna=False) < 2:
+    if SEVERITY_LEVELS not in lines or lines[SEVERITY_LEVELS].nunique(dropna=False) < 2:
         return lines, ""
 
-    corruptions = lines[[CORRUPTION, LEVELS]].drop_duplicates()
-    frequency = corruptions[LEVELS].value_counts()
+    corruptions = lines[[CORRUPTION, SEVERITY_LEVELS]].drop_duplicates()
+    frequency = corruptions[SEVERITY_LEVELS].value_counts()
     common_levels = max(frequency.index, key=lambda levels: (frequency[levels], len(levels)))
-    left_out = corruptions[corruptions[LEVELS] != common_levels]
-    names = [f"{kind} ({levels})" for kind, levels in zip(left_out[CORRUPTION], left_out[LEVELS], strict=True)]
-    return lines[lines[LEVELS] == common_levels], f"not compared, because of other severities: {', '.join(names)}"
+    left_out = corruptions[corruptions[SEVERITY_LEVELS] != common_levels]
+    names = [f"{kind} ({levels})" for kind, levels in zip(left_out[CORRUPTION], left_out[SEVERITY_LEVELS], strict=True)]
+    return lines[
+        lines[SEVERITY_LEVELS] == common_levels
+    ], f"not compared, because of other severities: {', '.join(names)}"
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class CorruptionAccuracy:
     query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables corruption_accuracy (per subject, corruption and severity) and corruption_loss (over severities).
+        """Tables corruption_accuracy (by subject, corruption and severity) and corruption_loss (over all severities).
 
         Raises FcaError without corrupted images.
         """
@@ -115,6 +118,7 @@ class CorruptionAccuracy:
         losses: list[dict[str, Any]] = []
         runs: set[str] = set()
         left_out: list[str] = []
+        # one subject is enough, because no item response model is fitted
         for corruption, gathered in shifted_responses(store, self.query, fewest=1):
             keys = {"dataset": gathered.dataset, "corruption": corruption}
             accuracies += [keys | line for line in severity_lines(gathered)]
@@ -131,9 +135,9 @@ class CorruptionAccuracy:
 
 
 def severity_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
-    """Accuracy of each subject at each severity, with Wilson's 95 % interval, over the images with a response.
+    """Lines of table corruption_accuracy: each subject's accuracy at each severity, with Wilson's 95 % interval.
 
-    Lines of table corruption_accuracy without data set and corruption.
+    Accuracy is over the images that the subject responded to. The caller adds data set and corruption.
     """
     for severity in sorted(gathered.responses.items["severity"].unique()):
         responses = at_severity(gathered, int(severity)).responses
@@ -156,9 +160,9 @@ def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
 
     loss = 1/n Σ_i (clean_i - 1/S Σ_s right_is)   for n images and S severities
 
-    clean_i and right_is are 1 if the subject is right on image i, clean or at severity s. Each image is compared with
-    itself. A subject without responses to the clean images has no loss, only its mean accuracy over severities.
-    Lines of table corruption_loss without data set and corruption.
+    clean_i is 1 if the subject is right on the clean image i, right_is if it is right on image i at severity s. Each
+    image is compared with itself. A subject without responses to the clean images has no loss, only its mean accuracy
+    over severities. Yields lines of table corruption_loss; the caller adds data set and corruption.
     """
     items = gathered.responses.items
     severity = items["severity"].to_numpy()
@@ -175,16 +179,17 @@ def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
         clean_by_image[image[severity == 0]] = correct[severity == 0]
 
         group_of_image = np.arange(len(mean_by_image))  # every image is drawn by itself
+        # FRACTION keeps an interval within 0 to 1, SIGNED_FRACTION within -1 to 1
         mean_low, mean_high = mean_interval(mean_by_image, group_of_image, FRACTION)
         line: dict[str, Any] = {
             "subject": subject["subject"],
             "model": subject["model"],
             "images": len(mean_by_image),
             "severities": len(levels),
-            LEVELS: levels_in_words(levels),
+            SEVERITY_LEVELS: levels_in_words(levels),
             "top1_mean": mean_by_image.mean(),
-            MEAN.low: mean_low,
-            MEAN.high: mean_high,
+            MEAN_ACCURACY.low: mean_low,
+            MEAN_ACCURACY.high: mean_high,
             AT_CHANCE: bool(at_chance),
         }
         if not np.isnan(clean_by_image).any():  # the subject responded to all clean images

@@ -38,13 +38,16 @@ from fca.tables.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, N_CLA
 from fca.types import Column, FcaError, Table, interval_columns
 from fca.validation import Seed
 
-SEED = "seed001"
-COMPAT = (None, SEED)
-NAMES = {"difficulty": SEGMENTS, "discrimination": LEVELS}  # of the quarters, lowest first
-OUTER = {"top": QUARTERS - 1, "bottom": 0}  # the hardest or most discriminating; the easiest or least discriminating
-DRAWN = 2400  # lines of the table of subjects in a page
-SUBJECTS = (6, 24)  # drawn at least, at most
-DRAWN_CLASSES = 20
+COMPAT_AS_PAPER = "seed001"
+COMPAT = (None, COMPAT_AS_PAPER)
+QUARTER_NAMES = {"difficulty": SEGMENTS, "discrimination": LEVELS}  # of the quarters, lowest first
+OUTER_QUARTERS = {
+    "top": QUARTERS - 1,
+    "bottom": 0,
+}  # the hardest or most discriminating; the easiest or least discriminating
+MOST_LINES_DRAWN = 2400  # lines of the table of subjects in a page
+FEWEST_AND_MOST_SUBJECTS = (6, 24)  # drawn at least, at most
+MOST_CLASSES_DRAWN = 20
 
 _SHOWN = {name: name.replace("_", "-") for name in SEGMENTS}
 _SHOWN |= {name: f"{name.replace('_', '-')} discrimination" for name in LEVELS}
@@ -120,7 +123,8 @@ class DifficultySegments:
     def __call__(self, store: Store) -> list[Table]:
         """Tables segment_models and segment_classes, and the lines of each that figures draw.
 
-        Every data set is fitted on its clean images, and once more for each kind of corruption with all severities.
+        Every data set is fitted on its clean images, and once more for each kind of corruption, with the clean images
+        and all severities together. Table segment_classes is about clean images, so it uses the first fit alone.
         """
         model_frames: list[pd.DataFrame] = []
         lines_of_classes: list[dict[str, Any]] = []
@@ -135,7 +139,8 @@ class DifficultySegments:
                 not_estimable[f"{gathered.dataset} {fitted_kind}"] = list(quartered_items.not_estimable)
 
             for corruption, severity in places(gathered):
-                if severity or fitted_kind == "clean":  # clean images have lines from their own fit alone
+                # clean images also take part in the fits of corruptions, but have lines from the first fit alone
+                if severity or fitted_kind == "clean":
                     model_frames.append(subject_lines(gathered, quartered_items, corruption, severity))
             if fitted_kind == "clean":
                 lines_of_classes += class_lines(gathered, quartered_items)
@@ -173,9 +178,11 @@ class Quartered(NamedTuple):
 def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: int) -> Quartered:
     """Fit the responses, and sort the items into quarters of difficulty and of discrimination.
 
-    Hardness is 1 - expected success (the mean fitted chance of a right response), and quarters are cut on clean images.
-    With compat "seed001" hardness is difficulty b, and each severity is cut by itself, as in the paper.
-    model: of item responses.    seed: of the order of equal images, and of the fit under compat.
+    The quarters of difficulty are by 1 - expected success (the mean fitted chance of a right response). The values
+    that separate quarters are those of the clean images. With compat "seed001" the quarters are by difficulty b, and
+    the items of each severity are cut into quarters by themselves, as in the paper (Sharma et al. 2023).
+    model: the item response model to fit.    seed: draws the order of images with equal values; with compat also the
+    noise at the start of the fit.
     Raises FcaError for an unknown compat, and where there are no clean items to cut on.
     """
     if compat not in COMPAT:
@@ -190,11 +197,11 @@ def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: 
         raise FcaError(what, "none", "those of the same subjects", "fca run task=predict shift=clean with these models")
 
     success = fit.expected_success
-    values_by_parameter = {"difficulty": fit.difficulty if compat == SEED else 1 - success}
-    if np.ptp(fit.discrimination) > 0:  # in the 1pl all items have the same
+    values_by_parameter = {"difficulty": fit.difficulty if compat == COMPAT_AS_PAPER else 1 - success}
+    if np.ptp(fit.discrimination) > 0:  # in the 1pl all items have the same one, and no quarters
         values_by_parameter["discrimination"] = fit.discrimination
     quarter_by_parameter = {
-        parameter: _sort_into_quarters(values, order, severity, cut_each_severity=compat == SEED)
+        parameter: _sort_into_quarters(values, order, severity, cut_each_severity=compat == COMPAT_AS_PAPER)
         for parameter, values in values_by_parameter.items()
     }
     return Quartered(success, fit.difficulty, quarter_by_parameter, fit.not_estimable)
@@ -216,8 +223,9 @@ def tie_order(image_id: pd.Series, seed: int) -> Codes:
 def _sort_into_quarters(value: PerItem, order: Codes, severity: Codes, cut_each_severity: bool) -> Codes:
     """The quarter of every item by `value`, 0 (lowest) to 3.
 
-    order: rank among items of equal value.    cut_each_severity: whether the items of each severity are cut into equal
-    quarters by themselves; else all items are placed between the cuts of the clean ones.
+    order: rank that breaks ties between items of equal value.
+    cut_each_severity: True cuts the items of each severity into four equal quarters by themselves. False cuts the clean
+    items into equal quarters, and places the items of all severities by the same values.
     """
     if not cut_each_severity:
         is_clean = severity == 0
@@ -275,7 +283,8 @@ def subject_lines(
 def class_lines(gathered: DatasetResponses, quartered_items: Quartered) -> Iterator[dict[str, Any]]:
     """Lines of table segment_classes: the share of each class's clean images in the top and in the bottom quarter.
 
-    The quarters are those of difficulty and of discrimination. Items without a label are left out.
+    This is given for the quarters of difficulty and for those of discrimination. Items without a label are left out.
+    quartered_items: the quarter of every item, 0 to 3, by parameter.
     """
     items = gathered.responses.items
     is_clean_with_label = (items["label"].notna() & (items["severity"] == 0)).to_numpy()
@@ -284,9 +293,9 @@ def class_lines(gathered: DatasetResponses, quartered_items: Quartered) -> Itera
     all_at_chance = bool(subjects_at_chance(gathered.responses).all())
 
     for parameter, quarter in quartered_items.quarter.items():
-        # classes x quarters; of these the outer ones
+        # counts: classes x quarters; only the top and the bottom quarter are tabulated
         counts = segments.class_counts(quarter[is_clean_with_label], class_of_item, len(class_names))
-        for quarter_name, column in OUTER.items():
+        for quarter_name, column in OUTER_QUARTERS.items():
             counts_in_quarter = counts[:, column].tolist()
             for name, count, n_images in zip(class_names, counts_in_quarter, images_of_class, strict=True):
                 low, high = wilson(count, n_images)
@@ -307,13 +316,14 @@ def class_lines(gathered: DatasetResponses, quartered_items: Quartered) -> Itera
 def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
     """The lines of segment_models that a figure has space for, with each subject's rank by accuracy on clean images.
 
-    They are those on clean images and at the highest severity of each corruption, for 6 to 24 subjects of each data set
-    that are spread evenly from best to worst. models: the frame of segment_models.
+    Only clean images and the highest severity of each corruption are shown. Of each data set 6 to 24 subjects are
+    shown, fewer where there are many panels; they are spread evenly from best to worst.
+    models: the frame of segment_models.
     """
     highest_severity = models.groupby(["dataset", "corruption"])["severity"].transform("max")
-    at_highest = models[models["severity"] == highest_severity]
+    at_highest = models[models["severity"] == highest_severity]  # of "clean" the highest severity is 0
     n_panels = at_highest.groupby(["dataset", "corruption"]).ngroups  # of the figure
-    most_subjects = int(np.clip(DRAWN // (QUARTERS * n_panels), *SUBJECTS))
+    most_subjects = int(np.clip(MOST_LINES_DRAWN // (QUARTERS * n_panels), *FEWEST_AND_MOST_SUBJECTS))
     clean = models[models["severity"] == 0]
 
     frames = []
@@ -336,9 +346,9 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
 def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:
     """The lines of segment_classes that a figure has space for, with the difference between top and bottom quarter.
 
-    Up to 20 classes of a data set are all shown. Of more, those are shown whose share in the top quarter is furthest
-    above that in the bottom quarter, and those where it is furthest below, ten each.
-    classes: the frame of segment_classes.
+    The difference is a class's share in the top quarter minus its share in the bottom quarter. Up to 20 classes of a
+    data set are all shown. Of more, only the ten with the highest and the ten with the lowest difference are shown.
+    classes: the frame of segment_classes; it is empty where no item has a label.
     """
     if classes.empty:
         return SEGMENT_CLASSES_SHOWN.frame([])
@@ -346,13 +356,13 @@ def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:
     keys = ["dataset", "parameter", "label"]
     # one line per class and parameter, with the columns top and bottom
     shares = classes.pivot_table(index=keys, columns="quarter", values="share", sort=False)
-    shares = shares.reindex(columns=list(OUTER))
+    shares = shares.reindex(columns=list(OUTER_QUARTERS))
     lines = (shares["top"] - shares["bottom"]).rename("difference").reset_index()
 
     differences_by_panel = lines.groupby(["dataset", "parameter"])["difference"]
     lines["classes"] = differences_by_panel.transform("size")
     rank = differences_by_panel.rank(method="first")
-    half = DRAWN_CLASSES // 2
+    half = MOST_CLASSES_DRAWN // 2
     is_outermost = (rank <= half) | (rank > lines["classes"] - half)
-    is_shown = is_outermost | (lines["classes"] <= DRAWN_CLASSES)
+    is_shown = is_outermost | (lines["classes"] <= MOST_CLASSES_DRAWN)
     return classes.merge(lines[is_shown], on=keys)

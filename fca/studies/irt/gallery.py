@@ -32,7 +32,7 @@ from fca.tables.table import COLUMN, DATASET, IMAGE_ID, LABEL, PICTURE_KIND, RAN
 from fca.types import Column, FcaError, Table
 from fca.validation import Allowed, Seed
 
-NAMED = 3  # predicted classes that are named
+CLASSES_NAMED = 3  # predicted classes that are named
 
 _KINDS = {
     "hardest": "hardest for the models",
@@ -65,7 +65,7 @@ METHOD = {
     "kind": "hardest, easiest: highest and lowest difficulty of the fit, each at most half of the images; suspect: "
     "images for which more subjects gave one and the same wrong class than the label, by the share of these, ties by "
     "few right responses; none where all subjects are at the level of chance",
-    PREDICTED: f"classes and how many subjects predicted them, the {NAMED} most frequent by name",
+    PREDICTED: f"classes and how many subjects predicted them, the {CLASSES_NAMED} most frequent by name",
 }
 
 
@@ -160,8 +160,8 @@ def predicted(responses: Responses, item: int) -> str | None:
     names = [*responses.classes, "another class"]  # a prediction of -1 takes the last
     counts = Counter(names[responses.pred[subject, item]] for subject in responding).most_common()
 
-    words = [f"{name} ({count})" for name, count in counts[:NAMED]]
-    n_unnamed = sum(count for _, count in counts[NAMED:])
+    words = [f"{name} ({count})" for name, count in counts[:CLASSES_NAMED]]
+    n_unnamed = sum(count for _, count in counts[CLASSES_NAMED:])
     if n_unnamed:
         words.append(f"others ({n_unnamed})")
     return ", ".join(words)

@@ -54,14 +54,14 @@ CALIBRATIONS = ("joint", "ability", "separate")
 COMPAT = (None, "seed001")
 SEVERAL = "several"  # kinds of corruption in one file
 _PER_ITEM = ("difficulty", "difficulty_se", "discrimination", "discrimination_se", "feasibility", "guess")
-Z = 1.959963984540054  # 95 % of a normal distribution
-SAMPLED = 2000  # items a data set on the plane
-BINS = (6, 12)  # of a histogram, at least and at most
-LINES = 3000  # of all histograms, which a page holds
-INSIDE = 0.99  # of all items lie between the outer edges; the first and the last bin hold those beyond
-CURVES = 12  # items a data set
-GRID = 41  # abilities of a curve
-GROUPS = 6  # of subjects, at most, whose shares of right responses are beside a curve
+Z_95 = 1.959963984540054  # 95 % of a normal distribution
+ITEMS_ON_PLANE = 2000  # items a data set on the plane
+FEWEST_AND_MOST_BINS = (6, 12)  # of a histogram, at least and at most
+MOST_HISTOGRAM_LINES = 3000  # of all histograms, which a page holds
+SHARE_INSIDE_EDGES = 0.99  # of all items lie between the outer edges; the first and the last bin hold those beyond
+MOST_CURVES = 12  # items a data set
+POINTS_OF_CURVE = 41  # abilities of a curve
+MOST_GROUPS = 6  # of subjects, at most, whose shares of right responses are beside a curve
 
 TAU = Column("tau", float, ".4f", "Kendall's tau of ability with accuracy")
 INNER_NLL = Column("inner_nll", float, ".4f", "log loss of the held-out responses that choose: the best is too good")
@@ -226,7 +226,7 @@ METHOD = {  # these words are part of the id of a saved bank
     "random half of their responses; the other half is predicted. 95 %: over models, fits as they are. baseline: "
     "additive logit of margins. auto: scored on responses that took no part in the choice. Fitted in the default way, "
     "whatever compat",
-    "plane": f"{SAMPLED} items a data set, drawn by seed",
+    "plane": f"{ITEMS_ON_PLANE} items a data set, drawn by seed",
     "severity": "the outer bins hold what lies beyond",
 }
 
@@ -491,7 +491,7 @@ def ranked(
 
     correct: 1 right, 0 wrong, NaN missing.    estimates: abilities of these subjects, in the same order.
     """
-    half_width = Z * estimates.ability_se
+    half_width = Z_95 * estimates.ability_se
     frame = subjects[["subject", "model", "snapshot"]].assign(
         top1=np.nanmean(correct, axis=1),
         ability=estimates.ability,
@@ -611,7 +611,7 @@ def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     link_columns: dict[str, Any] = {}
     link = weakest_link(responses.correct, fit)
     if link is not None:
-        # infinite where nothing informative links the groups: the note says so
+        # a table holds no infinity (nothing informative links the groups); the note says so in words
         link_columns["shift_se"] = link.shift_se if np.isfinite(link.shift_se) else None
         link_columns["weak_link"] = fits.weak_link_note(responses, link) if link.is_weak else None
 
@@ -647,7 +647,7 @@ def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
     """
     samples = []
     for _, items_of_dataset in items.groupby("dataset", sort=False):
-        sample_size = SAMPLED // items_of_dataset["corruption"].nunique()
+        sample_size = ITEMS_ON_PLANE // items_of_dataset["corruption"].nunique()
         for _, items_of_corruption in items_of_dataset.groupby("corruption", sort=False):
             shuffled = np.random.default_rng(seed).permutation(len(items_of_corruption))
             positions = np.sort(shuffled[:sample_size])
@@ -667,7 +667,7 @@ def severity_shares(items: pd.DataFrame) -> pd.DataFrame:
     items: the frame of table irt_items.
     """
     n_histograms = 3 * items.groupby(["dataset", "corruption", "severity"]).ngroups  # three parameters
-    n_bins = int(np.clip(LINES // n_histograms, *BINS))
+    n_bins = int(np.clip(MOST_HISTOGRAM_LINES // n_histograms, *FEWEST_AND_MOST_BINS))
 
     lines = []
     for (dataset, corruption), items_of_corruption in items.groupby(["dataset", "corruption"], sort=False):
@@ -698,7 +698,7 @@ def _bin_edges(values: Float[np.ndarray, " items"], n_bins: int, is_probability:
     if is_probability:
         return np.linspace(0, 1, n_bins + 1)
 
-    low, high = np.quantile(values, [0.5 - INSIDE / 2, 0.5 + INSIDE / 2])
+    low, high = np.quantile(values, [0.5 - SHARE_INSIDE_EDGES / 2, 0.5 + SHARE_INSIDE_EDGES / 2])
     if high - low < 1e-9:  # a single value: a bin around it
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, n_bins + 1)
@@ -716,14 +716,14 @@ def curves(scale: Calibrated, trait: str) -> pd.DataFrame:
 
     # items evenly spaced along the order of difficulty
     by_difficulty = np.argsort(fit.difficulty, kind="stable")
-    n_curves = min(CURVES, len(by_difficulty))
+    n_curves = min(MOST_CURVES, len(by_difficulty))
     ranks = ((np.arange(n_curves) + 0.5) / n_curves * len(by_difficulty)).astype(int)  # middles of equal parts
     curve_items = by_difficulty[ranks]
-    ability_grid = np.linspace(fit.ability.min() - 0.5, fit.ability.max() + 0.5, GRID)
+    ability_grid = np.linspace(fit.ability.min() - 0.5, fit.ability.max() + 0.5, POINTS_OF_CURVE)
     curve_probabilities = fit.bank.probability(ability_grid)[:, curve_items].T  # items x abilities
 
     # groups of subjects with similar ability, as equal in size as possible
-    n_groups = min(GROUPS, max(2, len(fit.ability) // 3))  # of three subjects or more, where there are that many
+    n_groups = min(MOST_GROUPS, max(2, len(fit.ability) // 3))  # of three subjects or more, where there are that many
     subject_groups = np.array_split(np.argsort(fit.ability, kind="stable"), n_groups)
 
     lines = []

@@ -40,10 +40,10 @@ from fca.tables.table import DATASET, IMAGE_ID, LABEL, RANK, TableSpec
 from fca.types import Column, FcaError, Table, interval_columns
 from fca.validation import Allowed, Seed
 
-VERDICTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+VERDICT_OF_WORD = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 EXAMPLES = 3
-SUSPECTS = 100  # of each data set on the page
-FLAGGED = (0.05, 0.10, 0.25)
+SUSPECTS_LISTED = 100  # of each data set on the page
+FLAGGED_SHARES = (0.05, 0.10, 0.25)
 SHARES = np.linspace(0, 1, 101)
 NOT_LISTED = "not_listed"  # among the parameters: data sets without suspects, and why
 AT_CHANCE_REASON = "no label is suspected, as all subjects are at the level of chance"
@@ -62,7 +62,8 @@ RULE = Column("rule", str, "", "rule that ranks the images", _RULES)
 AUC = Column("auc", float, ".3f", "chance that an image with a wrong label ranks above another")
 AUC_REVIEWED = Column("auc_reviewed", float, ".3f", "AUC among reviewed images")
 RECALLS = tuple(
-    Column(f"recall_{100 * share:.0f}", float, ".1%", f"share of errors in the first {share:.0%}") for share in FLAGGED
+    Column(f"recall_{100 * share:.0f}", float, ".1%", f"share of errors in the first {share:.0%}")
+    for share in FLAGGED_SHARES
 )
 PRECISION = Column("precision_at_k", float, ".1%", "share of errors among the first k")
 COUNTS = (
@@ -103,7 +104,7 @@ LABEL_ERROR_CURVE = TableSpec(
 )
 LABEL_SUSPECTS = TableSpec(
     "label_suspects",
-    f"Which labels look wrong? (the {SUSPECTS} images of each data set that most models give one other class)",
+    f"Which labels look wrong? (the {SUSPECTS_LISTED} images of each data set that most models give one other class)",
     "modal wrong share (p_max: Sharma et al., 2023), ties by few right responses, then low p_max",
     (*_SUSPECT, P_MAX, DISCRIMINATION, VERDICT),
 )
@@ -196,7 +197,7 @@ class LabelErrors:
         # no label is suspected where all subjects are at the level of chance
         scores = pd.concat([scored.frame for scored in scored_sources], ignore_index=True)
         datasets_at_chance = [source.dataset for source in sources if subjects_at_chance(source.responses).all()]
-        is_listed = (scores["rank"] <= SUSPECTS) & ~scores["dataset"].isin(datasets_at_chance)
+        is_listed = (scores["rank"] <= SUSPECTS_LISTED) & ~scores["dataset"].isin(datasets_at_chance)
         suspects = scores.loc[is_listed, list(LABEL_SUSPECTS.columns)]
         suspects = suspects.sort_values(["dataset", "rank"], ignore_index=True)
 
@@ -264,7 +265,7 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
     items = frame.loc[is_reviewed, columns[0]]
     verdict_words = frame.loc[is_reviewed, columns[1]].str.lower()
 
-    unknown_words = verdict_words[~verdict_words.isin(list(VERDICTS))]
+    unknown_words = verdict_words[~verdict_words.isin(list(VERDICT_OF_WORD))]
     if len(unknown_words):
         raise FcaError(f"verdict in {columns[1]}", unknown_words.iloc[0], "1 (wrong label) or 0", f"mend {path}")
     repeated_items = items[items.duplicated()]
@@ -272,7 +273,7 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
         step = "join its verdicts"
         raise FcaError(f"item of {path}", f"{repeated_items.iloc[0]} twice", "one verdict an item", step)
 
-    is_wrong = verdict_words.map(VERDICTS).to_numpy(dtype=bool)
+    is_wrong = verdict_words.map(VERDICT_OF_WORD).to_numpy(dtype=bool)
     return pd.Series(is_wrong, index=pd.Index(items, name="item"))
 
 
@@ -416,7 +417,7 @@ def _rule_lines(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
         rate_by_column = {AUC: stats.auc(score, error), PRECISION: stats.precision_at(score, error, k)}
         if not error[reviewed].all():  # AUC needs right labels too
             rate_by_column[AUC_REVIEWED] = stats.auc(score[reviewed], error[reviewed])
-        for recall, share in zip(RECALLS, FLAGGED, strict=True):
+        for recall, share in zip(RECALLS, FLAGGED_SHARES, strict=True):
             rate_by_column[recall] = stats.recall_at(score, error, share)
 
         line = {

@@ -110,7 +110,7 @@ def test_the_curves_stand_beside_chance_and_claim():
 def test_suspects_are_drawn_with_their_verdicts_and_only_the_first():
     spec = style.spec(labels.suspects_figure(suspects_table()))
     drawn = values(spec)
-    assert len(drawn) == labels.FIRST
+    assert len(drawn) == labels.SUSPECTS_SHOWN
     assert drawn.sort_values("rank")["verdict"].map(dict(VERDICT.choices)).tolist()[:3] == [
         "wrong by the verdicts",
         "right by the verdicts",
@@ -127,7 +127,7 @@ def test_sentences_repeat_the_table():
     assert first.startswith(f"Reviewing the 25 % most suspect images of zoo {found}")
     assert f"ranked by {RULE.choices[best['rule']]} (AUC {best['auc']:.3f} [" in ranked_by
     assert "by chance 25 %" in ranked_by
-    paper = table.set_index("rule").loc[list(labels.PAPER)].sort_values("auc", ascending=False)
+    paper = table.set_index("rule").loc[list(labels.PAPER_RULES)].sort_values("auc", ascending=False)
     assert best["rule"] not in paper.index
     for sentence, (rule, line) in zip(of_the_paper, paper.iterrows(), strict=True):
         assert f"by {RULE.choices[rule]} (AUC {line['auc']:.3f} [" in sentence

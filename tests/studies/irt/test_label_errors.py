@@ -8,7 +8,7 @@ from fca.report.style import NothingToDraw
 from fca.stats.label_errors import auc, low_in_both
 from fca.store import Store
 from fca.studies.irt.figures.labels import rules_statements, suspects_figure
-from fca.studies.irt.label_errors import SUSPECTS, LabelErrors, judge, positions, read_verdicts
+from fca.studies.irt.label_errors import SUSPECTS_LISTED, LabelErrors, judge, positions, read_verdicts
 from fca.studies.irt.stats import fit_irt
 from fca.types import FcaError
 from tests.studies.irt.support.response_files import CLASSES, write
@@ -115,7 +115,7 @@ def test_two_data_sets_are_told_apart_and_one_may_have_no_verdicts(empty, answer
     other = write(tmp_path / "farm.npz", folder="farm/x", items=150, seed=1)
     tables = asked(empty, responses=[answers, other], verdicts=judged)
     assert set(tables["label_error_rules"].frame["dataset"]) == {"zoo"}
-    assert tables["label_suspects"].frame.groupby("dataset").size().to_dict() == {"farm": SUSPECTS, "zoo": 60}
+    assert tables["label_suspects"].frame.groupby("dataset").size().to_dict() == {"farm": SUSPECTS_LISTED, "zoo": 60}
 
 
 def test_stored_answers_are_ranked_too(lab):

@@ -127,7 +127,7 @@ def test_every_count_is_a_point_and_classes_with_a_verdict_are_named(key):
 
 def test_names_at_the_ends_of_lines_do_not_cover_each_other():
     drawn = values(figure("class_severity_difficulty", classes=12)).dropna(subset="name_at")
-    gap = drawings.GAP * values(figure("class_severity_difficulty", classes=12))["share"].max()
+    gap = drawings.NAME_GAP * values(figure("class_severity_difficulty", classes=12))["share"].max()
     for _, part in drawn.groupby("panel"):
         assert np.diff(np.sort(part["name_at"])).min() >= gap - 1e-9
         assert (part["name_at"] >= part["share"]).all()

@@ -7,7 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.studies.irt.difficulty_segments import SUBJECTS, DifficultySegments, shown_classes, shown_subjects
+from fca.studies.irt.difficulty_segments import (
+    FEWEST_AND_MOST_SUBJECTS,
+    DifficultySegments,
+    shown_classes,
+    shown_subjects,
+)
 from fca.tables.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 
 SEGMENTS = ["easy", "med_easy", "med_hard", "hard"]
@@ -22,7 +27,7 @@ def test_shown_subjects_are_the_best_the_worst_and_some_between():
         for segment in SEGMENTS
     ]
     shown = shown_subjects(pd.DataFrame(lines))
-    assert shown["subject"].nunique() == SUBJECTS[1]
+    assert shown["subject"].nunique() == FEWEST_AND_MOST_SUBJECTS[1]
     assert set(zip(shown["corruption"], shown["severity"], strict=True)) == {("clean", 0), ("fog", 5)}
     place = shown.drop_duplicates("subject").set_index("subject")["place"]
     assert (place["s59"], place["s00"]) == (0, 59)

@@ -29,17 +29,17 @@ from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
 from fca.tables.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, all_at_chance, lines_at_chance
 from fca.types import Column, Table, interval_columns
 
-GAP = 0.075  # between names at the ends of lines, as a share of the panel's height
-NAMED = 3  # classes with the most images in a quarter, in a sentence
-BEST = 3  # subjects in the small figure, beside the weakest
+NAME_GAP = 0.075  # between names at the ends of lines, as a share of the panel's height
+MOST_CLASSES_NAMED = 3  # classes with the most images in a quarter, in a sentence
+BEST_DRAWN = 3  # subjects in the small figure, beside the weakest
 RIGHT_ON_HARD = SHARE_RIGHT.with_format(".0%", "right on the hard quarter")
 CHANGE = INSTABILITY.with_format(".2f", "how far it moves")
 _PARAMETER_WORDS = {
     "difficulty": "difficulty (top: hardest)",
     "discrimination": "discrimination (top: separates models best)",
 }
-_AWAY = alt.Axis(format="%", labelExpr="format(abs(datum.value), '.0%')", grid=True, tickCount=5)
-_SIGNED = Column("signed", float, ".0%", "share of the class's images")
+_AXIS_WITHOUT_SIGNS = alt.Axis(format="%", labelExpr="format(abs(datum.value), '.0%')", grid=True, tickCount=5)
+_SIGNED_SHARE = Column("signed", float, ".0%", "share of the class's images")
 _OVER_SEVERITIES = {
     "difficulty": ("Do easy images stay easy?", "segment"),
     "discrimination": ("Do images still separate models?", "quarter"),
@@ -62,7 +62,8 @@ def models_figure(shown: Table) -> alt.FacetChart:
     rows = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE_BY_ACCURACY, op="min"))
     chart = kinds.heat_map(SHARE_RIGHT.with_format(".0%"), segment_axis, rows, shown.columns, (0.0, 1.0))
 
-    frames_by_dataset = frame.groupby(DATASET)  # the column subjects has their number in all
+    # the column subjects has the number of all subjects of the data set, drawn or not
+    frames_by_dataset = frame.groupby(DATASET)
     shows_all_subjects = (frames_by_dataset[SUBJECT].nunique() == frames_by_dataset["subjects"].first()).all()
     ending = "." if shows_all_subjects else "; the subjects shown are spread evenly from best to worst."
     title = style.title(
@@ -71,25 +72,28 @@ def models_figure(shown: Table) -> alt.FacetChart:
         "clean images.",
         f"The best on clean images come first{ending}",
     )
+    # every panel has its own horizontal axis, so that names of quarters are below each
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19).resolve_axis(x="independent")
 
 
 def classes_figure(shown: Table) -> alt.FacetChart:
     """Draw bars of each class's share of images in the top quarter to the right, in the bottom quarter to the left.
 
-    The quarters are those of difficulty and of discrimination, one panel each. shown: table segment_classes_shown.
+    One panel shows the quarters of difficulty, another the quarters of discrimination (of each data set).
+    shown: table segment_classes_shown.
     """
     frame = shown.frame.assign(parameter_words=shown.frame[PARAMETER].map(_PARAMETER_WORDS))
     frame["panel"] = style.panels(frame, DATASET, "parameter_words")
     sign = frame[QUARTER].map({"top": 1, "bottom": -1})  # negative values are drawn to the left
-    for signed, share in zip(interval_columns(_SIGNED), interval_columns(SHARE_OF_CLASS), strict=True):
+    for signed, share in zip(interval_columns(_SIGNED_SHARE), interval_columns(SHARE_OF_CLASS), strict=True):
         frame[signed] = sign * frame[share]
 
+    # the class with the largest difference of its shares in the top and in the bottom quarter comes first
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(DIFFERENCE, op="min", order="descending"), grid=False)
-    share_axis = alt.X(f"{_SIGNED}:Q", title=_SIGNED.meaning, axis=_AWAY)
+    share_axis = alt.X(f"{_SIGNED_SHARE}:Q", title=_SIGNED_SHARE.meaning, axis=_AXIS_WITHOUT_SIGNS)
     chart = kinds.layers(
         kinds.bars(share_axis, rows, shown.columns, kinds.hue(QUARTER, frame, kinds.CONTRAST)),
-        kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED, upright=False),
+        kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED_SHARE, upright=False),
         *(kinds.reference(share, upright=False) for share in (-0.25, 0.0, 0.25)),
     )
     title = style.title(
@@ -118,9 +122,9 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
         f"Each mark is how much {_MOVES[mode]} moves between severities (standard deviation) with its 95 % interval.",
         f"The most robust come first{as_written(shown.parameters)}.{_ends_only(frame)}",
     )
-    n_columns = None if style.differs(frame["panel"]) else 1
+    n_columns = None if style.differs(frame["panel"]) else 1  # a single panel takes the whole width
     figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), columns=n_columns, row=18)
-    return figure.resolve_axis(x="independent")
+    return figure.resolve_axis(x="independent")  # numbers below every panel
 
 
 def table_figure(named: Table) -> alt.FacetChart:
@@ -144,14 +148,14 @@ def table_figure(named: Table) -> alt.FacetChart:
     )
     height = max(80, 24 * frame[CORRUPTION].nunique())
     figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=height, columns=1)
-    return figure.resolve_scale(x="independent")
+    return figure.resolve_scale(x="independent")  # every data set has its own classes
 
 
 def severities_figure(shown: Table) -> alt.FacetChart:
     """Draw the share of each class's images in the lowest and the highest quarter at every severity.
 
     Each line is a class, which is named where it has a verdict (susceptible or robust). One panel per corruption and
-    quarter. shown: table class_severity_difficulty or class_severity_discrimination, which quarters are by.
+    quarter. shown: table class_severity_difficulty or class_severity_discrimination (quarters of the one or the other).
     """
     frame = shown.frame.assign(segment_words=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
     frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(SEGMENT.choices), ordered=True)  # sorts from low to high
@@ -196,16 +200,16 @@ def severities_figure(shown: Table) -> alt.FacetChart:
 def _with_name_heights(frame: pd.DataFrame) -> pd.DataFrame:
     """Add the column name_at: the height at which the name of a class is written at the end of its line.
 
-    It is that of the line's end, moved up where names would cover each other; missing elsewhere on the line, and for
-    classes without a verdict.
+    A name is written at the height of the line's end, or higher where it would cover another name. The column is
+    missing for points before the end of a line, and for classes without a verdict, which have no name in the figure.
     """
-    gap = GAP * float(frame[SHARE_OF_CLASS].max())
+    gap = NAME_GAP * float(frame[SHARE_OF_CLASS].max())
     is_line_end = frame[SEVERITY] == frame[SEVERITY].max()
     line_ends = frame[is_line_end & frame[VERDICT].notna()]
 
     height_by_index: dict[Any, float] = {}
     for _, ends_of_panel in line_ends.sort_values(SHARE_OF_CLASS).groupby("panel"):
-        height = -gap  # so that the first name is not moved
+        height = -gap  # the first name, at a share of 0 or more, is not moved
         for index, share in ends_of_panel[SHARE_OF_CLASS].items():
             height = max(float(share), height + gap)
             height_by_index[index] = height
@@ -226,7 +230,10 @@ def as_written(parameters: Mapping[str, Any]) -> str:
 
 
 def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
-    """Who is right on most and on fewest of the hard quarter of clean images, and who leads under corruptions.
+    """Sentences on who is right on most and on fewest of the hard quarter of clean images, and under corruptions.
+
+    Nothing without clean images. If all subjects are at the level of chance, a sentence says that the order is not
+    known. models: the frame of table segment_models.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "severity": 0, "segment": "hard"}
     >>> a = {"subject": "a", "share": 0.5, "share_low": 0.4, "share_high": 0.6}
@@ -240,7 +247,8 @@ def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
     if clean.empty:
         return
 
-    best_and_weakest = pd.concat([clean.head(BEST), clean.tail(1)]).drop_duplicates(SUBJECT)
+    # with few subjects the weakest is among the best
+    best_and_weakest = pd.concat([clean.head(BEST_DRAWN), clean.tail(1)]).drop_duplicates(SUBJECT)
     chart = small.dots(best_and_weakest, SUBJECT, RIGHT_ON_HARD, (SUBJECT, *interval_columns(RIGHT_ON_HARD)))
     if all_at_chance(clean):
         yield Statement(_not_known_at_chance(clean), chart)
@@ -265,7 +273,7 @@ def _best_and_weakest(subjects: pd.DataFrame) -> str:
     highest_share = format_with_interval(highest, RIGHT_ON_HARD)
     best = small.best_of(subjects, RIGHT_ON_HARD)[SUBJECT].tolist()  # several where they are equal
     weakest = small.best_of(subjects, RIGHT_ON_HARD, largest=False)[SUBJECT].tolist()
-    if len(best) == len(subjects) > 1:
+    if len(best) == len(subjects) > 1:  # nobody is weakest
         return f"{quarter}, {small.all_of(len(subjects), 'subjects')} are equally often right: {highest_share}."
 
     are = "is" if len(best) == 1 else "are each"
@@ -306,9 +314,10 @@ def _leading_under_corruptions(shifted: pd.DataFrame) -> Iterator[Statement]:
 
 
 def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:
-    """The classes with the largest share of their images in the top quarter, by each parameter.
+    """For each parameter, a sentence that names the classes with the largest share of their images in the top quarter.
 
-    Classes that are equal to the next one are not named as if they were above it.
+    The parameters are difficulty and discrimination. Where classes tie, see `_classes_with_most_images`. There is no
+    sentence where all classes have the same share. classes: the frame of table segment_classes.
 
     >>> line = {"dataset": "zoo", "parameter": "difficulty", "quarter": "top"}
     >>> shares = {"cat": 0.5, "yak": 0.3, "ant": 0.1, "bee": 0.1}
@@ -332,14 +341,15 @@ def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:
 def _classes_with_most_images(classes: pd.DataFrame, quarter: str) -> str:
     """A clause that names up to three classes with the largest shares of their images in a quarter.
 
-    A class is named only if its share is above that of the fourth class (or of the last one, where there are fewer), so
-    that no equal class is left unnamed. Where more than three share the largest value, all of them are listed.
+    A class is named only if its share is above the share of the fourth class (or of the last class, where there are
+    fewer), so that no equal class is left unnamed. If no share is above it, all classes with the largest share are
+    named.
     classes: lines of table segment_classes for the quarter, which `quarter` names in words.
     """
     ranked = classes.sort_values(SHARE_OF_CLASS, ascending=False, kind="stable")
-    next_share = ranked[SHARE_OF_CLASS].iloc[min(NAMED, len(ranked) - 1)]
+    next_share = ranked[SHARE_OF_CLASS].iloc[min(MOST_CLASSES_NAMED, len(ranked) - 1)]
     above = ranked[ranked[SHARE_OF_CLASS] > next_share]
-    if above.empty:  # the first four or more are equal
+    if above.empty:  # all classes down to the one compared with are equal
         equal = small.best_of(classes, SHARE_OF_CLASS)[LABEL].tolist()
         return f"classes with most images in {quarter} are {small.listed(equal)} ({100 * next_share:.0f} % each)"
 
@@ -349,7 +359,10 @@ def _classes_with_most_images(classes: pd.DataFrame, quarter: str) -> str:
 
 
 def robust_classes_statements(named: pd.DataFrame) -> Iterator[Statement]:
-    """Which classes are most often susceptible and robust over the corruptions.
+    """A sentence on which classes are most often susceptible, and which most often robust, over the corruptions.
+
+    Corruptions for which all subjects are at the level of chance are left out. No sentence where classes have no
+    verdict. named: the frame of table robust_classes, with tuples of classes in the columns of the two verdicts.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "susceptible": ("cat",), "robust": ("yak",)}
     >>> lines = [line, line | {"corruption": "snow", "susceptible": ("ant",)}]
@@ -363,7 +376,8 @@ def robust_classes_statements(named: pd.DataFrame) -> Iterator[Statement]:
         level = "on clean images all subjects are at the level of chance"
         yield Statement(f"{dataset}: {level}; no class can be said to be susceptible or robust.")
         return
-    if not all(above_chance[verdict].map(len).any() for verdict in VERDICT.choices):  # a single class has no verdict
+    has_verdicts = all(above_chance[verdict].map(len).any() for verdict in VERDICT.choices)
+    if not has_verdicts:  # a single class has none, because it cannot be compared
         return
 
     if len(above_chance) == 1:
@@ -392,7 +406,10 @@ def _most_often(labels_by_corruption: pd.Series) -> str:
 
 
 def instability_statements(classes: pd.DataFrame) -> Iterator[Statement]:
-    """The class that changes most under a corruption, and how many classes are harder or easier than when clean.
+    """Sentences on the class that changes most under a corruption, and on how many classes become harder or easier.
+
+    Instability is how much a class changes over severities (standard deviation). If all subjects are at the level of
+    chance on clean images, a sentence says that nothing is known. classes: the frame of table class_robustness.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "mode": "count", "instability_low": 0.1, "instability_high": 0.3}
     >>> cat = line | {"label": "cat", "instability": 0.2, "direction": "harder", "verdict": "robust"}
@@ -411,11 +428,12 @@ classes.
         yield Statement(_not_known_at_chance(with_instability), _instability_dots(with_instability))
         return
 
-    compared, left_out = of_equal_severities(above_chance)  # over other severities it is not comparable
+    # instability over other severities is not comparable
+    compared, left_out = of_equal_severities(above_chance)
     ending = f"; {left_out}." if left_out else "."
     yield Statement(_least_stable(compared, ending), _instability_dots(compared))
 
-    with_direction = above_chance.dropna(subset=DIRECTION)
+    with_direction = above_chance.dropna(subset=DIRECTION)  # missing without responses to clean images
     if len(with_direction):
         yield Statement(_count_directions(with_direction))
 

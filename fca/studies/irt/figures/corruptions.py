@@ -11,25 +11,25 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.finding import Statement
 from fca.report.small import ALIKE, format_with_interval
-from fca.studies.irt.corruption_accuracy import LEVELS, LOSS, MEAN, RIGHT, of_equal_severities
+from fca.studies.irt.corruption_accuracy import LOSS, MEAN_ACCURACY, RIGHT, SEVERITY_LEVELS, of_equal_severities
 from fca.studies.irt.fits import SUBJECT
 from fca.tables.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY, TOP1_CLEAN
 from fca.types import Table, interval_columns
 
-DRAWN = 4  # subjects, the most accurate on clean images
+SUBJECTS_DRAWN = 4  # subjects, the most accurate on clean images
 
 
 def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     """Draw a heat map of accuracy at each severity of each corruption, the most harmful first; one panel per subject.
 
-    Only the few most accurate subjects of each data set are drawn.
-    accuracies, losses: tables corruption_accuracy and corruption_loss.
+    Only the few subjects of each data set that are most accurate on clean images are drawn.
+    accuracies, losses: tables corruption_accuracy (by severity) and corruption_loss (means over severities).
     """
     # the most accurate subjects of each data set
     best_first = losses.frame.sort_values(TOP1_CLEAN, ascending=False, kind="stable")
     subjects = best_first[[DATASET, SUBJECT]].drop_duplicates()
-    shown_subjects = subjects.groupby(DATASET, sort=False).head(DRAWN)
-    loss_columns = losses.frame[[DATASET, SUBJECT, CORRUPTION, MEAN, LEVELS]]
+    shown_subjects = subjects.groupby(DATASET, sort=False).head(SUBJECTS_DRAWN)
+    loss_columns = losses.frame[[DATASET, SUBJECT, CORRUPTION, MEAN_ACCURACY, SEVERITY_LEVELS]]
     frame = accuracies.frame.merge(shown_subjects, on=[DATASET, SUBJECT])
     frame = frame.merge(loss_columns, on=[DATASET, SUBJECT, CORRUPTION])
     frame["panel"] = style.panels(frame, DATASET, SUBJECT)
@@ -37,7 +37,7 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     # corruptions of other severities come last, because their means are not comparable
     compared, left_out = of_equal_severities(frame)
     is_left_out = ~frame.index.isin(compared.index)
-    frame = frame.assign(place=frame[MEAN] + is_left_out)  # accuracies are 1 at most, so 1 more is below all
+    frame = frame.assign(place=frame[MEAN_ACCURACY] + is_left_out)  # accuracy is at most 1: adding 1 puts a line last
 
     rows = kinds.category(alt.Y, CORRUPTION, alt.EncodingSortField("place", op="mean"), grid=False)
     severity_axis = kinds.category(alt.X, SEVERITY, title="severity (0: clean)", labelAngle=0, domain=False, grid=False)
@@ -45,7 +45,7 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
 
     subtitle = "Each cell is the share of right predictions; the corruption that costs most is on top."
     if len(shown_subjects) < len(subjects):
-        subtitle += f" The {DRAWN} most accurate of {len(subjects)} subjects on clean images."
+        subtitle += f" The {SUBJECTS_DRAWN} most accurate of {len(subjects)} subjects on clean images."
     subtitles = [subtitle]
     if left_out:
         subtitles.append(f"The corruptions at the bottom are {left_out}.")
@@ -56,6 +56,7 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
 def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the subject that is most accurate on clean images: which corruption costs it most, and how much.
 
+    At the level of chance there is only a sentence that says so, because nothing can be lost there.
     losses: the frame of table corruption_loss.
 
     >>> line = {"dataset": "zoo", "subject": "vit", "top1_clean": 0.9, "top1_mean_low": 0.4, "top1_mean_high": 0.6}
@@ -71,13 +72,17 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     Not known: on clean images of zoo, vit is at the level of chance (10.0 % right).
     """
     subject = losses.sort_values(TOP1_CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
-    losses_of_subject = losses[losses[SUBJECT] == subject].sort_values(MEAN, kind="stable")
+    losses_of_subject = losses[losses[SUBJECT] == subject].sort_values(MEAN_ACCURACY, kind="stable")
     compared, left_out = of_equal_severities(losses_of_subject)  # means over other severities are not comparable
     line = compared.iloc[0].to_dict()
 
     clean_accuracy = line[TOP1_CLEAN] if pd.notna(line[TOP1_CLEAN]) else None
     chart = small.dots(
-        compared, CORRUPTION, MEAN, (CORRUPTION, *interval_columns(MEAN), TOP1_CLEAN), line=clean_accuracy
+        compared,
+        CORRUPTION,
+        MEAN_ACCURACY,
+        (CORRUPTION, *interval_columns(MEAN_ACCURACY), TOP1_CLEAN),
+        line=clean_accuracy,
     )
     if line.get(AT_CHANCE):
         level = f"at the level of chance ({_clean_accuracy(line)} right)"
@@ -95,17 +100,18 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
 def _most_harmful(compared: pd.DataFrame) -> str:
     """A clause that names the corruptions under which one subject is least accurate, or says that none lowers accuracy.
 
+    A corruption lowers accuracy if the interval of the loss is above 0 or, where there is no interval, the loss itself.
     compared: the lines of the subject in table corruption_loss, the least accurate first.
     """
     line = compared.iloc[0].to_dict()
     dataset, subject = line[DATASET], line[SUBJECT]
     clean = f", {_clean_accuracy(line)} on clean images" if pd.notna(line[TOP1_CLEAN]) else ""
     if len(compared) == 1:
-        right = f"{format_with_interval(line, MEAN)} of the images of {dataset} over its severities"
+        right = f"{format_with_interval(line, MEAN_ACCURACY)} of the images of {dataset} over its severities"
         return f"Under {line[CORRUPTION]}, {subject} is right on {right}{clean}"
 
-    worst = small.best_of(compared, MEAN, largest=False)[CORRUPTION].tolist()
-    right = f"{format_with_interval(line, MEAN)} right over {'its' if len(worst) == 1 else 'their'} severities"
+    worst = small.best_of(compared, MEAN_ACCURACY, largest=False)[CORRUPTION].tolist()
+    right = f"{format_with_interval(line, MEAN_ACCURACY)} right over {'its' if len(worst) == 1 else 'their'} severities"
     corruptions = f"Of {len(compared)} corruptions of {dataset}"
     has_interval = pd.notna(line.get(LOSS.low))
     if clean:  # the accuracy on clean images is known
@@ -127,7 +133,7 @@ def _clean_accuracy(line: Mapping[Any, Any]) -> str:
 def _largest_and_smallest_loss(lines: pd.DataFrame) -> str:
     """A clause with the largest and the smallest loss of accuracy of one subject, and under which corruptions they are.
 
-    lines: of the subject, in table corruption_loss.
+    lines: the lines of the subject in table corruption_loss, all with a loss.
     """
     subject = lines[SUBJECT].iloc[0]
     largest, smallest = (small.best_of(lines, LOSS, is_largest) for is_largest in (True, False))

@@ -49,18 +49,18 @@ from fca.tables.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT, TOP
 from fca.types import Table
 
 PAPER_SEVERITY = 1
-FEW = 4  # corruptions whose histograms are drawn tall
+FEW_CORRUPTIONS = 4  # corruptions whose histograms are drawn tall
 FEWEST_ORDERED = 3  # subjects: two are in one of two orders anyway
-_RIDGE = 0.9  # of the distance between severities, at the highest bin of a panel
+_HIGHEST_BAR = 0.9  # of the distance between severities, at the highest bin of a panel
 
 
 def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
     """Draw every subject's ability with its interval, one row per model, ablest first; one panel per scale.
 
-    Subjects of one scale were fitted together. The heading of a panel has Kendall's tau of its fit.
+    Subjects on one scale were fitted together. The heading of a panel has Kendall's tau between ability and accuracy.
     abilities, fits: tables irt_abilities and irt_fits.
     """
-    # with separate scales, severity 0 of every corruption is the clean fit again
+    # where every severity has its own fit, severity 0 of each corruption only repeats the fit of clean images
     is_severity_0 = (abilities.frame[SEVERITY] == 0).fillna(value=False)
     is_repeated_clean = is_severity_0 & (abilities.frame[CORRUPTION] != "clean")
     frame = with_panel(abilities.frame[~is_repeated_clean])
@@ -112,9 +112,10 @@ def _tau_in_words(fit: Mapping[Any, Any]) -> str:
 def plane_figure(plane: Table) -> alt.FacetChart:
     """Draw discrimination against difficulty of sampled items, coloured by their highest chance of a right response.
 
+    This ceiling is the item's feasibility where the model has one, else p_max, the ablest subject's chance.
     One panel per data set and corruption. plane: table irt_plane.
     """
-    # where neither differs, the last one is the heading: the data set
+    # `panels` takes the last field as the heading where none differs: the data set says more than "clean"
     fields = (DATASET, CORRUPTION) if style.differs(plane.frame[CORRUPTION]) else (CORRUPTION, DATASET)
     frame = plane.frame.assign(panel=style.panels(plane.frame, *fields))
 
@@ -138,9 +139,9 @@ def plane_figure(plane: Table) -> alt.FacetChart:
 def severity_figure(severity: Table) -> alt.FacetChart:
     """Draw histograms of the items' parameters, one below the other by severity; a panel per corruption and parameter.
 
-    severity: table irt_severity.
+    severity: table irt_severity, whose lines are the bins of histograms.
     """
-    # clean images alone where a data set has no corruptions; they are severity 0 of the corruptions otherwise
+    # the fit of clean images is drawn only for data sets without corruptions: elsewhere clean images are severity 0
     is_clean = severity.frame[CORRUPTION] == "clean"
     corrupted_datasets = severity.frame.loc[~is_clean, DATASET]
     frame = severity.frame[~is_clean | ~severity.frame[DATASET].isin(corrupted_datasets)]
@@ -148,7 +149,7 @@ def severity_figure(severity: Table) -> alt.FacetChart:
     panel = style.panels(frame, DATASET, CORRUPTION, "parameter")
     # a bar begins at its severity on the reversed y axis, and rises towards the severity above
     highest_share = frame.groupby(panel, sort=False)[SHARE].transform("max")
-    ridge = frame[SEVERITY] - _RIDGE * frame[SHARE] / highest_share
+    ridge = frame[SEVERITY] - _HIGHEST_BAR * frame[SHARE] / highest_share
     frame = frame.assign(panel=panel, ridge=ridge)
 
     levels = sorted(frame[SEVERITY].unique().tolist())
@@ -171,7 +172,7 @@ def severity_figure(severity: Table) -> alt.FacetChart:
         IRT_SEVERITY.question if has_severities else "How difficult and how discriminating are the images?",
         "Each bar is the share of images at a value, by severity; the outer bins also hold the values beyond them.",
     )
-    height_per_severity = 34 if frame[CORRUPTION].nunique() <= FEW else 20
+    height_per_severity = 34 if frame[CORRUPTION].nunique() <= FEW_CORRUPTIONS else 20
     height = 60 + height_per_severity * len(levels)
     figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=height, columns=3)
     return figure.resolve_scale(x="independent")  # parameters have their own units
@@ -208,16 +209,17 @@ def curves_figure(curves: Table) -> alt.FacetChart:
 
 
 def reliability_figure(reliability: Table) -> alt.FacetChart:
-    """Draw Kendall's tau of ability with accuracy and its interval, for every corruption and severity.
+    """Draw Kendall's tau between ability and accuracy, with its interval, for every corruption and severity.
 
-    Severity 1, which the paper's table has, is a diamond. reliability: table reliability.
+    Marks of severity 1, the one in the table of the paper (Sharma et al. 2023), are diamonds. Raises NothingToDraw
+    without corrupted images. reliability: table reliability.
     """
     frame = reliability.frame.dropna(subset=TAU).reset_index(drop=True)
     if len(frame) and not frame[SEVERITY].any():  # all are of severity 0, clean
         raise style.NothingToDraw("no corrupted images; next: fca run task=predict shift=corruption/all")
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
-    # clean is alone in its row, so it takes the slot of the middle severity
+    # each severity has a slot within the row of its corruption. Clean is alone in its row, so it is drawn in the middle
     levels = sorted(frame[SEVERITY].unique().tolist())
     corrupted_levels = [level for level in levels if level != 0]
     middle_level = corrupted_levels[(len(corrupted_levels) - 1) // 2]
@@ -236,12 +238,14 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
         "Diamonds mark the severity of the paper's table.",
     )
     figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), row=10)
-    figure.spec.height = alt.Step(10, **{"for": "offset"})
+    figure.spec.height = alt.Step(10, **{"for": "offset"})  # 10 pixels for each slot, not for each row
     return figure
 
 
 def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[Statement]:
-    """Whether ability orders the subjects as accuracy does on clean images, and who is ablest.
+    """Sentences on whether ability orders the subjects as accuracy does on clean images, and on who is ablest.
+
+    Nothing without a fit of clean images. abilities, fits: the frames of tables irt_abilities and irt_fits.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability"}
     >>> fits = pd.DataFrame([line | {"n_subjects": 9, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}])
@@ -284,7 +288,10 @@ def _agreement_of_orders(fit: Mapping[Any, Any]) -> str:
 
 
 def _ablest_and_weakest(clean: pd.DataFrame) -> str:
-    """A sentence that names the subjects of highest and of lowest ability; clean: lines of clean images."""
+    """A sentence that names the subjects of highest and of lowest ability.
+
+    clean: lines of table irt_abilities from the fit of clean images.
+    """
     dataset, trait = clean[[DATASET, TRAIT]].iloc[0]
     highest, lowest = (small.best_of(clean, ABILITY, largest) for largest in (True, False))
     if len(clean) == 1:
@@ -304,7 +311,11 @@ def _names_and_ability(subjects: pd.DataFrame) -> str:
 
 
 def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
-    """Whether held-out responses are predicted, tau under corruptions, and which numbers are not to be trusted.
+    """Sentences on the fits: their size, how well they predict held-out responses, and which numbers not to trust.
+
+    Tau is Kendall's tau between ability and accuracy. Numbers are not to be trusted if the fit did not converge, if the
+    responses leave its scale open, or if few common items link two groups of subjects.
+    fits: the frame of table irt_fits.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "irt_model": "2pl", "n_subjects": 9}
     >>> line |= {"n_models": 3, "n_items": 48, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}
@@ -326,7 +337,7 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
         if pd.notna(fit[HELD_OUT_NLL]):  # missing where nothing could be held out
             yield Statement(f"{dataset}: {_quality_of_prediction(fit)}.")
 
-    ordered = fits[~is_clean].dropna(subset=TAU)
+    ordered = fits[~is_clean].dropna(subset=TAU)  # tau is missing where all abilities or accuracies are equal
     if len(ordered):
         yield Statement(f"{dataset}: {_tau_under_corruptions(ordered)}.")
 
@@ -402,7 +413,10 @@ def choice_statements(choice: pd.DataFrame) -> Iterator[Statement]:
 
 
 def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
-    """A sentence with the range of tau at severity 1, as in the paper's table, and at all severities above 0.
+    """A sentence with the range of Kendall's tau (ability with accuracy) at severity 1 and at all severities above 0.
+
+    Severity 1 is the one in the table of the paper (Sharma et al. 2023). No sentence without a tau under corruptions.
+    reliability: the frame of table reliability.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "severity": 1, "tau": 0.97}
     >>> [statement] = reliability_statements(pd.DataFrame([line, {**line, "severity": 5, "tau": 0.9}]))

@@ -30,12 +30,12 @@ from fca.studies.irt.label_errors import (
 from fca.tables.table import DATASET, IMAGE_ID, LABEL, MEASURE, VALUE
 from fca.types import Table, interval_columns
 
-PAPER = "low_discrimination_feasibility", errors.AS_PAPER  # the rule of the paper, by our fit and as it fitted
-CLAIM = (0.3, 0.4)  # of the errors, by the paper; it does not state which share of all images is flagged
-BY_CHANCE = 0.25  # of the wrong labels, in a quarter of the images
-FIRST = 20  # suspects of each data set in the figure
-STEP = kinds.SIDE + 52  # pixels from the top of one picture to the next, with three lines of text between
-WIDEST = 22  # characters below a picture
+PAPER_RULES = "low_discrimination_feasibility", errors.AS_PAPER  # the rule of the paper, by our fit and as it fitted
+CLAIMED_RECALL = (0.3, 0.4)  # of the errors, by the paper; it does not state which share of all images is flagged
+RECALL_BY_CHANCE = 0.25  # of the wrong labels, in a quarter of the images
+SUSPECTS_SHOWN = 20  # suspects of each data set in the figure
+PICTURE_STEP = kinds.SIDE + 52  # pixels from the top of one picture to the next, with three lines of text between
+LINE_WIDTH = 22  # characters below a picture
 _NO_VERDICTS = "no verdicts on these images were given (analysis.verdicts); suspects are ranked all the same"
 _NO_LABEL_IN_DOUBT = "for no image do more models predict one other class than its label"
 _MEASURES = {AUC: "AUC among all", AUC_REVIEWED: "AUC among reviewed", PRECISION: "precision of the first k"}
@@ -47,7 +47,8 @@ RANKING_VALUE = VALUE.with_format(".3f", "AUC, precision")
 def rules_figure(rules: Table) -> alt.FacetChart:
     """Draw how well each rule finds wrong labels: AUC among all and among reviewed images, precision of the first k.
 
-    One row per rule, with 95 % intervals. rules: table label_error_rules; raises NothingToDraw if it is empty.
+    One row per rule, with 95 % intervals. Precision is among the k most suspect images.
+    rules: table label_error_rules; raises NothingToDraw if it is empty.
     """
     # one line per rule and measure
     frames_by_measure = []
@@ -84,14 +85,15 @@ def rules_figure(rules: Table) -> alt.FacetChart:
 def curve_figure(curve: Table) -> alt.FacetChart:
     """Draw the share of wrong labels found against the share of images flagged, one line per rule.
 
-    Chance is a dashed diagonal, the claim of the paper a band.
+    Images are flagged from the most suspect on. A dashed diagonal is chance; a horizontal band is the share that the
+    paper (Sharma et al. 2023) claims to find.
     curve: table label_error_curve; raises NothingToDraw if it is empty.
     """
     frame = _with_dataset_panels(curve.frame)
     colours = kinds.hue(RULE, frame, shapes=None, columns=3)
 
-    # inline data is drawn once per panel, not once per line
-    claim = alt.InlineData(values=[{"recall": CLAIM[0], "to": CLAIM[1]}])
+    # band and diagonal have data of their own: with the table's data they would be drawn once per line of it
+    claim = alt.InlineData(values=[{"recall": CLAIMED_RECALL[0], "to": CLAIMED_RECALL[1]}])
     chance = alt.InlineData(values=[{"share_flagged": share, "recall": share} for share in (0, 1)])
     diagonal: Any = alt.Chart(chance).mark_line(strokeDash=[4, 3], color=kinds.GREY, strokeWidth=1)
     lines: Any = alt.Chart().mark_line(strokeWidth=2)
@@ -127,10 +129,12 @@ def _with_dataset_panels(frame: pd.DataFrame) -> pd.DataFrame:
 def suspects_figure(suspects: Table) -> alt.FacetChart:
     """Draw the most suspect images of each data set: the share of models for another class, and for the label.
 
-    suspects: table label_suspects. Raises NothingToDraw, with the reason, where no label is suspected.
+    An image is drawn only if more models predict one other class than its label.
+    suspects: table label_suspects; its parameters name the data sets without suspects, with the reason. Raises
+    NothingToDraw, with the reason, where no label is suspected.
     """
     reasons = suspects.parameters.get(errors.NOT_LISTED, ())
-    frame = suspects.frame[suspects.frame[SUSPECT_RANK] <= FIRST]
+    frame = suspects.frame[suspects.frame[SUSPECT_RANK] <= SUSPECTS_SHOWN]
     if frame.empty and reasons:  # no data set is listed
         raise style.NothingToDraw("; ".join(reasons))
     frame = frame[frame[MODAL_WRONG_SHARE] > frame[ITEM_TOP1]].reset_index(drop=True)
@@ -157,7 +161,7 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Which labels look wrong?",
-        f"Each row is one of the {FIRST} most suspect images: its label → the class that more models predict.",
+        f"Each row is one of the {SUSPECTS_SHOWN} most suspect images: its label → the class that more models predict.",
         "Filled marks are the share of models that predict the other class, open marks of those that "
         "predict the label.",
         *(f"{reason}." for reason in reasons),
@@ -182,14 +186,14 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
 
     hover_columns = [column for column in gallery.columns if column not in ("thumbnail", "row", "column")]
     chart = kinds.pictures(frame, hover_columns, LABEL, "lines")
-    chart.layer[2].mark.lineBreak = "\n"
+    chart.layer[2].mark.lineBreak = "\n"  # layer 2 is the text of predicted classes, in two lines
     title = style.title(
         "Which images are hard, which easy, and which labels look wrong?",
         "Below each picture are its label and the predicted classes with the number of models; hover for more.",
     )
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1
-    figure = style.faceted(chart, frame, title, (DATASET,), height=n_rows * STEP, columns=1)
+    figure = style.faceted(chart, frame, title, (DATASET,), height=n_rows * PICTURE_STEP, columns=1)
     figure.usermeta = kinds.FIXED
     figure.spec.width = n_columns * (kinds.SIDE + kinds.GAP)
     return figure
@@ -204,7 +208,7 @@ def _in_two_lines(predicted: str | None) -> str:
     'snowman (10), lamp (4),\\ntree (2)'
     """
     kept_together = (predicted or "").replace(" (", "\xa0(")  # no line ends between a class and its number
-    lines = [line.replace("\xa0", " ") for line in textwrap.wrap(kept_together, WIDEST + 1)]
+    lines = [line.replace("\xa0", " ") for line in textwrap.wrap(kept_together, LINE_WIDTH + 1)]
     if len(lines) > 2:
         lines = [lines[0], f"{lines[1]} ..."]
     return "\n".join(lines)
@@ -220,11 +224,14 @@ def _missing_pictures(frame: pd.DataFrame) -> str:
 
 
 def rules_statements(rules: pd.DataFrame, curve: pd.DataFrame) -> Iterator[Statement]:
-    """How many wrong labels are among the quarter that the best rule suspects most, and that the paper's rule does.
+    """Sentences on how many wrong labels are among the quarter of images that a rule suspects most.
+
+    One sentence is on the rule with the highest AUC; the others compare it with chance and with the paper's rule.
+    Nothing without verdicts. rules, curve: the frames of tables label_error_rules and label_error_curve.
 
     >>> line = {"dataset": "zoo", "auc_low": 0.8, "auc_high": 0.95, "errors": 54}
     >>> best = line | {"rule": "low_top1", "auc": 0.9, "recall_25": 0.75, "recall_25_low": 0.6, "recall_25_high": 0.85}
-    >>> rules = pd.DataFrame([best, line | {"rule": PAPER[0], "auc": 0.85, "recall_25": 0.5}])
+    >>> rules = pd.DataFrame([best, line | {"rule": PAPER_RULES[0], "auc": 0.85, "recall_25": 0.5}])
     >>> curve = pd.DataFrame([{"dataset": "zoo", "rule": "low_top1", "share_flagged": 0.25, "recall": 0.75}])
     >>> for statement in rules_statements(rules, curve): print(statement.sentence)
     Reviewing the 25 % most suspect images of zoo finds 75 % [60, 85] of the 54 known wrong labels.
@@ -241,12 +248,12 @@ claims 30 to 40 %, of no stated share.
     chart = small.lines(of_best, SHARE_FLAGGED, RECALL, RULE, (SHARE_FLAGGED, RECALL))
     yield Statement(f"Reviewing the 25 % most suspect images of {best[DATASET]} finds {_found_by_best(best)}.", chart)
 
-    by_chance = f"by chance {100 * BY_CHANCE:.0f} % are found"
+    by_chance = f"by chance {100 * RECALL_BY_CHANCE:.0f} % are found"
     yield Statement(f"{best[DATASET]}: these images are ranked by {_rule_with_auc(best)}; {by_chance}.")
 
-    claim = f"the paper claims {100 * CLAIM[0]:.0f} to {100 * CLAIM[1]:.0f} %, of no stated share"
+    claim = f"the paper claims {100 * CLAIMED_RECALL[0]:.0f} to {100 * CLAIMED_RECALL[1]:.0f} %, of no stated share"
     for line in next_rules:
-        if line[RULE] in PAPER:
+        if line[RULE] in PAPER_RULES:
             share_found = f"they hold {format_with_interval(line, FOUND_IN_QUARTER)}"
             yield Statement(f"{line[DATASET]}: ranked by {_rule_with_auc(line)}, {share_found}; {claim}.")
 
@@ -259,8 +266,8 @@ def _found_by_best(line: Mapping[Any, Any]) -> str:
     n_errors = line["errors"]
     wrong_labels = "1 known wrong label" if n_errors == 1 else f"{n_errors:.0f} known wrong labels"
     share = f"{format_with_interval(line, FOUND_IN_QUARTER)} of the {wrong_labels}"
-    if line.get(FOUND_IN_QUARTER.low, 1.0) <= BY_CHANCE:  # without an interval nothing is said
-        share += f", not significantly more than the {100 * BY_CHANCE:.0f} % that chance finds"
+    if line.get(FOUND_IN_QUARTER.low, 1.0) <= RECALL_BY_CHANCE:  # without an interval nothing is said
+        share += f", not significantly more than the {100 * RECALL_BY_CHANCE:.0f} % that chance finds"
     return share
 
 
@@ -270,7 +277,9 @@ def _rule_with_auc(line: Mapping[Any, Any]) -> str:
 
 
 def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:
-    """The hardest image and the label that looks most wrong; and how to make pictures that are missing.
+    """Sentences on the hardest image and the label that looks most wrong, and on how to make missing pictures.
+
+    Nothing without a hardest image. gallery: the frame of table gallery.
 
     >>> hard = {"dataset": "zoo", "kind": "hardest", "rank": 1, "image_id": "7.png", "thumbnail": "data:,"}
     >>> hard |= {"label": "cat", "predicted": "dog (9)", "top1": 0.0, "modal_wrong_share": 0.9}
@@ -304,11 +313,13 @@ def _images_of_kind(gallery: pd.DataFrame, kind: str) -> pd.DataFrame:
 def _most_suspect(suspects: pd.DataFrame, hardest_image: str) -> str:
     """A clause that says which label to look at first, and what the models predict there.
 
-    suspects: suspect images, the most suspect first.    hardest_image: its id; the sentence before names its label.
+    suspects: suspect images, the most suspect first.
+    hardest_image: id of the hardest image. Its label and predictions are in the sentence before, so they are not
+    repeated where it is the most suspect too.
     """
     first = suspects.iloc[0].to_dict()
     measures = suspects[[MODAL_WRONG_SHARE, ITEM_TOP1]]
-    n_equal = (measures == measures.iloc[0]).all(axis=1).sum()  # as suspect as the first, with it
+    n_equal = (measures == measures.iloc[0]).all(axis=1).sum()  # images as suspect as the first, including it
     if first[IMAGE_ID] == hardest_image and n_equal == 1:
         return "Its label is also the most suspect"
     if first[IMAGE_ID] == hardest_image:

@@ -23,7 +23,7 @@ from fca.types import FcaError, check_choice
 
 HOLD_OUTS = ("cells", "subjects")
 CANDIDATES = ("1pl", "2pl", "3pl", "3pl-upper")
-SHARE, FOLDS = 0.1, 5  # of responses that are hidden; of networks
+HIDDEN_SHARE, FOLDS = 0.1, 5  # of responses that are hidden; of networks
 CERTAIN = 1e-12  # a prediction this close to 0 or 1 counts as no closer: one surprise must not weigh without bound
 
 Network = Integer[np.ndarray, " subjects"]
@@ -75,7 +75,7 @@ class Choice(NamedTuple):
 def held_out_fit(
     responses: Matrix,
     model: str = "2pl",
-    share: float = SHARE,
+    share: float = HIDDEN_SHARE,
     seed: int = 0,
     hold_out: str = "cells",
     network: Network | None = None,
@@ -149,9 +149,9 @@ def choose_model(
         return _choose_by_subjects(responses, names, seed, network, watch)
 
     rng = np.random.default_rng(seed)
-    outer = hide(responses, SHARE, rng, network)
+    outer = hide(responses, HIDDEN_SHARE, rng, network)
     without_outer = np.where(outer, np.nan, responses)
-    inner = hide(without_outer, SHARE, rng, network)
+    inner = hide(without_outer, HIDDEN_SHARE, rng, network)
 
     scores = []
     for name, _ in watch([(name, ()) for name in names]):  # cells have no folds

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from fca.studies.irt.stats.model import ItemBank, Items, Subjects
 
 NODES = 61  # of the quadrature over θ ~ N(0, 1)
-TINY = 1e-300
+SMALLEST_VARIANCE = 1e-300
 
 
 def information(bank: ItemBank, ability: float) -> Items:
@@ -25,7 +25,7 @@ def information(bank: ItemBank, ability: float) -> Items:
     p = bank.probability(np.array([ability]))[0]
     span = bank.feasibility - bank.guess
     share = (p - bank.guess) / span  # 1 / (1 + exp(-a (θ - b)))
-    return (bank.discrimination * span * share * (1 - share)) ** 2 / np.maximum(p * (1 - p), TINY)
+    return (bank.discrimination * span * share * (1 - share)) ** 2 / np.maximum(p * (1 - p), SMALLEST_VARIANCE)
 
 
 def total_information(bank: ItemBank, ability: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

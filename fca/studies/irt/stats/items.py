@@ -14,15 +14,15 @@ from fca.studies.irt.stats.likelihood import LEARNED, LOG_SLOPE_SD, Cells, Group
 Blocks = Float[np.ndarray, "k k groups"]
 
 STEPS = 1000
-ROUGH = 1e-4  # of a step, relative to 1 + the parameter: enough to rank modes
+ROUGH_STEP = 1e-4  # of a step, relative to 1 + the parameter: enough to rank modes
 LONGEST = 2.0  # of one step in any parameter
-FLAT = 1e-6  # of the largest curvature of an item: the least of any direction
+LEAST_CURVATURE = 1e-6  # of the largest curvature of an item: the least of any direction
 FEASIBLE = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97)  # of a grid: chances of the ablest
 GUESSED = (0.01, 0.1, 0.3, 0.6)  # shares of these for the least able
 DIFFICULTIES = 11
-TINY = 1e-300
-WIDTH = 1000  # items at a time
-STILL = 0.7  # share of moving items, below which the others are set aside
+SMALLEST_CHANCE = 1e-300
+ITEMS_PER_BLOCK = 1000  # items at a time
+SHARE_MOVING = 0.7  # share of moving items, below which the others are set aside
 
 
 # Many small symmetric systems at once, one for each group of items, with the group on the last axis.
@@ -114,18 +114,18 @@ def _make_positive(block: Blocks) -> None:
     """Make each block positive definite, in place, by flipping negative eigenvalues: so a Newton step still ascends.
 
     A block is not positive definite where the posterior of the item is not concave. Eigenvalues near 0 are raised to
-    FLAT times the largest.
+    LEAST_CURVATURE times the largest.
     """
     matrices = block.transpose(2, 0, 1)  # groups x k x k
     eigenvalues = np.linalg.eigvalsh(matrices)  # ascending
-    is_not_positive = eigenvalues[:, 0] < FLAT * eigenvalues[:, -1]
+    is_not_positive = eigenvalues[:, 0] < LEAST_CURVATURE * eigenvalues[:, -1]
     not_positive = np.flatnonzero(is_not_positive)
     if not len(not_positive):
         return
 
     value, vector = np.linalg.eigh(matrices[not_positive])
     size = np.abs(value)
-    smallest_allowed = FLAT * size.max(axis=1, keepdims=True)
+    smallest_allowed = LEAST_CURVATURE * size.max(axis=1, keepdims=True)
     positive_value = np.maximum(size, smallest_allowed)
     # V diag(positive_value) Vᵀ; g: groups, i and j: parameters, k: eigenvectors
     block[:, :, not_positive] = np.einsum("gik,gk,gjk->ijg", vector, positive_value, vector)
@@ -154,10 +154,10 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     step = _step(state, cells)
     length = np.ones(len(height))
     for _ in range(STEPS):
-        is_moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH
+        is_moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH_STEP
         if not is_moving.any():
             break
-        if is_moving.mean() < STILL:  # copying the data pays only when enough items have arrived
+        if is_moving.mean() < SHARE_MOVING:  # copying the data pays only when enough items have arrived
             positions = positions[is_moving]
             data = data.part(is_moving)
             item = item[:, is_moving]
@@ -201,14 +201,14 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
     # log chances of a right and of a wrong response: subjects x points
     feasibility, share = grid.asymptotes()
     z = grid.slope * (state.ability[:, None] - grid.difficulty)
-    log_right = np.log(np.maximum(feasibility * (share + (1 - share) * expit(z)), TINY))
-    log_wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), TINY))
+    log_right = np.log(np.maximum(feasibility * (share + (1 - share) * expit(z)), SMALLEST_CHANCE))
+    log_wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), SMALLEST_CHANCE))
 
     # log posterior = Σ right (log_right - log_wrong) + Σ log_wrong + prior, over the subjects with a response
     log_prior = grid.item_prior()[0]
     best_points = np.empty(data.right.shape[1], dtype=np.intp)
-    for start in range(0, len(best_points), WIDTH):
-        block = slice(start, start + WIDTH)
+    for start in range(0, len(best_points), ITEMS_PER_BLOCK):
+        block = slice(start, start + ITEMS_PER_BLOCK)
         height = data.right[:, block].T @ (log_right - log_wrong) + log_prior  # items x points
         if data.present is None:
             height += log_wrong.sum(axis=0)

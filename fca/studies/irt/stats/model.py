@@ -22,8 +22,8 @@ ALIASES = {"4pl-feasibility": "3pl-upper"}  # "4PL" in Sharma et al. 2023, eq. 3
 NAMES = (*MODELS, *ALIASES)
 STEPS = 100
 TOLERANCE = 1e-9
-GRID = np.linspace(-4.0, 4.0, 17)  # starts where asymptotes can make several modes
-TINY = 1e-300
+START_GRID = np.linspace(-4.0, 4.0, 17)  # starts where asymptotes can make several modes
+SMALLEST_CHANCE = 1e-300
 
 
 def model_name(model: str) -> str:
@@ -243,10 +243,10 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
     ability = np.zeros(len(responses))
     if bank.model not in ("1pl", "2pl"):
         height_by_point = []
-        for point in GRID:
+        for point in START_GRID:
             height, _, _ = _local_posterior(responses, bank, np.full(len(responses), point))
             height_by_point.append(height)
-        ability = GRID[np.stack(height_by_point).argmax(axis=0)]
+        ability = START_GRID[np.stack(height_by_point).argmax(axis=0)]
 
     height, slope, information = _local_posterior(responses, bank, ability)
     for _ in range(STEPS):
@@ -280,8 +280,8 @@ def _local_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> tu
     solved = expit(z)
     missed = expit(-z)  # 1 - solved, exact where solved is nearly 1
     span = bank.feasibility - bank.guess
-    p = np.maximum(bank.guess + span * solved, TINY)  # so that its logarithm is finite
-    q = np.maximum((1 - bank.feasibility) + span * missed, TINY)
+    p = np.maximum(bank.guess + span * solved, SMALLEST_CHANCE)  # so that its logarithm is finite
+    q = np.maximum((1 - bank.feasibility) + span * missed, SMALLEST_CHANCE)
     rise = bank.discrimination * span * solved * missed  # P'
 
     is_right = responses == 1

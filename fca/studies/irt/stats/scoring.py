@@ -9,7 +9,7 @@ from fca.studies.irt.stats.model import ItemBank, Matrix, Scored, Subjects, scor
 
 NODES = 41
 PASSES = 4  # each centres and scales the nodes by the posterior of the one before
-TINY = 1e-300
+SMALLEST_CHANCE = 1e-300
 
 
 def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
@@ -60,4 +60,4 @@ def log_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> Subje
     p = bank.probability(ability)
     chance = np.where(responses == 1, p, 1 - p)
     chance[np.isnan(responses)] = 1.0  # adds nothing
-    return np.log(np.maximum(chance, TINY)).sum(axis=1) - ability**2 / 2
+    return np.log(np.maximum(chance, SMALLEST_CHANCE)).sum(axis=1) - ability**2 / 2

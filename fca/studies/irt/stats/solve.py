@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
 from fca.studies.irt.stats.items import (
-    FLAT,
+    LEAST_CURVATURE,
     Blocks,
     backward,
     best_of_grid,
@@ -30,7 +30,7 @@ CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
 SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
 SPREAD_FLOOR = 0.1  # in the same unit; of the spread of ability, in logits
 SMALL_SPREAD = 0.5  # of either scale, below which it must exceed the spread that chance alone gives
-STEEPEST = 3.0  # mean log discrimination at fixed abilities, beyond which it grows without end
+LARGEST_LOG_SLOPE = 3.0  # mean log discrimination at fixed abilities, beyond which it grows without end
 ERRORS = 2.0  # standard errors of no spread at all, beyond which it does
 PRIOR_SPREAD = 1.0  # of difficulty, where the responses cannot determine it
 PRIOR_LOG_SLOPE = 0.0  # where they cannot determine the unit of ability: a logit, as in the 1pl
@@ -157,9 +157,11 @@ def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
     if len(shared[free]):
         eigenvalue, eigenvector = np.linalg.eigh(eliminated.complement[free, free])
         curvature = np.abs(eigenvalue)
-        curvature = np.maximum(curvature, FLAT * curvature.max())  # a flat direction would get an endless step
+        curvature = np.maximum(
+            curvature, LEAST_CURVATURE * curvature.max()
+        )  # a flat direction would get an endless step
         shared[free] = eigenvector @ ((eigenvector.T @ eliminated.pushed[free]) / curvature)
-        shared /= max(np.abs(shared).max() / LONGEST, 1.0)
+        shared /= max(np.abs(shared).max() / LONGEST_STEP, 1.0)
 
     # the items follow: B⁻¹ (h - C x) = L⁻ᵀ (L⁻¹ h - L⁻¹ C x)
     item = eliminated.half_item - np.stack([shared @ cross for cross in eliminated.half_cross])
@@ -169,13 +171,15 @@ def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
 
 STEPS = 1000
 TOLERANCE = 1e-8  # of a step, relative to 1 + the parameter
-CAREFUL = 3  # first steps without asymptotes, by expected information, which is positive wherever they start
-SETTLED = 0.3  # a step, relative to the last change of the prior's scales, after which these are learned again
-NEAR = 0.05  # a change of the scales below which steps must settle first
+EXPECTED_HESSIAN_STEPS = (
+    3  # first steps without asymptotes, by expected information, which is positive wherever they start
+)
+SETTLED_RATIO = 0.3  # a step, relative to the last change of the prior's scales, after which these are learned again
+SMALL_SCALE_CHANGE = 0.05  # a change of the scales below which steps must settle first
 FURTHEST = 1.0  # that scales are moved beyond an EM step, in logarithms
-PATIENCE = 30  # steps after which secants are not trusted: they can cycle
-LONGEST = 1.0  # of one step in any ability
-FAR = 0.1  # a step of an item, relative to 1 + the parameter, that a quadratic does not describe
+SECANT_STEPS = 30  # steps after which secants are not trusted: they can cycle
+LONGEST_STEP = 1.0  # of one step in any ability
+FAR_STEP = 0.1  # a step of an item, relative to 1 + the parameter, that a quadratic does not describe
 
 
 class Learning(NamedTuple):
@@ -217,7 +221,7 @@ def find_mode(
     """
     # the first steps are by the expected Hessian, which is positive everywhere; with asymptotes there is none
     has_asymptotes = len(state.item) > 2  # parameters beyond slope and difficulty
-    n_careful = 0 if has_asymptotes else CAREFUL
+    n_careful = 0 if has_asymptotes else EXPECTED_HESSIAN_STEPS
     free = slice(len(state.ability) if fixed_ability else 0, None)  # abilities are the first shared parameters
     cells = Cells.empty(data, state.model)
     trial_cells = Cells.empty(data, state.model)
@@ -234,10 +238,10 @@ def find_mode(
         cells, trial_cells = trial_cells, cells  # those of the new state; the others are filled by the next step
 
         # near the end, steps settle before the scales are learned again
-        is_patient = iteration < PATIENCE
+        is_patient = iteration < SECANT_STEPS
         last_change = _last_change(history)
-        is_unsettled = tolerance < moved and moved > SETTLED * last_change
-        if is_patient and is_unsettled and last_change < NEAR:
+        is_unsettled = tolerance < moved and moved > SETTLED_RATIO * last_change
+        if is_patient and is_unsettled and last_change < SMALL_SCALE_CHANGE:
             continue
 
         scales = _log_scales(state.prior)
@@ -325,12 +329,12 @@ def _take_step(
 
     shared, item: the step of the abilities and the prior's centre, and of the items. The size returned is that of the
     whole step. `trial_cells` is filled at the state reached.
-    Items that the step would carry far climb to their own mode instead, at the abilities reached. So do all items once
-    the whole step fails.
+    Items that the step would carry far climb to their own mode instead, at the abilities reached. If the whole step
+    lowers the log posterior, all items do so at every shorter step.
     """
     height = log_posterior(state, cells, data.count)
     item_size = np.abs(item / (1 + np.abs(state.item))).max(axis=0)  # by group, relative to the parameter
-    climbs_alone = item_size > FAR
+    climbs_alone = item_size > FAR_STEP
     length = 1.0
     while True:
         prior = replace(state.prior, centre=state.prior.centre + length * float(shared[-1]))
@@ -423,11 +427,11 @@ def _learn_scales(
 
 
 # With asymptotes an item can have two modes: hard for every subject, or impossible in some cases for any subject.
-ROUNDS = 10
-ROUGH = 1e-3  # the tolerance while items still change modes
-SAMPLE = 1500  # items that abilities and scales are first learned from
-DEEP = 5.0  # nats below its present mode from which an item does not start again
-BETTER = 1e-3  # nats by which another mode of an item must be higher
+MOST_ROUNDS = 10
+ROUGH_TOLERANCE = 1e-3  # the tolerance while items still change modes
+SAMPLE_SIZE = 1500  # items that abilities and scales are first learned from
+HOPELESS_DEPTH = 5.0  # nats below its present mode from which an item does not start again
+HEIGHT_MARGIN = 1e-3  # nats by which another mode of an item must be higher
 
 
 def find_best_mode(
@@ -446,8 +450,8 @@ def find_best_mode(
     if not has_asymptotes:
         return find_mode(data, start, fixed_ability, learning=learning)
 
-    if len(data.count) > 2 * SAMPLE:
-        sample, positions = data.sample(SAMPLE)
+    if len(data.count) > 2 * SAMPLE_SIZE:
+        sample, positions = data.sample(SAMPLE_SIZE)
         sample_start = replace(start, item=start.item[:, positions])
         sample_state = _find_best_mode_roughly(sample, sample_start, fixed_ability, learning).state
         start = replace(start, ability=sample_state.ability, prior=sample_state.prior)
@@ -457,19 +461,19 @@ def find_best_mode(
 
 
 def _find_best_mode_roughly(data: Responses, start: State, fixed_ability: bool, learning: Learning) -> Mode:
-    """The mode in which every item is at the highest of its own modes, to the rough tolerance ROUGH.
+    """The mode in which every item is at the highest of its own modes, to the rough tolerance ROUGH_TOLERANCE.
 
     At fixed abilities and prior, items do not depend on each other, so each takes its highest mode; then all move
     together again. Ends when no item changes its mode, or after 10 rounds. Items with one mode are not tried again.
     """
     item, _ = climb(data, replace(start, item=best_of_grid(data, start)))
-    mode = find_mode(data, replace(start, item=item), fixed_ability, ROUGH, learning)
+    mode = find_mode(data, replace(start, item=item), fixed_ability, ROUGH_TOLERANCE, learning)
     with_several_modes = np.arange(len(data.count))  # at first all are tried
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         item, with_several_modes, n_changed = _move_to_highest_modes(data, mode, with_several_modes)
         if not n_changed:
             break
-        next_mode = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH, learning)
+        next_mode = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH_TOLERANCE, learning)
         mode = replace(next_mode, iterations=mode.iterations + next_mode.iterations)
     return mode
 
@@ -493,11 +497,13 @@ def _move_to_highest_modes(
     for start_item in (best_of_grid(data, state), *_other_starts(data, state)):
         start = replace(state, item=start_item)
         fill(cells, data, start)
-        promising = np.flatnonzero(heights(start, cells) > best_height - DEEP)  # no start far below is climbed
+        promising = np.flatnonzero(
+            heights(start, cells) > best_height - HOPELESS_DEPTH
+        )  # no start far below is climbed
         reached_item, reached_height = climb(data.part(promising), replace(start, item=start_item[:, promising]))
-        has_several_modes[promising] |= np.abs(reached_height - present_height[promising]) > BETTER
+        has_several_modes[promising] |= np.abs(reached_height - present_height[promising]) > HEIGHT_MARGIN
 
-        is_better = reached_height > best_height[promising] + BETTER
+        is_better = reached_height > best_height[promising] + HEIGHT_MARGIN
         improved = promising[is_better]
         item[:, tried[improved]] = reached_item[:, is_better]
         best_height[improved] = reached_height[is_better]
@@ -565,7 +571,7 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
     learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl it is 1
     if learns_slope and fixed_ability:  # abilities have a unit: only a slope that grows without end is in doubt
-        learning = learning._replace(slope=prior.log_slope < STEEPEST)
+        learning = learning._replace(slope=prior.log_slope < LARGEST_LOG_SLOPE)
         learns_slope = False
     doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)
     doubts_slope = learns_slope and (ability_spread < SMALL_SPREAD or not mode.converged)

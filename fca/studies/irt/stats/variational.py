@@ -27,11 +27,11 @@ VARIATIONAL = ("1pl", "2pl", "3pl-upper")
 MEAN_VARIANCE = 1e6  # μ ~ N(0, 10⁶)
 START_SD = 0.1  # of the noise, in abilities' standard deviations, that a seed adds to the start
 TOLERANCE = 3e-4  # of a sweep's largest change, in abilities' standard deviations or logarithms of scales
-LONGEST = 1.0  # of one step of an ability
-REACH = 4.0, 3.0  # of the grids of b and of log a, in standard deviations of their priors
-SLOPES, CAPS = 11, 10  # points of log a, and of λ < 1
-DIFFICULTIES = 31, 45  # points of b for up to a hundred subjects, and for more, which separate closer difficulties
-CERTAIN = 80.0  # |z| beyond which single precision ends
+LONGEST_STEP = 1.0  # of one step of an ability
+GRID_REACH = 4.0, 3.0  # of the grids of b and of log a, in standard deviations of their priors
+SLOPE_POINTS, CAP_POINTS = 11, 10  # points of log a, and of λ < 1
+DIFFICULTY_POINTS = 31, 45  # points of b for up to a hundred subjects, and for more, which separate closer difficulties
+LARGEST_LOGIT = 80.0  # |z| beyond which single precision ends
 BLOCK = 1 << 21  # points of items at a time
 
 Vector = Float[np.ndarray, " n"]
@@ -116,9 +116,9 @@ def grid(model: str, subjects: int) -> Grid:
     >>> grid("1pl", 10).difficulty.shape, grid("3pl-upper", 10).difficulty.shape, grid("3pl-upper", 10).cap.shape
     ((31,), (341,), (11,))
     """
-    n_difficulties = DIFFICULTIES[1] if subjects > 100 else DIFFICULTIES[0]
-    b = np.linspace(-REACH[0], REACH[0], n_difficulties)
-    log_a = np.zeros(1) if model == "1pl" else np.linspace(-REACH[1], REACH[1], SLOPES)
+    n_difficulties = DIFFICULTY_POINTS[1] if subjects > 100 else DIFFICULTY_POINTS[0]
+    b = np.linspace(-GRID_REACH[0], GRID_REACH[0], n_difficulties)
+    log_a = np.zeros(1) if model == "1pl" else np.linspace(-GRID_REACH[1], GRID_REACH[1], SLOPE_POINTS)
     slope_grid, difficulty_grid = np.meshgrid(log_a, b, indexing="ij")
     slope = slope_grid.ravel()
     difficulty = difficulty_grid.ravel()
@@ -126,7 +126,7 @@ def grid(model: str, subjects: int) -> Grid:
     log_weight -= np.log(np.exp(log_weight).sum())
 
     if model == "3pl-upper":
-        node, node_weight = np.polynomial.legendre.leggauss(CAPS)  # of [-1, 1]
+        node, node_weight = np.polynomial.legendre.leggauss(CAP_POINTS)  # of [-1, 1]
         feasibility = np.append((node + 1) / 2, 1.0)
         cap = np.append(node_weight / 2, 0.0)  # no prior mass of the capped items at λ = 1
     else:
@@ -220,7 +220,9 @@ def logs(state: State, points: Grid) -> Logs:
     means = np.zeros((6, *shape), points.kind)
     for side in (-1.0, 1.0):
         distance = (state.ability + side * np.sqrt(state.variance))[:, None] - difficulty
-        z = np.clip(slope * distance, -CERTAIN, CERTAIN).astype(points.kind)[:, None]  # subjects x 1 x pairs
+        z = np.clip(slope * distance, -LARGEST_LOGIT, LARGEST_LOGIT).astype(points.kind)[
+            :, None
+        ]  # subjects x 1 x pairs
         solved = 1 / (1 + np.exp(-z))
         missed = 1 / (1 + np.exp(z))
         wrong = (1 - cap) + cap * missed  # P(wrong)
@@ -350,7 +352,7 @@ def subjects_step(state: State, log_chances: Logs, items: Items, prior: Populati
     precision = np.maximum(curvature, least_curvature) + prior.precision
     distance_to_prior = state.ability - prior.centre
     step = (slope - prior.precision * distance_to_prior) / precision
-    mean = state.ability + np.clip(step, -LONGEST, LONGEST)
+    mean = state.ability + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
     return mean, 1 / precision
 
 

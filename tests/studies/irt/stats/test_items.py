@@ -8,7 +8,7 @@ import scipy.optimize
 
 from fca.studies.irt.stats.items import best_of_grid, climb, heights
 from fca.studies.irt.stats.likelihood import Cells, fill, first_state, prepare
-from fca.studies.irt.stats.solve import BETTER, find_best_mode
+from fca.studies.irt.stats.solve import HEIGHT_MARGIN, find_best_mode
 from tests.studies.irt.support.planted import planted, with_holes
 
 RESPONSES = with_holes(planted(30, 40, infeasible=0.3, ability_mean=1.0, ability_sd=1.5).responses, 0.1, seed=1)
@@ -53,4 +53,4 @@ def test_items_at_fixed_abilities_end_at_their_best_mode(model):
     mode = find_best_mode(data, first_state(data, model), fixed_ability=True)
     assert mode.converged
     elsewhere = climb(data, replace(mode.state, item=best_of_grid(data, mode.state)))[1]
-    assert (elsewhere <= height_of(data, mode.state, mode.state.item) + 2 * BETTER).all()
+    assert (elsewhere <= height_of(data, mode.state, mode.state.item) + 2 * HEIGHT_MARGIN).all()
