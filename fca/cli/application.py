@@ -437,7 +437,7 @@ def check_word(root: str, word: str) -> None:
         if "=" not in word:
             raise unknown_word(root, word, keys_of_root(schema_of(root)), composed(root, [])) from error
         raise _unreadable_word(word) from error
-    if not override.key_or_group:  # such as =1
+    if not override.key_or_group:
         raise unknown_word(root, word, keys_of_root(schema_of(root)), composed(root, []))
     _check_paths(key, content)
 

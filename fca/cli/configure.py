@@ -560,7 +560,7 @@ def config_of(path: Path) -> DictConfig:
 def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """Raise FcaError if model.classes, the class keys of a model's logits, was typed for a model without weights.
 
-    A value in a file is allowed, as the file may be used with weights.
+    A value that comes from a file is allowed.
     model: the keys of its node.    overrides: the words that were typed.
     """
     typed_keys = {word.partition("=")[0].lstrip("+") for word in overrides}

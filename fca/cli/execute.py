@@ -151,7 +151,8 @@ def end_with_parent() -> None:
 def execute(job: Job, *, alone: bool) -> None:
     """Do the unfinished runs of a job: those without a row and without a recorded failure, if they can be done.
 
-    Runs whose files are damaged are done again. Runs that need a run that failed are recorded as failed.
+    Runs whose files are damaged are done again. Runs that need a run that failed or was interrupted get the
+    same kind of record.
 
     alone: True for a single job. It waits for runs that another worker is doing, and takes them over if that worker
            dies. An error in the configuration is raised and leaves no trace in the store.
@@ -170,7 +171,7 @@ def execute(job: Job, *, alone: bool) -> None:
                 _do_runs(job, claimed_runs, token_of_run, alone)
             except DamagedFile as damaged:  # a file of a run that these need: the next round repeats that run first
                 message = str(damaged)
-                is_still_damaged = message in damage_met  # repeating did not help, as on a disk that is broken
+                is_still_damaged = message in damage_met  # repeating did not help, as on a disk that cannot be written
                 if is_still_damaged:
                     for run in claimed_runs:
                         record_failure(job, run, message, None)
@@ -234,7 +235,7 @@ def keep_items(job: Job, done_ids: set[str]) -> None:
     """
     for run in job.plan:
         data = run.work.data if isinstance(run.work, HasImages) else job.context.data
-        is_of_this_data = data.fingerprint == run.metadata.get("fingerprint")  # None: the run reads no images
+        is_of_this_data = data.fingerprint == run.metadata.get("fingerprint")
         if run.run_id in done_ids and is_of_this_data:
             job.context.store.keep_items(data)
 
@@ -331,7 +332,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
     asked to end.
     """
     run = finished.run
-    has_fingerprint = FINGERPRINT in run.metadata  # otherwise the run read no images
+    has_fingerprint = FINGERPRINT in run.metadata
     row = {
         **run.metadata,
         FINGERPRINT_KIND: job.context.data.fingerprint_kind if has_fingerprint else None,
