@@ -165,13 +165,13 @@ def schema_of(root: str) -> type:
 def register(root: str = "run") -> None:
     """Make Hydra able to compose conf/<root>.yaml; further calls do nothing.
 
-    The schema is registered under <root>_schema, from which the file starts. From then on, every file that Hydra loads
-    is checked (see `fca.cli.trust`), and options that are rows of a table are known.
+    The schema is registered as <root>_schema, the first entry in the defaults list of the file. From then on, every
+    file that Hydra loads is checked (see `fca.cli.trust`), and Hydra knows the options that are rows of a table.
     """
     _register_shared()
     schema_class = schema_of(root)
     schema = OmegaConf.structured(schema_class)
-    if schema_class is RunConfig:  # a node that allows further keys; `check_root` refuses those that are not groups
+    if schema_class is RunConfig:  # a task may add groups, which a structured node refuses; `check_root` checks keys
         schema = DictConfig({key: schema._get_node(key) for key in schema})
     ConfigStore.instance().store(name=f"{root}_schema", node=schema)
 
@@ -185,37 +185,38 @@ def _register_shared() -> None:
 
 
 def check_root(root: str, config: Mapping[str, Any]) -> None:
-    """Raise FcaError for an unknown key of a configuration, a missing one, and a value that is not allowed.
+    """Raise FcaError for an unknown or missing key of a configuration, and for a value that is not allowed.
 
-    Keys are those of the root's schema, and groups that a task adds. The keys of groups are not checked here, but by
-    `component`.    config: plain values, or Hydra's nodes, which are resolved first.
+    The schema of the root declares the keys; a task may add groups. `component` checks the keys inside of groups.
+    root: the name of the command.    config: plain values, or a node of OmegaConf, which is resolved first.
     """
     declared_keys = rules_by_field(schema_of(root))
     values: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
 
     for key, value in values.items():
-        is_group = isinstance(value, dict) and "_target_" in value
+        is_group = isinstance(value, dict) and "_target_" in value  # such as domain, which a task's YAML adds
         if key not in declared_keys and not is_group:
-            # the wrong key itself is no suggestion
+            # without the wrong key, which would be suggested as the most similar one
             raise unknown_key(root, str(key), str(value), declared_keys, _without(values, key), CONF)
 
     for name, (hint, _) in declared_keys.items():
         if values.get(name, MISSING) == MISSING:  # such as after ~model
-            typed = "model@encoder" if name == "encoder" else name
+            typed = "model@encoder" if name == "encoder" else name  # an encoder is an option of the group model
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
-        if is_dataclass(hint):
+        if is_dataclass(hint):  # a node with fixed keys, such as subset
             _check_inner_keys(root, name, hint, values)
 
-    # a group has the type Any
+    # a group has the type Any: `component` checks it
     typed_values = {name: values[name] for name, (hint, _) in declared_keys.items() if hint is not Any}
     check_values(schema_of(root), typed_values)
     check_folder("outputs", values["outputs"])
 
 
 def _check_inner_keys(root: str, name: str, schema: Any, values: Mapping[str, Any]) -> None:
-    """Raise FcaError for an unknown key of a node such as subset: subset.nlc.
+    """Raise FcaError for an unknown key inside of a node such as `subset`: subset.nlc.
 
-    name: of the node.    schema: the dataclass of its keys.    values: the whole configuration.
+    root: the name of the command.    name: of the node.    schema: the dataclass of its keys.
+    values: the whole configuration.
     """
     allowed = {inner_field.name for inner_field in fields(schema)}
     for key, value in values[name].items():
@@ -233,7 +234,8 @@ def check_folder(key: str, folder: str) -> None:
     key: the key that names the folder, for the message.
     """
     path = Path(folder)
-    existing = next(part for part in (path, *path.parents) if os.path.lexists(part))  # links to nothing, too
+    # the nearest folder above that exists decides; lexists, since a link to nothing is in the way as well
+    existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return
 
@@ -250,9 +252,9 @@ def check_folder(key: str, folder: str) -> None:
 def application(root: str, work: Callable[[DictConfig], object], arguments: Sequence[str]) -> int:
     """Compose conf/<root>.yaml with the command line's overrides and pass it to `work`; returns the exit code.
 
-    work: does what the command does. In a sweep, Hydra passes it to the launcher, which calls it for each job.
+    work: does what the command does. In a sweep, Hydra's launcher calls it once for each job.
     arguments: the words behind the name of the command.
-    Errors that the user can correct are printed on one line, with exit code 2.
+    An error that the user can correct is printed on one line, and gives exit code 2.
     """
     register(root)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing tracebacks and exiting
@@ -270,9 +272,9 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         except USER_ERRORS as error:
             refusal = as_line(error, root, words)
             is_job_of_sweep = HydraConfig.get().mode is RunMode.MULTIRUN
-            if is_job_of_sweep or refusal is None:  # the process of the sweep prints the line; None: a defect
+            if is_job_of_sweep or refusal is None:  # the process of the sweep prints the line; None: a defect of fca
                 raise
-            raise SystemExit(refused(refusal)) from error  # Hydra passes it on silently, but announces an Exception
+            raise SystemExit(refused(refusal)) from error  # Hydra passes SystemExit on without a message of its own
 
     try:
         flags, overrides = split_words(root, for_hydra(root, schema_of(root), arguments))
@@ -281,6 +283,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         look_in_folders(overrides)
         words = [hydra_word for word in overrides for hydra_word in hydra_words(word)]
 
+        # Hydra's help shows the whole name; its script for completion completes the program fca
         is_completion = {"-sc", "--shell-completion"} & set(flags)
         program = "fca" if is_completion else f"fca {root}"
         sys.argv = [program, *flags, *_without_folders(root), *with_free_keys(words)]  # Hydra reads the words there
@@ -322,14 +325,14 @@ def _call_hydra(root: str, job: Callable[[DictConfig], None], package: str | Non
 
 
 def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
-    """The line that a user reads of an error: the typed word or the path, what is wrong with it, and the next step.
+    """The message of an error for the user: the typed word or the path, what is wrong with it, and the next step.
 
-    words: the overrides that were typed, in which the cause is looked for.
-    None for an OSError that is not about a file, which is a defect of fca.
+    None for an OSError that is not about a file, since that is a defect of fca.
+    root: the name of the command.    words: the typed overrides, among which the cause is searched for.
     """
     if isinstance(error, DamagedFile):
         return f"{error}; next: repeat the command that made it, see fca status"
-    if not isinstance(error, OSError) or isinstance(error, HydraException):  # some of Hydra's are both
+    if not isinstance(error, OSError) or isinstance(error, HydraException):  # some errors of Hydra's are both
         return str(_as_fca_error(error, root, words))
     if error.errno is None or error.filename is None or isinstance(error, BrokenPipeError):
         return None
@@ -343,14 +346,15 @@ def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
         key, _, value = word.lstrip("+").partition("=")
         if value and path.is_relative_to(Path(value).expanduser()):
             allowed = f"a path that can be used ({problem}: {path})"
-            return str(FcaError(key, value, allowed, step.replace("outputs", key)))
+            return str(FcaError(key, value, allowed, step.replace("outputs", key)))  # some steps name outputs=PATH
     return f"{path}: {problem}; next: {step}; nothing that is finished is lost"
 
 
 def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Hydra's flags with their values, and the overrides, which may be typed in any order.
+    """Split a command line into Hydra's flags with their values, and the overrides; both may be typed in any order.
 
     Raises FcaError for words that Hydra would not understand, or that fca does not allow.
+    root: the name of the command.    arguments: the words behind it.
 
     >>> split_words("run", ["seed=1,2", "-m", "limit=8"])
     (['-m'], ['seed=1,2', 'limit=8'])
@@ -375,9 +379,9 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
 
 
 def _check_modes(root: str, parsed: Any) -> None:
-    """Raise FcaError for flags that exclude each other, that need another one, or that this command does not have.
+    """Raise FcaError for flags that exclude each other, that need another flag, or that this command does not have.
 
-    parsed: the flags of Hydra's parser, as argparse returns them.
+    root: the name of the command.    parsed: the flags of Hydra's parser, as argparse returns them.
     """
     modes = {"--multirun": parsed.multirun, "--run": parsed.run, "--cfg": parsed.cfg, "--info": parsed.info}
     typed_modes = [flag for flag, value in modes.items() if value]
@@ -391,20 +395,22 @@ def _check_modes(root: str, parsed: Any) -> None:
 
 
 def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
-    """Raise FcaError for a key that is typed as a flag, as other tools have it, with what to type instead.
+    """Raise FcaError for a key that is typed as a flag of other tools (--seed 1, --seed=1 or -seed=1).
 
-    Such as --seed 1, --seed=1 or -seed=1; what `parser` knows as a flag or its beginning is left alone.
+    The error shows what to type instead. Flags of `parser`, also abbreviated or joined ones, are allowed.
+    root: the name of the command.    arguments: the words behind it.
     """
     keys = keys_of_root(schema_of(root))
     for i, flag in enumerate(arguments):
         name, equals, value = flag.lstrip("-").partition("=")
-        looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None
+        looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None  # one or two dashes, a name
         if not looks_like_key or len(name) < 2 or flag in parser._option_string_actions:
             continue
         is_short = not flag.startswith("--")
         may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions  # -mr is -m -r
         is_beginning_of_flag = bool(parser._get_option_tuples(flag))  # argparse accepts --multi for --multirun
-        if (is_beginning_of_flag or may_be_joined) and not (is_short and name in keys):
+        is_key_with_one_dash = is_short and name in keys  # -model, which argparse would read as -m odel
+        if (is_beginning_of_flag or may_be_joined) and not is_key_with_one_dash:
             continue
 
         if not equals:  # the value is the next word
@@ -413,14 +419,15 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
         step = f"did you mean {key}={value}?"
         if key not in keys:
             error = unknown_key(root, key, value, keys, composed(root, []), CONF)
-            step = str(error.args[3])  # the next step
+            step = str(error.args[3])  # the next step that this error suggests: a similar key
         raise FcaError("words", flag, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
 
 
 def check_word(root: str, word: str) -> None:
-    """Raise FcaError for a word that is not an override, and for one that this root cannot have.
+    """Raise FcaError for a word that is not an override KEY=VALUE, or that has a path or value of a wrong kind.
 
-    A word is checked alone, before Hydra composes, because Hydra's errors do not name what was typed.
+    Each word is checked alone, before Hydra composes, because Hydra's errors do not name the word that was typed.
+    root: the name of the command.
     """
     key, _, value = word.partition("=")
     try:
@@ -473,21 +480,21 @@ def _unreadable_word(word: str) -> FcaError:
 
 
 def _check_added(root: str, override: Override, content: object, value: str) -> None:
-    """Raise FcaError for +KEY=VALUE, unless it adds below a key of the root, or chooses an option of a new group.
+    """Raise FcaError for +KEY=VALUE, unless it adds a key inside of a node of the root, or chooses an option.
 
-    content: the value as Hydra reads it.    value: as it was typed, for the message.
+    root: the name of the command.    content: the value as Hydra reads it.    value: as it was typed, for the message.
     """
     keys = [*keys_of_root(schema_of(root)), "hydra"]
     first = override.key_or_group.partition(".")[0]
-    may_be_group = first == override.key_or_group and not isinstance(content, dict)
+    may_be_group = first == override.key_or_group and not isinstance(content, dict)  # such as +experiment=NAME
     if first not in keys and not may_be_group:
         raise unknown_key(root, override.key_or_group, value, keys, composed(root, []), CONF)
 
 
 def _are_options(group: str, content: object) -> bool:
-    """Whether this value is a list of options that the group can have.
+    """Whether a value, as Hydra reads it, is a list of options that the group can have.
 
-    In most groups such a list has one option, since each would replace the one before it.
+    Most groups take one option, since each option would replace the one before it.
     """
     if not isinstance(content, list) or not all(isinstance(option, str) for option in content):
         return False
@@ -496,16 +503,17 @@ def _are_options(group: str, content: object) -> bool:
 
 
 def _check_paths(key: str, content: object) -> None:
-    """Raise FcaError for a path below ~ that names no home folder, and for missing folders of configurations.
+    """Raise FcaError for a path such as ~nobody/x without a home folder, and for missing folders of configurations.
 
     content: the value of the key, as Hydra reads it.
     """
+    # expanduser leaves the text as it is if there is no such home folder
     if isinstance(content, str) and content.startswith("~") and os.path.expanduser(content) == content:  # noqa: PTH111
         raise FcaError(key, content, "a path; this user has no home folder here", "correct the path")
     if key == "hydra.searchpath" and isinstance(content, list):
         for folder in map(str, content):
             scheme, _, path = folder.rpartition("://")
-            package = path.replace("/", ".").partition(".")[0]
+            package = path.replace("/", ".").partition(".")[0]  # the top package, which is found without an import
             is_installed = scheme == "pkg" and package.isidentifier() and find_spec(package) is not None
             is_folder = scheme in ("", "file") and Path(path).is_dir()
             if not is_installed and not is_folder:
@@ -516,13 +524,13 @@ def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> Di
     """The configuration of conf/<root>.yaml with these overrides, composed without a command line, as from Python.
 
     words: overrides, as typed.    with_hydra: whether the node `hydra`, which has the chosen options, is included.
-    Raises FcaError for what a command line would be refused for.
+    Raises FcaError for words that a command line would be refused for.
     """
     look_in_folders(words)
     register(root)
     overrides = [hydra_word for word in words for hydra_word in hydra_words(word)]
 
-    hydra_of_caller = GlobalHydra.instance().hydra  # a notebook may use Hydra itself
+    hydra_of_caller = GlobalHydra.instance().hydra  # a notebook may use Hydra itself: it is put back below
     GlobalHydra.instance().hydra = None
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
@@ -534,9 +542,10 @@ def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> Di
 
 
 def look_in_folders(words: Sequence[str]) -> None:
-    """Make the options of folders and packages known that these words name (hydra.searchpath=..., plugins=...).
+    """Make the options of the folders and packages available that these words name.
 
-    Hydra itself asks for these options before it composes.    Raises FcaError for a module that Python does not find.
+    Only hydra.searchpath=[...] and plugins=[...] are read; other words are ignored. Hydra needs these options before
+    it composes.    Raises FcaError for a module that Python does not find.
     """
     typed = [word for word in words if word.startswith(("hydra.searchpath=", "plugins="))]
     overrides = OverridesParser.create().parse_overrides(typed)
@@ -562,10 +571,10 @@ def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str
 
 
 def hydra_words(word: str) -> list[str]:
-    """A word of the command line as the words that Hydra reads.
+    """Translate a word of the command line into the words that Hydra reads.
 
-    A shift may be spelled as in rows, with its severity; a group may be null; and an id that Hydra would read as a
-    number gets quotes.
+    fca allows three things that Hydra does not: a shift may be spelled as in the table of runs, with its severity;
+    a group may be null; and an id may look like a number, for which it gets quotes here.
 
     >>> hydra_words("shift=corruption/fog/3")
     ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
@@ -579,7 +588,7 @@ def hydra_words(word: str) -> list[str]:
     ['model.run_id=18e11382e309']
     """
     key, equals, value = word.partition("=")
-    value = NUMBER_LIKE_ID.sub(r"'\g<0>'", value)
+    value = NUMBER_LIKE_ID.sub(r"'\g<0>'", value)  # \g<0>: the whole match
     if value == "null" and (CONF / key.partition("@")[0]).is_dir():
         return [f"~{key}"]
     if key == "shift" and "," not in value:
@@ -588,10 +597,10 @@ def hydra_words(word: str) -> list[str]:
 
 
 def with_free_keys(overrides: Sequence[str]) -> list[str]:
-    """The overrides, with `++` before the keys of swept groups, since these may belong to only one of the options.
+    """The overrides, with `++` before each key of a group that is swept; `++` adds a key that is not there.
 
-    Before a sweep, Hydra composes the words that are not swept. The keys of a swept group would be refused there, as in
-    this example the default shift has no severities. `++` adds a key that is not there.
+    Before a sweep, Hydra composes the overrides that are not swept, with the default option of each swept group. It
+    would refuse a key that only another option has: in this example, the default shift has no severities.
 
     >>> with_free_keys(["shift=a/b,a/c", "shift.severities=[1]", "seed=1"])
     ['shift=a/b,a/c', '++shift.severities=[1]', 'seed=1']
@@ -604,7 +613,7 @@ def with_free_keys(overrides: Sequence[str]) -> list[str]:
     }
 
     def is_key_of_swept_group(override: Override) -> bool:
-        group = override.key_or_group.rpartition(".")[0].partition(".")[0]  # the first part, if there are several
+        group = override.key_or_group.rpartition(".")[0].partition(".")[0]  # shift of shift.a.b; "" for a key alone
         is_change = override.type is OverrideType.CHANGE and not override.is_sweep_override()
         return is_change and group in swept_groups
 
@@ -615,16 +624,17 @@ def with_free_keys(overrides: Sequence[str]) -> list[str]:
 
 
 def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError:
-    """An error of Hydra or OmegaConf as one that names the word that was typed, what is allowed, and the next step.
+    """Translate an error of Hydra or OmegaConf: the word that was typed, what is allowed, and the next step.
 
-    words: the overrides that were typed.
+    root: the name of the command.    words: the overrides that were typed.
     """
     inner: BaseException | None = error
     while inner is not None:
-        if isinstance(inner, FcaError):  # raised inside of Hydra, which wraps it
+        if isinstance(inner, FcaError):  # our own error, which Hydra has wrapped
             return inner
         inner = inner.__cause__
 
+    # [::2] drops the "=" between
     typed = dict(word.lstrip("+~").partition("=")[::2] for word in words)  # key -> value; the last word of a key counts
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         return _missing_option_error(error.missing_cfg_file, error.options, root, words)
@@ -648,18 +658,22 @@ def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError
 def _missing_key_error(cause: Any, siblings_node: DictConfig, root: str, typed: Mapping[str, str]) -> FcaError:
     """The error for a key that a node of the configuration does not have.
 
-    cause: OmegaConf's error.    siblings_node: the node.    typed: key -> value of the overrides.
+    cause:         OmegaConf's error.    siblings_node: the node, whose keys may be suggested.
+    root:          the name of the command.    typed: key -> value of the typed overrides.
     """
     full_key = str(cause.full_key)
     siblings = [str(key) for key in siblings_node if key not in ("_target_", "hydra")]
-    # OmegaConf names the first part that is missing: of a.b.c perhaps a.b
+    # OmegaConf names the first part that is missing: if a.b.c was typed, perhaps a.b
     typed_key = next((key for key in typed if key == full_key or key.startswith(f"{full_key}.")), "")
     config: Any = siblings_node._get_root()
     return unknown_key(root, full_key, typed.get(typed_key), siblings, config, CONF)
 
 
 def _several_values_error(error: Exception, root: str) -> FcaError | None:
-    """The error for KEY=A,B without -m, by Hydra's message; None for other messages."""
+    """The error for KEY=A,B without -m, recognised by Hydra's message; None for other messages.
+
+    root: the name of the command.
+    """
     match = re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error))
     if match is None:
         return None
@@ -674,13 +688,14 @@ def _several_values_error(error: Exception, root: str) -> FcaError | None:
 
 
 def _defaults_list_error(error: Exception, root: str, typed: Mapping[str, str]) -> FcaError | None:
-    """The error for an override that cannot change, add or remove a group or key, by Hydra's message.
+    """The error for an override that cannot change, add or remove a group or key, recognised by Hydra's message.
 
-    None for other messages.    typed: key -> value of the overrides.
+    None for other messages.    root: the name of the command.    typed: key -> value of the typed overrides.
     """
     message = str(error)
     if match := re.search(r"Could not override '(.*?)'", message):
         return _missing_group_error(match[1], root, typed)
+    # Hydra has two messages for +GROUP=OPTION where the group already has an option
     if match := re.search(r"Multiple values for ([\w/@]+)\.|force-add .*'\++([\w/@]+)=", message):
         key = match[1] or match[2]
         step = f"type it without +: {key}={typed.get(key, 'OPTION')}"
@@ -722,16 +737,16 @@ def _top_keys(root: Mapping[str, Any]) -> set[str]:
 
 
 def _culprit_error(error: Exception, words: Sequence[str]) -> FcaError:
-    """The error with the word that probably caused it, for a message of which nothing else is known.
+    """The error of Hydra with the word that probably caused it, for a message of no known kind.
 
-    That is a word whose value is in the message, else one with ${...}, else one whose key is in the message. If there
-    is none, the error names the whole command line.
+    The word is the first whose value is in the message; else the first with ${...}; else the first whose key is in the
+    message. Without such a word, the error names the whole command line.    words: the typed overrides.
     """
     reason = one_line(error)
 
     def has_its_value_in_message(word: str) -> bool:
         value = word.partition("=")[2]
-        return bool(value) and value in str(error)
+        return bool(value) and value in str(error)  # an empty text would be in every message
 
     def has_its_key_in_reason(word: str) -> bool:
         key = word.lstrip("+~").partition("=")[0]
@@ -747,10 +762,10 @@ def _culprit_error(error: Exception, words: Sequence[str]) -> FcaError:
 
 
 def _missing_option_error(file: str, names: Sequence[str], root: str, words: Sequence[str]) -> FcaError:
-    """The error for an option that a group does not have, with the group as it was typed.
+    """The error for an option that a group does not have, which names the group as it was typed.
 
-    file: the group and the option with slashes between, as Hydra looked for it.
-    names: the options that the group has.    words: the overrides that were typed.
+    file:  what Hydra looked for: the group and the option with a slash between, such as recipe/augment/NAME.
+    names: the options that the group has.    root: the name of the command.    words: the typed overrides.
     """
     path = file.split("/")
     typed_keys = [word.partition("=")[0].lstrip("+") for word in words]
@@ -769,11 +784,14 @@ def _missing_option_error(file: str, names: Sequence[str], root: str, words: Seq
 
 
 def _allowed_in_words(root: str, key: str) -> str | None:
-    """What values a key may have, in words, if the schema of the root declares it, such as subset.seed; else None."""
+    """What values a key may have, in words, such as "a whole number, at least 0, ..." for subset.seed.
+
+    None for a key that the schema of the root does not declare, such as a key of a group.    key: with dots.
+    """
     schema: Any = schema_of(root)
-    *groups, name = key.split(".")
-    for group in groups:
-        schema = rules_by_field(schema).get(group, [None])[0]  # the type of the key
+    *nodes, name = key.split(".")
+    for node in nodes:  # go down from the schema of the root to the schema of the innermost node
+        schema = rules_by_field(schema).get(node, [None])[0]  # the type of the node; None: it is not declared
         if not is_dataclass(schema):
             return None
     return describe_allowed(schema, name) if name in rules_by_field(schema) else None

@@ -47,18 +47,18 @@ _COMPONENTS: dict[str, Any] = {}  # node as JSON -> component: planning thousand
 
 
 def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type | None = None) -> Any:
-    """The object that a group's node describes: `_target_` names its dataclass, whose fields are the keys and types.
+    """The object that a group's node describes: `_target_` names its dataclass, and the other keys are its fields.
 
-    config:   a configuration that has the node `group`.
-    contract: the protocol that the object must meet; None: that of CONTRACTS for this group, if any.
     Equal nodes give the same object.
+    config:   a configuration that has the node `group`.
+    contract: the protocol that the object must meet; None: the protocol of CONTRACTS for this group, if there is one.
     Raises FcaError for an unknown key, a wrong type or a missing value, naming it as the user would type it.
     """
     values = _node_values(config, group)
     key = group + json.dumps([values, plugins()], sort_keys=True)  # plugins decide which classes may be named
     if key not in _COMPONENTS:
         with _explaining_errors(values, group):
-            new: Any = OmegaConf.to_object(typed(values, group))
+            new: Any = OmegaConf.to_object(typed(values, group))  # calls the dataclass
         check_values(type(new), vars(new), group)
         _check_contracts(new, values, group, contract or CONTRACTS.get(group))
         if isinstance(new, Checked):
@@ -68,14 +68,14 @@ def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type
 
 
 def _check_contracts(instance: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
-    """Raise FcaError for a component that lacks a member of its contract, and for such a component inside of it.
+    """Raise FcaError if a component, or a component that it holds, lacks a member of its contract (a protocol).
 
-    values:   the keys of its node.    name: of its group, for messages; a generator in a data set is dataset.generator.
-    contract: the protocol of its kind; None: it has none.
+    values:   the keys of its node.    name: for messages: its group, or dataset.generator for one inside of a data set.
+    contract: the protocol of the component; None: there is none to check.
     """
     if contract is not None:
         check_contract(f"{name}._target_", instance, contract)
-    if contract is Analysis:
+    if contract is Analysis:  # besides its members, an analysis has to declare its findings for pages
         from fca.report.finding import study_findings  # imports the drawing libraries, which other groups do not need
 
         study_findings(instance)  # raises for a study that declares no findings
@@ -143,7 +143,7 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
 
     root, group, name: conf/<root>.yaml is composed with <group>=<name>.
     keys:   of the group, without its name; `component` checks them.
-    words:  further overrides, as typed.    others: keys at the top of the configuration.
+    words:  further overrides, as typed.    others: keys at the top of the configuration, with their values.
     Raises FcaError for an unknown name, and for a value of a wrong kind.
     """
     check_choice(group, name, option_names(group))
@@ -152,7 +152,8 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
     with open_dict(config):
         for key, value in {**keys_of_group, **others}.items():
             try:
-                OmegaConf.update(config, key, str(value) if isinstance(value, Path) else value)
+                plain_value = str(value) if isinstance(value, Path) else value  # YAML has no paths
+                OmegaConf.update(config, key, plain_value)
                 OmegaConf.select(config, key)  # raises if the value refers to a missing key
             except OmegaConfBaseException as error:
                 raise FcaError(key, value, one_line(error), f"correct {key}") from error
@@ -162,8 +163,9 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
 def typed(values: Mapping[str, Any], name: str) -> Any:
     """A component's values as a node of OmegaConf that has the types of the component's class.
 
-    Values that name a class themselves, such as the generator of a data set, become typed nodes inside of it. Values
-    may still be missing (`???`).    values: keys of the component's node, `_target_` included.    name: for messages.
+    A value that is a component itself (it names a class), such as the generator of a data set, becomes a typed node
+    inside of the first. A value may still be missing (`???`).
+    values: the keys of the component's node, `_target_` included.    name: of the component, for messages.
     Raises FcaError for an unknown key and a value of a wrong type.
     """
     nested = {
@@ -175,7 +177,7 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
     with _explaining_errors(values, name):
         field_values = {key: nested.get(key, value) for key, value in values.items() if key != "_target_"}
         for key in field_values.keys() & _text_fields(component_class):
-            field_values[key] = _as_texts(field_values[key])
+            field_values[key] = _as_texts(field_values[key])  # YAML may have read a class named 0 as a number
         check_truths(component_class, field_values, name)  # OmegaConf would take any number for true
 
         schema = _schema(component_class).copy()
@@ -207,11 +209,10 @@ def _leaf_types(hint: Any) -> Iterator[Any]:
 
 
 def _as_texts(value: Any) -> Any:
-    """The value, with truth values and keys that are numbers replaced by the texts that the user typed.
+    """The value of a field for texts, with truth values and numeric keys replaced by the texts that were typed.
 
-    YAML reads true as a truth value, which OmegaConf would turn into the text True, the name of another class or
-    folder; and OmegaConf refuses the key 0 of {0: train}. Numbers that are no keys stay, as OmegaConf makes texts of
-    them.
+    YAML reads true as a truth value. OmegaConf would turn it into the text True, which names another class or folder.
+    OmegaConf also refuses the key 0 of {0: train}. Other numbers stay, as OmegaConf turns them into the right texts.
     """
     if isinstance(value, bool):
         return str(value).lower()
@@ -230,10 +231,10 @@ def _as_texts(value: Any) -> Any:
 
 
 def _node_values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
-    """The node of a group as a dictionary, with references resolved.
+    """The node of a group as a dictionary, with references such as ${seed} resolved.
 
-    Raises FcaError for a plain value in place of the node: a YAML of the user's has `dataset: digits` among its keys,
-    not in its list of defaults.
+    Raises FcaError for a plain value in place of the node. That happens if a YAML of the user has `dataset: digits`
+    among its keys, and not in its list of defaults, where Hydra would load the option.
     """
     node = config[group]
     if not isinstance(node, dict | DictConfig):
@@ -245,9 +246,9 @@ def _node_values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
 
 @contextmanager
 def _explaining_errors(values: Mapping[str, Any], group: str) -> Iterator[None]:
-    """Turn OmegaConf's errors in the body into FcaError: the key as it is typed, its value, what is allowed.
+    """Turn OmegaConf's errors in the body into FcaError, with the key as it is typed, its value and what is allowed.
 
-    values: the keys of the group's node, `_target_` included.
+    values: the keys of the node that the body reads, `_target_` included.    group: the name of the node.
     """
     try:
         yield
@@ -257,9 +258,10 @@ def _explaining_errors(values: Mapping[str, Any], group: str) -> Iterator[None]:
         key = full_key.partition("[")[0]  # the key of the list, where the error is about a value in it: key[2]
         if not key:  # OmegaConf does not always name the key
             key = next((name for name, value in values.items() if not _fits(component_class, name, value)), "")
+        # the key may have dots, such as val.share; a missing value (`???`) is shown as None
         value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
 
-        folder = group.rpartition(".")[2].replace("encoder", "model")
+        folder = group.rpartition(".")[2].replace("encoder", "model")  # encoders are options of the group model
         files = f"look at conf/{folder}/"
         if isinstance(error, ConfigKeyError):
             raise _unknown_field_error(component_class, group, key, value, files) from error
@@ -276,7 +278,7 @@ def _explaining_errors(values: Mapping[str, Any], group: str) -> Iterator[None]:
 def _unknown_field_error(component_class: type, group: str, key: str, value: Any, files: str) -> FcaError:
     """The error for a key that is not a field of a component's class; it suggests the most similar field.
 
-    files: the step if no field is similar.
+    group, key, value: GROUP.KEY=VALUE was typed.    files: the next step to suggest if no field is similar.
     """
     fields = similar_first(rules_by_field(component_class), key)
     allowed = choices_in_words(f"{group}.{name}" for name in fields)
@@ -297,9 +299,9 @@ def as_typed(value: Any) -> str:
 
 
 def _allowed_inside(component_class: Any, key: str) -> str | None:
-    """What values a field may have, in words; None for what is not a field of this class.
+    """What values a field may have, in words; None if the class does not declare such a field.
 
-    key: a field, or a field of the dataclass that a field holds, such as val.share.
+    key: a field of the class; or, with a dot, a field of the dataclass that this field holds, such as val.share.
     """
     field, _, inner_key = key.partition(".")
     if not isinstance(component_class, type) or not is_dataclass(component_class):
@@ -307,7 +309,8 @@ def _allowed_inside(component_class: Any, key: str) -> str | None:
     if field not in rules_by_field(component_class):
         return None
     if inner_key:
-        return _allowed_inside(rules_by_field(component_class)[field][0], inner_key)
+        type_of_field = rules_by_field(component_class)[field][0]
+        return _allowed_inside(type_of_field, inner_key)
     return describe_allowed(component_class, field)
 
 
@@ -318,7 +321,7 @@ def _keys_inside(component_class: Any, key: str) -> list[str]:
     """
     if key not in rules_by_field(component_class):
         return []
-    hint = rules_by_field(component_class)[key][0]
+    hint = rules_by_field(component_class)[key][0]  # the type of the field
     for inner_type in (hint, *get_args(hint)):
         if isinstance(inner_type, type) and is_dataclass(inner_type):
             return list(rules_by_field(inner_type))
@@ -412,26 +415,26 @@ def not_here(datasets: Sequence[str]) -> str:
 
 
 def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -> Job:
-    """Check a whole configuration of `fca run` and plan it; decodes no image and writes nothing to the store.
+    """Check a whole configuration of `fca run` and plan it; this decodes no image and writes nothing to the store.
 
     overrides: the words that were typed, for the command and for messages.
-    download:  whether to download a public set that is not here yet; if not, its configuration raises NotDownloaded.
-    Raises FcaError for what cannot be run.
+    download:  whether to download a public data set that is not on this machine. If False, NotDownloaded is raised.
+    Raises FcaError for a configuration that cannot be run.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     check_root("run", values)
-    if isinstance(values["model"], dict):  # otherwise `component` refuses it
+    if isinstance(values["model"], dict):  # otherwise `component` refuses it below
         _check_classes_of_model(values["model"], overrides)
     command = _command(values, overrides)
     data = data_of(values) if download else _data_at_hand(values, command)
     if isinstance(values["model"], dict):
         _name_classes(values["model"], data)
-    shift_by_label = {shift.label(): shift for shift in component(values, "shift").shifts()}
+    shift_by_label = {shift.label(): shift for shift in component(values, "shift").shifts()}  # drops duplicates
     context = RunContext(
         data=data,
         model=component(values, "model"),
         encoder=component(values, "encoder"),
-        shifts=list(shift_by_label.values()),  # each once
+        shifts=list(shift_by_label.values()),
         recipe=component(values, "recipe"),
         subset=_subset(values["subset"], data),
         seed=values["seed"],
@@ -449,12 +452,12 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
 
 
 def _command(values: Mapping[str, Any], overrides: Sequence[str]) -> str:
-    """The command line that runs this configuration alone, also if it is a point of a sweep.
+    """The command line that runs this configuration alone, even if it is a point of a sweep.
 
     values: the resolved configuration.    overrides: the words that were typed.
     """
-    words = [word for word in overrides if not word.startswith("sweep.")]
-    if set(plugins()) != set(values["plugins"]):  # FCA_PLUGINS lists some, which another shell may not have
+    words = [word for word in overrides if not word.startswith("sweep.")]  # they decide how a sweep does its runs
+    if set(plugins()) != set(values["plugins"]):  # FCA_PLUGINS adds some, and may not be set in another shell
         words = [word for word in words if not word.startswith("plugins=")]
         words.append(f"plugins=[{','.join(plugins())}]")
     if any(word.startswith("experiment=") for word in words):
@@ -465,13 +468,14 @@ def _command(values: Mapping[str, Any], overrides: Sequence[str]) -> str:
 def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
     """The images of a configuration, without any download.
 
-    Raises NotDownloaded for a public set that is not here yet.    command: of the configuration, for that error.
+    Raises NotDownloaded for a public data set that is not on this machine.
+    values: the resolved configuration.    command: its command line, which that error carries.
     """
     dataset = values["dataset"]
     if not (isinstance(dataset, dict) and dataset.get("download")):  # not a public set: nothing would be downloaded
         return data_of(values)
 
-    component(values, "dataset")  # checks its keys
+    component(values, "dataset")  # checks the keys as they were typed, before one is changed
     without_download = {**values, "dataset": {**dataset, "download": False}}
     try:
         return data_of(without_download)
@@ -504,14 +508,15 @@ def store_with_images(outputs: str | Path) -> Store:
 
 
 def _images_of(store: Store, fingerprint: str) -> ImageData | None:
-    """The data set with this fingerprint, listed by the configuration of a recent run on it; None if it is gone.
+    """The data set with this fingerprint, listed with the configuration of a recent run on it.
 
-    A store may come from a stranger and name any folder. So only fca's loaders are called, none downloads, and none
-    lists a folder or archive that this user has not listed before.
+    None if no such run is found whose images are still on this machine. A store may come from a stranger and name any
+    folder. So only fca's own loaders are called, none downloads, and none lists a folder or archive that this user has
+    not listed before.
     """
     rows = store.rows()
     rows = rows[rows["fingerprint"] == fingerprint].sort_values("finished", ascending=False)
-    tried: list[Any] = []  # the keys of `dataset` and the limit; many runs have the same
+    tried: list[Any] = []  # pairs of the keys of `dataset` and the limit; many runs have the same pair
     for run_id in rows["run_id"].head(MAX_RUNS_SEARCHED_FOR_IMAGES):
         try:
             config = config_of(store.folder(run_id) / "config.yaml")
@@ -523,7 +528,8 @@ def _images_of(store: Store, fingerprint: str) -> ImageData | None:
             if "download" in values:
                 config.dataset.download = False
             data = data_of(config)
-            data = as_trained_on(data, fingerprint, data.group)  # a training may have cut a set that is all test
+            # a training may have split a data set that has test images only, which changes its fingerprint
+            data = as_trained_on(data, fingerprint, data.group)
         except Exception as error:  # whatever is wrong there, a page without these pictures is better than no page
             log.info("no images of %s from run %s: %s", fingerprint, run_id, error)
             continue
@@ -552,8 +558,9 @@ def config_of(path: Path) -> DictConfig:
 
 
 def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise FcaError for a typed model.classes, the keys of a model's logits, if the model has no weights yet.
+    """Raise FcaError if model.classes, the class keys of a model's logits, was typed for a model without weights.
 
+    A value that comes from a file is allowed.
     model: the keys of its node.    overrides: the words that were typed.
     """
     typed_keys = {word.partition("=")[0].lstrip("+") for word in overrides}
@@ -564,9 +571,9 @@ def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) 
 
 
 def _name_classes(model: dict[str, Any], data: ImageData) -> None:
-    """Replace classes in model.classes that YAML read as numbers or truth values by the data set's keys for them.
+    """Replace values in model.classes that YAML read as numbers or truth values by the class keys of the data set.
 
-    model: the keys of its node; changed in place.
+    A folder named 007 is the class key "007", which YAML reads as 7.    model: the keys of its node; changed in place.
     """
     classes = model.get("classes")
     if not isinstance(classes, list):
@@ -580,9 +587,10 @@ def _name_classes(model: dict[str, Any], data: ImageData) -> None:
 
 
 def _subset(subset: Mapping[str, Any], data: ImageData) -> ClassSubset:
-    """The classes that the keys of `subset` select: listed ones, drawn ones, or all.
+    """The classes that the keys of `subset` select: the listed classes, drawn classes, or all.
 
-    Raises FcaError for keys that contradict each other, and NoSuchSubset for a number that the data set does not have.
+    subset: the keys of its node.
+    Raises FcaError for keys that contradict each other, and NoSuchSubset for a number that cannot be drawn.
     """
     ncl = subset["ncl"]
     classes = subset["classes"]

@@ -45,7 +45,7 @@ class WithoutPasswords(logging.Formatter):
 
 
 class EpochFilter:
-    """Selects lines about epochs, some seconds apart, for output without a terminal, which has no progress bar.
+    """A filter of logging that selects lines about epochs, some seconds apart, for output without a progress bar.
 
     shows_epochs: whether any line is selected at all.
     """
@@ -56,7 +56,7 @@ class EpochFilter:
         self.pause_s = FIRST_S
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to show this line."""
+        """Whether to show this line: it is about an epoch, and the last line was shown long enough ago."""
         if not self.is_active or not record.getMessage().startswith("epoch "):
             return False
         if time.monotonic() - self.last_shown < self.pause_s:
@@ -79,9 +79,9 @@ class LogFile(logging.FileHandler):
 
 @contextmanager
 def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
-    """Append all that libraries and fca log or warn in the body to this file; fca's warnings are also printed.
+    """Append everything that libraries and fca log or warn in the body to this file; fca's warnings are also printed.
 
-    epochs: whether lines about epochs are printed, too, where there is no terminal.
+    epochs: whether lines about epochs are also printed, if the output is not a terminal.
     """
     root_logger = logging.getLogger()
     log_file = LogFile(path, delay=True)  # makes no file before the first line
@@ -91,14 +91,14 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
 
     fca_logger = logging.getLogger("fca")
     previous_level = fca_logger.level
-    fca_logger.setLevel(logging.INFO)
+    fca_logger.setLevel(logging.INFO)  # lines about epochs are of this level
     console()  # adds the handler that prints warnings, if it is not there yet
     epoch_output = logging.StreamHandler()
     epoch_output.addFilter(EpochFilter(epochs))
     epoch_output.setFormatter(WithoutPasswords())
     fca_logger.addHandler(epoch_output)
 
-    logging.captureWarnings(True)
+    logging.captureWarnings(True)  # those of Python's module warnings go to the file as well
     try:
         yield
     finally:
@@ -122,15 +122,16 @@ def provenance() -> dict[str, str | None]:
 
 @cache
 def end_with_parent() -> None:
-    """In a worker of joblib, end soon after the sweep that started it, and leave Ctrl-C to the sweep.
+    """Make a worker of joblib end soon after the sweep that started it, and leave Ctrl-C to the sweep.
 
-    It does nothing in other processes, nor at a second call.
+    It does nothing in a process that no sweep started, and nothing at a second call.
     """
     sweep = multiprocessing.parent_process()
     if sweep is None:
         return
 
     def end() -> None:
+        """End this process at once, without unwinding; release its claims if the sweep is gone."""
         sweep_is_alive = os.getppid() == sweep.pid
         if not sweep_is_alive:  # otherwise the sweep needs the claims: they show the run at which its worker died
             claims.abandon()
@@ -148,28 +149,29 @@ def end_with_parent() -> None:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the unfinished runs of a job: those without a row or a recorded failure, unless they can never be done.
+    """Do the unfinished runs of a job: those without a row and without a recorded failure, if they can be done.
 
-    Runs whose files are damaged are done again.
+    Runs whose files are damaged are done again. Runs that need a run that failed or was interrupted get the
+    same kind of record.
 
     alone: True for a single job. It waits for runs that another worker is doing, and takes them over if that worker
-           dies; an error of the user's is raised and leaves no trace in the store.
+           dies. An error in the configuration is raised and leaves no trace in the store.
            False for a job of a sweep. It leaves such runs to the other worker, and records every error.
     """
     store = job.context.store
     done_ids = {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE}
     keep_items(job, done_ids)
 
-    damage_met: set[str] = set()
+    damage_met: set[str] = set()  # messages of earlier rounds
     while pending := unfinished(store, job.plan):
         orphans = record_orphans(job, pending)
         with _claimed(pending, store) as token_of_run:
             claimed_runs = [run for run in pending if run.run_id in token_of_run]
             try:
                 _do_runs(job, claimed_runs, token_of_run, alone)
-            except DamagedFile as damaged:  # of a run that these need: the next round does it again first
+            except DamagedFile as damaged:  # a file of a run that these need: the next round repeats that run first
                 message = str(damaged)
-                is_still_damaged = message in damage_met  # as on a disk that cannot be written
+                is_still_damaged = message in damage_met  # repeating did not help, as on a disk that cannot be written
                 if is_still_damaged:
                     for run in claimed_runs:
                         record_failure(job, run, message, None)
@@ -190,11 +192,12 @@ def unfinished(store: Store, runs: Sequence[Run]) -> list[Run]:
 
 
 def find_void_ids(store: Store, runs: Iterable[Run]) -> set[str]:
-    """The ids of the runs that can never be done, since they need the weights of a training that diverged.
+    """The ids of the void runs: they can never be done, since they need the weights of a training that diverged.
 
     runs: in an order in which each run comes after the run that it needs (its parent).
     """
-    has_diverged: dict[str, bool] = {}  # id of a parent -> it diverged, or is void itself; many runs may share it
+    # id of a parent -> whether it diverged, or is void itself; read once for all runs that share the parent
+    has_diverged: dict[str, bool] = {}
     void_ids: set[str] = set()
     for run in runs:
         if run.parent is None:
@@ -207,9 +210,9 @@ def find_void_ids(store: Store, runs: Iterable[Run]) -> set[str]:
 
 
 def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
-    """Record and return the runs whose parent, the run that they need, failed or was interrupted.
+    """Record the runs whose parent, the run that they need, failed or was interrupted; returns these runs.
 
-    They get the same kind of record as the parent, so that interrupted ones are repeated together.
+    A run gets the same kind of record as its parent, so that both are repeated by the same command.
     """
     store = job.context.store
     orphans = [run for run in runs if run.parent and store.state(run.parent) in ENDED_EARLY]
@@ -227,7 +230,8 @@ def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
 def keep_items(job: Job, done_ids: set[str]) -> None:
     """Write the lists of images that a job's finished runs read, where such a list is missing or damaged.
 
-    done_ids: of the finished runs; others of the job have no row that would need a list.
+    Without its list, it is unknown to which images the stored predictions of a run belong.
+    done_ids: the ids of the finished runs. Other runs have no results yet that would need a list.
     """
     for run in job.plan:
         data = run.work.data if isinstance(run.work, HasImages) else job.context.data
@@ -238,10 +242,11 @@ def keep_items(job: Job, done_ids: set[str]) -> None:
 
 @contextmanager
 def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
-    """Claim, while the body runs, those of these runs that can be done now and that no other worker holds.
+    """Claim, while the body runs, the runs that can be done now and that no other worker has claimed.
 
-    A run can be done if it needs none, or the run that it needs is done or claimed here as well; runs come after the
-    one that they need.    Yields run_id -> token of its claim.
+    A run can be done now if it needs no other run (its parent), or if the parent is done or is claimed here as well.
+    Yields run_id -> token of the claim, which proves later that this process still holds it.
+    runs: in an order in which each run comes after its parent.
     """
     token_of_folder: dict[Path, str] = {}
     with claims.beating(token_of_folder):  # keeps alive what the dictionary holds at each moment
@@ -255,14 +260,15 @@ def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
             token = claims.acquire(folder)
             if token is not None:  # None: another worker holds it
                 token_of_folder[folder] = token
-                store.clear(run.run_id)  # what is left of damaged files
+                store.clear(run.run_id)  # damaged files of an earlier attempt would be in the way
         yield {folder.name: token for folder, token in token_of_folder.items()}
 
 
 def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone: bool) -> None:
     """Have the task do these claimed runs, and store each as soon as the task yields it.
 
-    After an error, it is recorded for the first run that is not finished, and the task starts again with the others.
+    An error is recorded for the first run that is not finished. Then the task starts again with the other runs.
+    Raises DamagedFile if a run that these need has a damaged file.
     token_of_run: run_id -> token of its claim.    alone: see `execute`.
     """
     store = job.context.store
@@ -278,22 +284,23 @@ def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone:
                     pending = [run for run in pending if run.run_id != finished.run.run_id]
                     if finished.columns.get(FLAG) == DIVERGED:  # the runs that need its weights are left out below
                         break
-                else:
+                else:  # the task ended by itself
                     _check_all_done(job, pending)
             pending = _without_void(store, pending)
 
         except DamagedFile:  # `execute` handles it
             raise
-        except ClaimLost:  # another worker does the first run
+        except ClaimLost:  # another worker has taken over the first run
             pending = pending[1:]
         except FcaError as error:
-            if alone:  # the user corrects the configuration, which leaves no trace
+            if alone:  # the user will correct the configuration: leave no trace of this one
                 for run in pending:
                     store.drop(run.run_id)
                 raise
             pending = _fail(job, pending, str(error), None)
         except Exception as error:  # of any kind: it costs this run, not the others
             message = f"{type(error).__name__}: {error}"
+            # starved: without memory or disk space, for which the run is not to blame
             pending = _fail(job, pending, message, traceback.format_exc(), interrupted=is_starved(error))
 
 
@@ -320,8 +327,9 @@ def _write_configuration(job: Job, runs: Sequence[Run]) -> None:
 def _write(job: Job, finished: Finished, token: str) -> None:
     """Store the row and the arrays of a finished run, and pass the row to the tracker.
 
-    token: of the claim of the run.    Raises ClaimLost if another worker took the run over, and Preempted, after it is
-    stored, if this process was asked to end.
+    token: of the claim of the run.
+    Raises ClaimLost if another worker took the run over. Raises Preempted, after the run is stored, if this process was
+    asked to end.
     """
     run = finished.run
     has_fingerprint = FINGERPRINT in run.metadata

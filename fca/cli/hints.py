@@ -54,7 +54,7 @@ PREFERRED_OPTIONS = ("folder", "predict")  # suggested first, where several opti
 def unknown_key(
     root: str, key: str, value: str | None, siblings: Iterable[str], config: Mapping[str, Any], conf: Path
 ) -> FcaError:
-    """The error for a key that a configuration does not have, with keys that may have been meant.
+    """The error for a key that a configuration does not have; it suggests keys that may have been meant.
 
     root:     the command, such as run.    key, value: as typed; None: without a value.
     siblings: the keys at the place of the unknown one.
@@ -84,10 +84,10 @@ def unknown_key(
 
 
 def unknown_option(root: str, group: str, name: str, options: Sequence[str], file: str) -> FcaError:
-    """The error for an option that a group does not have, with the option that may have been meant.
+    """The error for an option that a group does not have; it suggests the option that may have been meant.
 
-    root: the command.    name: the option as typed; may be empty.    options: those that the group has.
-    file: in conf/, without its ending; it would make the typed option exist.
+    root: the command.    name: the option as typed; may be empty.    options: the options that the group has.
+    file: the file in conf/, without its ending, that the user could add to have the typed option.
     """
     similar_names = similar_choices(options, name)
     hint = f"did you mean {group}={similar_names[0]}? " if similar_names else ""
@@ -100,9 +100,10 @@ def unknown_option(root: str, group: str, name: str, options: Sequence[str], fil
 
 
 def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str, Any]) -> FcaError:
-    """The error for a word that is no KEY=VALUE: it may be a key, KEY:VALUE, the name of an option, or a path.
+    """The error for a word that is not KEY=VALUE; it suggests what may have been meant.
 
-    root: the command.    keys: those at the top of the configuration.    config: the composed configuration.
+    The word may be a key, KEY:VALUE, the name of an option, GROUP/OPTION, or the path of a data set.
+    root: the command.    keys: the keys at the top of the configuration.    config: the composed configuration.
     """
     all_keys = {*keys, *_leaves(config)}
     suggestions = []
@@ -196,9 +197,10 @@ def group_as_key(key: str, conf: Path) -> str | None:
 
 
 def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], conf: Path) -> list[str]:
-    """Keys, as they are typed, that may have been meant by an unknown key, the likeliest first; none may be found.
+    """Keys, as they are typed, that may have been meant by an unknown key, the likeliest first; empty if none is found.
 
-    siblings: the keys at its place.    config: the composed configuration.    conf: the folder of the YAMLs.
+    siblings: the keys at the place of the unknown key.    config: the composed configuration.
+    conf:     the folder of the YAMLs.
     """
     group, _, name = key.rpartition(".")
     leaves = list(_leaves(config))
@@ -215,7 +217,7 @@ def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], 
         if our_key in leaves or "." not in our_key:
             return [our_key]
         if our_key.partition(".")[0] in config:
-            return []  # other options of that group may have it
+            return []  # the chosen option lacks our key; the caller then looks in other options of the group
 
     # Similar names: beside what was typed; without a group, anywhere
     similar_siblings = [f"{prefix}{sibling}" for sibling in similar_choices(siblings, name)]
@@ -241,15 +243,16 @@ def _as_typed(key: str, conf: Path) -> str:
 
 
 def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf: Path) -> Iterator[str]:
-    """Yield words that choose another option of the key's group, one that has the key, and set the key there.
+    """Yield words that choose another option of the key's group that has the key, and that set the key there.
 
-    Such as "dataset=folder dataset.root=photos". If options require the key, only these are suggested. A key without a
-    group is looked for in all groups.
+    An example is "dataset=folder dataset.root=photos". If some options require the key, only they are suggested.
+    A key that was typed without a group is searched for in all groups that the command has.
 
-    key, value: as typed.    siblings: the keys at its place.    conf: the folder of the YAMLs.
+    key, value: as typed.    siblings: the keys at the place of the key.    conf: the folder of the YAMLs.
     """
     typed_group, _, typed_name = key.rpartition(".")
     our_key = KEY_BY_FOREIGN_NAME.get(typed_name, "")
+    # a key of another tool is translated, unless our key belongs to another group than the typed one
     is_our_key_in_group = not typed_group or our_key.startswith(f"{typed_group}.")
     meant_key = our_key if our_key and is_our_key_in_group else key
     group, _, name = meant_key.rpartition(".")
@@ -325,9 +328,9 @@ def _takes_any_key(config: Mapping[str, Any], key: str) -> bool:
 
 
 def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield all keys of a configuration as they are typed, with dots, those of nodes included; Hydra's are left out.
+    """Yield all keys of a configuration as they are typed, with dots: the keys of nodes, and the keys inside of them.
 
-    prefix: the key of this node with a dot behind it; empty at the top.
+    Keys of Hydra are left out.    prefix: the key of this node with a dot behind it; empty at the top.
     """
     for key in config:
         if key in ("hydra", "_target_"):

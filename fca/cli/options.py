@@ -36,7 +36,9 @@ def tables() -> list[Path]:
 
 @cache
 def rows() -> dict[Path, dict[str, Any]]:
-    """The options that are rows of a table: the file that each replaces -> the keys that this file would have.
+    """The options that are rows of a table instead of files: path of the file that a row replaces -> its keys.
+
+    The rows are those of the tables (see `tables`), and one for each kind of corruption.
 
     >>> rows()[CONF / "recipe" / "resnet18.yaml"]
     {'defaults': ['resnet50', '_self_']}
@@ -55,10 +57,11 @@ def rows() -> dict[Path, dict[str, Any]]:
 
 @cache
 def _spellings() -> list[tuple[str, re.Pattern[str], list[str]]]:
-    """How rows of the store spell options with some of their keys, as the tables declare it.
+    """The spellings of options in rows of the store (stored results), as the tables of options declare them.
 
-    Each is a group, the pattern of the spelling, and the words of a command line that it stands for. Words name the
-    pattern's groups in braces: shift.kinds=[{kind}].
+    A spelling combines an option with some of its keys, such as the shift corruption/fog/3. Each entry has the group
+    of the option, the pattern of the spelling, and the words of a command line that the spelling stands for. The words
+    have the named parts of the pattern in braces: shift.kinds=[{kind}].
     """
     spellings = []
     for table in tables():
@@ -69,9 +72,9 @@ def _spellings() -> list[tuple[str, re.Pattern[str], list[str]]]:
 
 
 def _pattern_of(spelling: str) -> re.Pattern[str]:
-    """The pattern of a spelling with parts in braces: {name} is any text without a slash, {name:digits} are digits.
+    """The regular expression for a spelling with parts in braces, each of which becomes a named group.
 
-    Each part becomes a group of the pattern with its name.
+    {name} matches any text without a slash, {name:digits} matches digits.
 
     >>> _pattern_of("{kind}/{severity:digits}").fullmatch("fog/3").groupdict()
     {'kind': 'fog', 'severity': '3'}
@@ -201,7 +204,7 @@ def built_on(file: Path) -> list[Path]:
     They are the entries of its list of defaults that name an option of its own group.
     """
     group = group_of(file)
-    # a row is found from its top group: shift/corruption/fog builds on corruption/all of shift
+    # a row names its base from the top group: shift/corruption/fog builds on corruption/all of shift
     files = option_files(group.partition("/")[0] if file in rows() else group)
     entries = [entry for entry in keys_in(file).get("defaults", []) if isinstance(entry, str) and entry != "_self_"]
     names = [entry.removesuffix("@_here_") for entry in entries]

@@ -66,12 +66,13 @@ def progress(
 ) -> Iterator[None]:
     """Show how many of `total` runs are done and failed, and the time to go, while the body has `runs` executed.
 
-    It is a bar on a terminal, and lines from time to time elsewhere. A thread reads the states of the runs from the
-    store, since workers in other processes, or on other machines, do them.
+    A terminal gets a progress bar, other output a line from time to time. Workers in other processes, or on other
+    machines, do the runs. So a thread reads the states of the runs from the store.
 
     runs:        the runs that are pending at the start.    total: the number of all runs of the sweep.
-    waiting_for: returns the reason why no run is in progress; it is printed if that takes long.
-    on_estimate: called after each look with the estimated seconds to go; None without an estimate.
+    waiting_for: returns the reason why no run is in progress; the reason is printed when that state lasts long.
+    on_estimate: is called every LOOK_EVERY_S seconds with the estimated seconds to go; with None if there is no
+                 estimate.
     """
     watched = _WatchedRuns(store, runs)
     idle = Waiting(waiting_for)
@@ -130,9 +131,9 @@ class _WatchedRuns:
             self.children.setdefault(run.parent, []).append(run.run_id)
 
     def look(self) -> bool:
-        """Read the states of all unsettled runs.
+        """Read the states of all unsettled runs: those that are not yet done, failed or interrupted.
 
-        Returns whether the sweep is active: a run is in progress, was settled since the last look, or none is left.
+        Returns whether the sweep is active: a run is in progress, a run ended since the last look, or no run is left.
         """
         is_active = not self.unsettled
         self.running_for_s = {}
@@ -147,9 +148,9 @@ class _WatchedRuns:
             if state in ENDED_EARLY:
                 self.ended_early[run_id] = state
 
-        for run_id in self.void & self.unsettled:  # nobody will ever do these
+        for run_id in self.void & self.unsettled:  # void: no worker will do them, as their training diverged
             self.unsettled.discard(run_id)
-            self.pace.finish(run_id, None)
+            self.pace.finish(run_id, None)  # None: this run teaches nothing about durations
         return is_active
 
     def _note_start(self, run_id: str) -> None:
@@ -161,10 +162,11 @@ class _WatchedRuns:
     def _settle(self, run_id: str, state: State) -> None:
         """Note that a run ended.
 
-        If it is done, its duration improves the estimate; if it is a training that diverged, what needs it is void.
+        The duration of a run that is done improves the estimate. If the run is a training that diverged, the runs that
+        need its weights become void: they can never be done.
         """
         self.unsettled.discard(run_id)
-        row = self.store.row_if_whole(run_id) if state is State.DONE else None
+        row = self.store.row_if_whole(run_id) if state is State.DONE else None  # a damaged row is None as well
         self.pace.finish(run_id, None if row is None else seconds_of(row))
         if row is not None and row.get(FLAG) == DIVERGED:
             self.void.update(_descendants(run_id, self.children))
@@ -215,9 +217,10 @@ class SkippedPoints:
 
     @contextmanager
     def unless_drawn(self, config: DictConfig) -> Iterator[None]:
-        """Plan a point in the body; if its data set has too few classes for its subset, note that it is skipped.
+        """Suppress NoSuchSubset in the body, which plans a point, if the data set of the point has too few classes.
 
-        config: the configuration of the point.    Raises NoSuchSubset for a size that no data set could have.
+        Such a point is noted as skipped. Any other size that cannot be drawn raises NoSuchSubset.
+        config: the configuration of the point.
         """
         try:
             yield
@@ -225,16 +228,16 @@ class SkippedPoints:
         except NoSuchSubset as error:
             data = data_of(config)
             ncl = config.subset.ncl
-            # ncl is not positive, or a number of classes that this data set does have: its size is not the reason
-            is_wrong_everywhere = ncl <= 0 or 1 <= ncl <= len(data.classes)
-            if is_wrong_everywhere:
+            has_enough_classes = 1 <= ncl <= len(data.classes)
+            if ncl <= 0 or has_enough_classes:  # wrong for every data set, not only for a small one
                 raise
             self._skip(error, data, ncl)
 
     def _skip(self, error: NoSuchSubset, data: ImageData, ncl: float) -> None:
-        """Note a skipped point under the reason, so that `line` needs one sentence for all sizes of a data set.
+        """Note a skipped point, grouped by the reason, so that `line` needs one sentence for all sizes of a data set.
 
-        ncl: the number of classes, or below 1 a share of them.
+        error: why the point has no subset.    data: the images of the point.
+        ncl:   its number of classes; below 1, a share of the classes of the data set.
         """
         self.errors.append(error)
         reason = f"{data.name} has {len(data.classes)} classes, "
@@ -245,7 +248,8 @@ class SkippedPoints:
             reason += "fewer than subset.ncl="  # `line` adds the sizes
 
         sizes = self.sizes_by_reason.setdefault(reason, [])
-        if ncl > 1 and str(ncl) not in sizes:  # several seeds ask for the same size
+        # the sentence about a share is complete; several seeds ask for the same number of classes
+        if ncl > 1 and str(ncl) not in sizes:
             sizes.append(str(ncl))
 
     def line(self) -> str | None:
@@ -260,10 +264,10 @@ class SkippedPoints:
 
 
 def _line_about_equal_draws(points: Sequence[Configuration]) -> str | None:
-    """A line about the draws in which several seeds give the same classes, with the numbers of seeds and of subsets.
+    """A line about the draws in which several subset seeds give the same classes; None if every seed gives others.
 
-    None if every seed gives other classes. Seeds that give the same ones share their runs, so that a sweep has fewer
-    runs than configurations.
+    Seeds with the same classes share their runs. The line explains why the sweep has fewer runs than configurations:
+    for each such draw (a number of classes from a data set), it has the numbers of seeds and of different subsets.
     """
     seeds_of_draw: dict[tuple[str, str], set[int]] = {}
     subsets_of_draw: dict[tuple[str, str], set[tuple[int, ...]]] = {}
@@ -273,7 +277,7 @@ def _line_about_equal_draws(points: Sequence[Configuration]) -> str | None:
         if subset["ncl"] is None:  # nothing is drawn
             continue
         draw = f"subset.ncl={subset['ncl']} of the {len(data.classes)} classes of {data.name}"
-        data_and_sampler = data.fingerprint + str(subset["sampler"])  # different data sets may have one name
+        data_and_sampler = data.fingerprint + str(subset["sampler"])  # in the key, as `draw` names the data set only
         key = (data_and_sampler, draw)
         seeds_of_draw.setdefault(key, set()).add(subset["seed"])
         subsets_of_draw.setdefault(key, set()).add(point.job.context.subset.classes)
@@ -307,8 +311,9 @@ class ResumingSweep:
         """
         self.config = config
         use_plugins(config.plugins)
-        _check_launcher(config.hydra, starts=not OmegaConf.select(config, "sweep.print"))
-        self.context = hydra_context
+        prints_only = OmegaConf.select(config, "sweep.print")  # the launcher will start nothing
+        _check_launcher(config.hydra, starts=not prints_only)
+        self.context = hydra_context  # shared with the launcher; `_configurations` replaces its loader
         self.loader: Any = hydra_context.config_loader
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -332,9 +337,9 @@ class ResumingSweep:
         with gathered():  # warnings about planning are printed once, with their count
             points = self._configurations(arguments)
         store = points[0].job.context.store  # all points have the same, see KEYS_WITH_ONE_VALUE
-        runs = {run.run_id: run for point in points for run in point.job.plan}
+        runs = {run.run_id: run for point in points for run in point.job.plan}  # each once: points may share runs
         states = {run_id: store.state(run_id) for run_id in runs}
-        pending, void_ids = self._pending_and_void(store, runs, states)
+        pending, void_ids = self._find_pending_and_void(store, runs, states)
         _print_plan(points, runs, states, pending, void_ids)
 
         self._prepare_store_and_tracker(points, runs, states, pending)
@@ -354,8 +359,8 @@ class ResumingSweep:
     ) -> None:
         """Prepare the store and the tracker for the pending runs.
 
-        Stale claims and records of earlier failures are removed, lists of images that are missing are written, and the
-        tracker connects if there is any work.
+        This removes the claims of dead workers and the records of earlier failures, and writes lists of images that
+        are missing. The tracker (such as W&B) connects only if there is a run to do.
 
         runs, states: by run id.    pending: ids of the runs that will be done.
         """
@@ -375,32 +380,32 @@ class ResumingSweep:
             points[0].job.context.tracker.connect()
 
     def _run_pending(self, points: Sequence[Configuration], runs: Mapping[str, Run], pending: set[str]) -> None:
-        """Do the pending runs, in as many launches as that takes, while progress is shown and weights are removed.
+        """Launch the pending runs until all of them have ended. Meanwhile, show progress and remove unneeded weights.
 
-        runs: all runs of the sweep, by id.    pending: ids of those to do.
+        runs: all runs of the sweep, by id.    pending: ids of the runs to do.
         """
         store = points[0].job.context.store
         weights = Weights(point.job for point in points)
         pending_runs = [run for run_id, run in runs.items() if run_id in pending]
         parent_of_pending = {run_id: runs[run_id].parent for run_id in pending}
         with (
-            claims.announced(store.outputs, parent_of_pending) as announced,
+            claims.announced(store.outputs, parent_of_pending) as announced,  # for `fca status` in other processes
             progress(store, pending_runs, len(runs), self._reason_for_waiting, announced.estimate),
             repeating(weights.remove_unneeded, LOOK_EVERY_S),
         ):
             while pending:  # a worker that dies, here or in another sweep, leaves runs for the next launch
                 self._launch_pending(points, pending)
-                pending = _wait_for_running(store, pending)
+                pending = _wait_for_running(store, pending)  # the runs that are left
                 pending -= find_void_ids(store, (run for run in runs.values() if run.run_id in pending))
         weights.remove_unneeded()
 
-    def _pending_and_void(
+    def _find_pending_and_void(
         self, store: Store, runs: Mapping[str, Run], states: Mapping[str, State]
     ) -> tuple[set[str], set[str]]:
-        """The ids of the runs that are to be done, and of void runs: they need a training that diverged.
+        """The ids of the runs to do, and the ids of void runs, which need the weights of a training that diverged.
 
-        Runs in progress elsewhere are to be done, too, since their worker may die. Failed runs are only if sweep.retry
-        is set.
+        Runs that another process is doing are included, since its worker may die. Failed runs are included only if
+        sweep.retry is set.    runs, states: by run id.
         """
         states_to_do = {State.ABSENT, State.DAMAGED, State.INTERRUPTED, State.RUNNING}
         if self.config.sweep.retry:
@@ -413,7 +418,8 @@ class ResumingSweep:
     def _print_commands(self, arguments: list[str]) -> None:
         """Print a command for each configuration with unfinished runs; start and download nothing.
 
-        The runs of a data set that is not downloaded yet are unknown, so that its commands are printed in any case.
+        Without the images, the runs of a configuration are unknown. So a configuration whose data set is not
+        downloaded yet is always printed.
         """
         not_downloaded: list[NotDownloaded] = []
         with gathered():
@@ -423,7 +429,7 @@ class ResumingSweep:
             store = points[0].job.context.store
             runs = {run.run_id: run for point in points for run in point.job.plan}
             states = {run_id: store.state(run_id) for run_id in runs}
-            pending, _ = self._pending_and_void(store, runs, states)
+            pending, _ = self._find_pending_and_void(store, runs, states)
         _print_line(_line_about_equal_draws(points), file=sys.stderr)  # stdout has only commands
 
         commands = [point.job.command for point in _configurations_to_launch(points, pending)]
@@ -450,7 +456,7 @@ class ResumingSweep:
             if any(run.run_id in pending and not run.light for run in point.job.plan)
         ]
         if configurations_with_heavy_runs:
-            kinds_of_jobs = [
+            kinds_of_jobs = [  # for each job, the kinds of its runs: equal for runs that take equally long
                 {kind_of(run) for run in point.job.plan if run.run_id in pending}
                 for point in configurations_with_heavy_runs
             ]
@@ -459,19 +465,21 @@ class ResumingSweep:
 
         for point in points:
             if any(run.run_id in pending and run.light for run in point.job.plan):
-                execute(point.job, alone=False)
-        points[0].job.context.tracker.close()  # one for all points
+                execute(point.job, alone=False)  # leaves runs to other workers, and records errors
+        points[0].job.context.tracker.close()  # all points have the same tracker
 
     def _launch(self, launches: Sequence[Configuration], pending: set[str]) -> None:
-        """Have the launcher do these jobs. A worker that dies costs only its present run; the others remain pending.
+        """Have the launcher do these jobs, and record the runs at which workers died.
 
-        pending: ids of the runs to do.
+        A worker that dies costs only its present run; its other runs remain pending.
+        launches: one configuration for each job.    pending: ids of the runs to do.
         Raises the launcher's error if it started no worker; exits if workers died MAX_FRUITLESS_LAUNCHES times in a row
-        before any run was finished.
+        before any run ended.
         """
         store = launches[0].job.context.store
         launcher_keys = getattr(self.launcher, "params", {})  # of submitit's launcher; others have no such attribute
         if isinstance(launcher_keys, dict) and launcher_keys.get("timeout_from_rows"):
+            # the time limit of each job follows from earlier trainings
             launcher_keys["timeout_min"] = _job_minutes(launches, pending, self.config.hydra.launcher.timeout_min)
 
         job_returns: Sequence[Any] = ()
@@ -497,14 +505,17 @@ class ResumingSweep:
         pending: set[str],
         exit_codes: Mapping[int, int],
     ) -> None:
-        """Record the runs of dead workers, so that the sweep goes on with the others; raise or exit if it cannot go on.
+        """Record the runs at which workers died, so that the sweep goes on with the other runs.
 
-        error:      the launcher's.    pending: ids of the runs to do.
+        Raises the error if no worker began. Exits if workers died MAX_FRUITLESS_LAUNCHES times before any run ended.
+
+        error:      raised by the launcher.    launches: the configurations that it had to do.
+        pending:    ids of the runs to do.
         exit_codes: process id -> exit code of each worker of joblib that died; empty for other launchers.
         """
         store = launches[0].job.context.store
         if not exit_codes:
-            _wait_for_running(store, pending)  # jobs on other machines go on
+            _wait_for_running(store, pending)  # jobs on other machines go on without the launcher
         first_sentence = str(error).partition(".")[0]
         record_dead_workers(launches, exit_codes, f"the worker died: {first_sentence}")
 
@@ -513,7 +524,7 @@ class ResumingSweep:
         if self.n_fruitless and not exit_codes:  # no worker began, so that another launch would fail as well
             self._remove_empty_folders()
             raise self._as_user_error(error) from error
-        if self.n_fruitless == MAX_FRUITLESS_LAUNCHES:
+        if self.n_fruitless == MAX_FRUITLESS_LAUNCHES:  # something kills every worker: a further launch has no chance
             first_code = next(iter(exit_codes.values()))
             reason = describe_exit(first_code)
             print(f"error: {MAX_FRUITLESS_LAUNCHES} times, workers died before they began ({reason})", file=sys.stderr)
@@ -533,7 +544,7 @@ class ResumingSweep:
         return FcaError("hydra/launcher", name, allowed, "correct hydra.launcher.KEY, or take hydra/launcher=basic")
 
     def _remove_empty_folders(self) -> None:
-        """Remove the folders that a launcher made before it failed, if they are empty."""
+        """Remove the folders of the sweep that a launcher made before it failed, if they are empty."""
         sweep_folder = Path(self.config.hydra.sweep.dir)
         folders = [sweep_folder]
         if sweep_folder.parent.name == ".hydra":  # the default is OUTPUTS/.hydra/NAME; all three may be new
@@ -545,14 +556,17 @@ class ResumingSweep:
     def _configurations(
         self, arguments: list[str], not_downloaded: list[NotDownloaded] | None = None
     ) -> list[Configuration]:
-        """Every point of the grid, composed, checked and planned; without subsets for which a data set is too small.
+        """Every point of the grid, composed, checked and planned.
+
+        Points whose data set has too few classes for their subset are left out, with a line on stderr.
 
         arguments:      the overrides of the command line.
-        not_downloaded: if given, nothing is downloaded, and this list receives the points of data sets that are
-                        missing.
+        not_downloaded: a list that receives the points whose data set would have to be downloaded; None: such data
+                        sets are downloaded.
         """
         axes = self._axes(arguments)
-        n_values_of_word: dict[str, int] = {}  # word of Hydra's -> number of values of its axis
+        # The composer composes what is equal in all points once, so it has to know which words vary.
+        n_values_of_word: dict[str, int] = {}  # word as Hydra reads it -> number of values of its axis
         for words_of_axis in axes.values():
             for typed_word in words_of_axis:
                 for word in hydra_words(typed_word):
@@ -564,23 +578,25 @@ class ResumingSweep:
         skipped = SkippedPoints()
         for typed_words_of_point in itertools.product(*axes.values()):
             overrides = [word for typed_word in typed_words_of_point for word in hydra_words(typed_word)]
-            config = composer.point(self.config, overrides)  # is overwritten by the next one
-            typed = typed_words(self.config.hydra, overrides)
+            config = composer.point(self.config, overrides)  # the next call may change this object
+            typed = typed_words(self.config.hydra, overrides)  # for the command that repeats this point
             try:
                 with skipped.unless_drawn(config):  # skips the point if its data set is too small
                     job = job_of(config, typed, download=not_downloaded is None)
                     points.append(Configuration(overrides, job))
             except NotDownloaded as missing:
-                assert not_downloaded is not None
+                assert not_downloaded is not None  # otherwise job_of downloads
                 not_downloaded.append(missing)
         _print_line(skipped.line(), file=sys.stderr)
         return points
 
     def _axes(self, arguments: list[str]) -> dict[str, list[str]]:
-        """The axes of the grid: key -> its overrides, one for each value.
+        """The axes of the grid: key -> its overrides KEY=VALUE, one for each value.
 
         A key of the command line replaces the same key of the experiment. With sweep.head, only the first values of
-        each axis are kept. Raises FcaError for more than sweep.max points, before any list of values is made.
+        each axis are kept.
+        Raises FcaError for more than sweep.max points, before any list of values is made: range(0,10**9) would fill the
+        memory.    arguments: the overrides of the command line.
         """
         words = [f"{key}={value}" for key, value in self.params.items()] + arguments
         overrides = OverridesParser.create(config_loader=self.loader).parse_overrides(words)
@@ -601,7 +617,7 @@ class ResumingSweep:
 def _check_launcher(hydra: DictConfig, *, starts: bool) -> None:
     """Raise FcaError for a launcher that cannot work here, before the sweep is planned.
 
-    hydra:  the node of this name.
+    hydra:  the node `hydra` of the configuration.
     starts: whether the launcher will start anything; otherwise commands are printed, which needs no cluster.
     """
     name = hydra.runtime.choices.get("hydra/launcher")
@@ -706,7 +722,7 @@ def _axis_words(override: Override, head: int | None) -> list[str]:
 def _wait_for_running(store: Store, run_ids: set[str]) -> set[str]:
     """Wait until no worker, of this or another sweep, is doing these runs.
 
-    Returns the ids of those that are to be done again: they were abandoned, or their files are damaged.
+    Returns the ids of the runs that are to be done again: their worker died, or their files are damaged.
     """
     while any(store.state(run_id) is State.RUNNING for run_id in run_ids):
         time.sleep(POLL_S)
@@ -739,8 +755,11 @@ def _noting_exit_codes() -> Iterator[dict[int, int]]:
 
 
 def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[int, int], message: str) -> None:
-    """Record, for every dead worker, its present run as interrupted: the first unfinished one of those it had claimed.
+    """Record the run at which each dead worker was at work as interrupted, and the runs that need it.
 
+    That is the first unfinished run of those that the worker had claimed, since a worker does one run at a time.
+
+    launches:   the configurations of the jobs.
     exit_codes: process id -> exit code of the workers that died; empty if they are not known. Then every process that
                 left a claim counts as dead.
     message:    the cause to record if the exit codes are not known.
@@ -758,11 +777,11 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
 
             pid = stale_claim["pid"]
             is_dead = not exit_codes or pid in exit_codes  # joblib kills the others; they are not to blame
-            if is_dead and pid not in recorded_pids:  # a worker claims all runs of its job, and does one at a time
+            if is_dead and pid not in recorded_pids:  # one run a worker: it had not begun the others of its claims
                 recorded_pids.add(pid)
                 cause = describe_exit(exit_codes[pid]) if exit_codes else message
                 record_failure(point.job, run, cause, None, interrupted=True)
-                record_orphans(point.job, point.job.plan)
+                record_orphans(point.job, point.job.plan)  # the runs that need this one
 
 
 def describe_exit(exit_code: int) -> str:
@@ -779,8 +798,9 @@ def describe_exit(exit_code: int) -> str:
 
 
 def _record_loss(point: Configuration, message: str) -> None:
-    """Record, for a lost job, its first unfinished run as interrupted, and the runs that need that one.
+    """Record the first unfinished run of a lost job as interrupted, and the runs that need it.
 
+    A job of a cluster is lost if it ended without a record of its end.    point: the configuration of the job.
     message: the reason why the job was lost.
     """
     store = point.job.context.store
@@ -795,8 +815,8 @@ def _record_loss(point: Configuration, message: str) -> None:
 def _job_minutes(launches: Sequence[Configuration], pending: set[str], timeout_min: int) -> int:
     """The time limit of a job in minutes: 3 times the longest stored training of the same models and data, plus 5.
 
-    It is at most timeout_min, and timeout_min itself if some model of the launches was never trained on its data.
-    pending: ids of the runs to do; others of the launches do not count.
+    The limit is timeout_min at most. It is timeout_min if the jobs train nothing, or if a model was never trained on
+    its data set.    pending: ids of the runs to do; other runs of the launches do not count.
     """
     rows = launches[0].job.context.store.rows("task == 'train'")
     longest_s: Any = {}  # (dataset, model) -> seconds of the longest training
@@ -805,13 +825,16 @@ def _job_minutes(launches: Sequence[Configuration], pending: set[str], timeout_m
 
     trainings = [run for point in launches for run in point.job.plan if run.task == "train" and run.run_id in pending]
     seconds = [longest_s.get((run.metadata["dataset"], run.metadata["model"])) for run in trainings]
-    if not seconds or None in seconds:
+    if not seconds or None in seconds:  # None: no training of this model and data set is stored
         return timeout_min
     return min(timeout_min, math.ceil(max(seconds) * 3 / 60) + 5)
 
 
 def _configurations_to_launch(points: Sequence[Configuration], pending: set[str]) -> list[Configuration]:
-    """The configurations with pending runs that no earlier one has, so that a run that many share is launched once."""
+    """The configurations to launch: each has a pending run that no earlier configuration has.
+
+    So a run that several configurations share is launched once.    pending: ids of the runs to do.
+    """
     covered_ids: set[str] = set()
     launches = []
     for point in points:
@@ -829,7 +852,7 @@ def _print_plan(
     pending: set[str],
     void_ids: set[str],
 ) -> None:
-    """Print how many runs are in each state, the classes that subset.classes names, and seeds that draw the same ones.
+    """Print how many runs are in each state, the classes that subset.classes lists, and seeds with equal classes.
 
     runs, states: by run id.    pending: ids of the runs to do.
     void_ids: of the runs that need a training that diverged.

@@ -47,14 +47,17 @@ _hydras_create_defaults_list = create_defaults_list
 def _create_defaults_list(
     repo: Any, config_name: str | None, overrides_list: list[Override], **options: Any
 ) -> DefaultsList:
-    """Follow the defaults lists of files as Hydra does, but raise FcaError for lists that Hydra stumbles over."""
+    """Follow the defaults lists of files as Hydra does, but raise FcaError for lists at which Hydra fails.
+
+    It replaces Hydra's function of this name, with the same arguments.
+    """
     try:
         return _hydras_create_defaults_list(
             repo=repo, config_name=config_name, overrides_list=overrides_list, **options
         )
     except FcaError:
         raise
-    except RecursionError:
+    except RecursionError:  # Hydra follows the lists without end
         problem = "the files that a list names lead back to it"
     except ValueError as error:  # such as an entry that is no GROUP: OPTION
         problem = " ".join(str(error).split())
@@ -84,10 +87,10 @@ ConfigLoaderImpl._load_single_config = _load_without_foreign_schema  # type: ign
 def watch(conf: Path) -> None:
     """From now on, check every configuration file that Hydra loads, before anything of it is used.
 
-    conf: fca's own folder of them. Its roots, its launchers and the user's files in its folder local/ may set what
-    other files may not.
+    conf: fca's own folder of configurations. Its roots, its launchers and the user's files in its folder local/ may
+    set keys that other files may not.
     """
-    Plugins.instance()  # registers the classes that read files
+    Plugins.instance()  # registers the classes that read files, of which one is patched here
     folder_source: Any = SourcesRegistry.instance().resolve("file")
     hydras_load_config = folder_source.load_config
 
@@ -103,7 +106,7 @@ def watch(conf: Path) -> None:
         except (yaml.YAMLError, ValueError) as error:  # ValueError: digits without end
             raise _not_a_configuration(file, f"is no YAML ({error})") from error
         is_of_user = Path(source.path) == conf and config_path.startswith("local/")
-        if not is_of_user:  # here, since Hydra takes the defaults list away, and resolves it, before all else
+        if not is_of_user:  # `load` below would be too late: Hydra has resolved the defaults list by then
             values: Any = OmegaConf.to_container(result.config, resolve=False)
             _check_references(str(file), {"defaults": values.get("defaults")})
         return result
@@ -123,7 +126,7 @@ def watch(conf: Path) -> None:
         is_installed = result.provider == "hydra" or address.netloc.startswith("hydra_plugins.")
         if address.scheme in ("file", "pkg") and not is_trusted and not is_installed:
             check_file(f"{address.path or address.netloc}/{file}.yaml", result.config)
-        elif is_trusted and file.startswith("local/"):
+        elif is_trusted and file.startswith("local/"):  # these files may read the environment, but no secrets
             _check_secrets(f"{address.path}/{file}.yaml", result.config)
         return result
 
@@ -155,9 +158,9 @@ def plain_values(file: Path) -> dict[str, Any]:
 
 
 def check_file(file: str, config: Any) -> None:
-    """Raise FcaError, naming the key, for a file that sets or reads what only the user may.
+    """Raise FcaError, naming the key, for a file that does what only the user may do.
 
-    That is to list plugins, to set what is Hydra's, and to read the environment.
+    Only the user may list plugins, set keys of Hydra that could run code, and read the environment.
     file: its name, for messages.    config: its content, as a node of OmegaConf.
     """
     for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):
@@ -182,9 +185,10 @@ def _check_references(file: str, values: Any) -> None:
 
 
 def _check_secrets(file: str, config: Any) -> None:
-    """Raise FcaError for a value that reads a variable of the environment whose name is that of a secret.
+    """Raise FcaError for a value that reads a variable of the environment whose name looks like a secret (TOKEN, ...).
 
-    Rows of the store and pages show what is configured.    file: its name, for messages.    config: its content.
+    The value would be stored with every run and shown on pages.
+    file: its name, for messages.    config: its content.
     """
     for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):
         for name in _VARIABLE.findall(str(value)):
@@ -203,7 +207,10 @@ def _reads_only_keys(text: Any) -> bool:
 
 
 def _check_yaml(file: Path) -> None:
-    """Raise FcaError for a file that is no plain YAML with keys, or that would fill the memory; it may be empty."""
+    """Raise FcaError for a file that is not plain YAML with keys, or that would fill the memory; it may be empty.
+
+    Only the first event of the parser is read: it shows whether the file starts with a mapping.
+    """
     try:
         content = content_of(file)
         check_yaml(file, content)
@@ -213,7 +220,8 @@ def _check_yaml(file: Path) -> None:
         raise _not_a_configuration(file, damaged.problem) from damaged
     is_null = isinstance(first_node, yaml.ScalarEvent) and first_node.value in ("", "null", "~")
     is_empty = first_node is None or is_null
-    if not (is_empty or isinstance(first_node, yaml.MappingStartEvent)):  # OmegaConf would parse a text again
+    # OmegaConf would parse a file that is one text a second time, without these checks
+    if not (is_empty or isinstance(first_node, yaml.MappingStartEvent)):
         raise _not_a_configuration(file, "has no keys")
 
 
@@ -224,8 +232,8 @@ def _not_a_configuration(file: Path, problem: str) -> FcaError:
 def check_words(words: Sequence[str]) -> None:
     """Raise FcaError for a word of the command line that names code for Hydra to run, or reads the environment.
 
-    `_target_` of a component is allowed here; its class has a check of its own. What is configured is printed, stored
-    and sent to W&B, so a command that somebody sent must not read a variable; the shell shows what it fills in.
+    A user may paste a command from somebody else. A variable that it reads would be printed, stored and sent to W&B.
+    `_target_` of a component is allowed here, since its class is checked elsewhere.
 
     >>> check_words(["hydra.launcher.n_jobs=2", "model._target_=fca.models.handmade.Hog"])
     """
@@ -242,14 +250,14 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def _is_harmless(path: tuple[str, ...], value: Any) -> bool:
-    """Whether a file that may come from a stranger may set this key of Hydra's to this value.
+    """Whether a file that may come from a stranger may set this key below `hydra` to this value.
 
-    path: the parts of the key below `hydra`.    value: one that holds no others.
+    path: the parts of the key, without `hydra`.    value: a leaf: a plain value, or an empty mapping.
     """
     match path:
         case ("mode",) | ("sweeper", "params"):  # params without any key
             return not value or isinstance(value, str)
-        case ("sweeper", "params", word):  # its value is put before the words of every run
+        case ("sweeper", "params", word):  # an axis of a sweep; it is read like a word of the command line
             sets_code = word.lstrip("+~").partition(".")[0] in ("hydra", "plugins")
             return not sets_code and not isinstance(value, dict)
         case ("sweeper", "_target_"):
@@ -262,9 +270,10 @@ def _is_harmless(path: tuple[str, ...], value: Any) -> bool:
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of a configuration that hold no others, each with the keys and positions that lead to it.
+    """Yield the leaves of a configuration: each value that holds no other values, with the keys that lead to it.
 
-    An empty mapping is such a value, and an empty list has none.    path: the keys that lead to `value`.
+    The position in a list counts as a key. An empty mapping is a leaf, an empty list yields nothing.
+    path: the keys that lead to `value`.
     """
     inner_values: dict[Any, Any] = {}
     if isinstance(value, dict):
