@@ -22,7 +22,7 @@ from harness import apart, machine, options, peak, timed
 from PIL import Image
 
 from fca.data import content
-from fca.data.files import FILE, REDUCED, Directory, Listing, decode
+from fca.data.files import FILE_SCHEMA, REDUCED, Directory, Listing, decode
 from fca.data.pixels import open_originals, open_pixels
 from fca.data.public import ImageNet
 from fca.data.splits import Share, for_training
@@ -39,7 +39,9 @@ def invent(root, number, classes):
     sizes, zeros = np.random.default_rng(0).integers(50_000, 200_000, number), np.zeros(number, np.int64)
     digests = [f"{k:032x}" for k in range(number)]
     known = pa.table([paths, sizes, zeros, zeros, np.arange(number).astype(np.uint64), digests], content._KNOWN)
-    content.share(content.Inventory(Directory(str(root)), Listing(known.select(FILE.names), frozenset(names)), known))
+    content.share(
+        content.Inventory(Directory(str(root)), Listing(known.select(FILE_SCHEMA.names), frozenset(names)), known)
+    )
 
 
 def noise(row, side):

@@ -17,7 +17,7 @@ from harness import machine, options, timed
 
 from fca.data import content
 from fca.data.content import inventory, shared_listings
-from fca.data.files import WALKERS, Directory
+from fca.data.files import READER_THREADS, Directory
 from fca.data.folder import Folder
 from fca.data.splits import Share
 
@@ -35,7 +35,7 @@ def write_files(root, number, size):
 
 
 def bare_reading(root):
-    with ThreadPoolExecutor(WALKERS) as pool:
+    with ThreadPoolExecutor(READER_THREADS) as pool:
         return sum(pool.map(lambda path: len(path.read_bytes()), root.glob("*/*")))
 
 

@@ -76,8 +76,11 @@ def of_library(made):
     """What makes the network, and its own resolution once it is made; timm's or torchvision's."""
     if isinstance(made, TorchvisionModel):
         record = torchvision_network.record_of(made.name)
-        return torchvision_network.network, lambda _: torchvision_network._input(made, record)[0].size
-    return timm_network.network, lambda module: timm_network._input(made, module)[0].size
+        return (
+            torchvision_network.network,
+            lambda _: torchvision_network._geometry_and_normalisation(made, record)[0].size,
+        )
+    return timm_network.network, lambda module: timm_network._geometry_and_normalisation(made, module)[0].size
 
 
 @pytest.mark.parametrize("name", sorted(LARGE))
