@@ -54,8 +54,8 @@ class Ablations:
 
     def shifts(self) -> list[Shift]:
         """One shift for each kind."""
-        kinds = dict.fromkeys(self.kinds)
-        return [Ablation(kind, None if kind == "gray" else self.compat) for kind in kinds]
+        kinds = dict.fromkeys(self.kinds)  # without repetitions, in their order
+        return [Ablation(kind, None if kind == "gray" else self.compat) for kind in kinds]  # gray has no boxes
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ class Noises:
     compat: Compat = None
 
     def shifts(self) -> list[Shift]:
-        """All shifts of a draw together, so that its noise is drawn once. Raises FcaError without any level."""
+        """One shift for each draw, area, level and region. Raises FcaError if there is no level of noise.
+
+        Draws are the outermost loop: shifts that follow each other then share their noise, which is drawn once.
+        """
         levels = [("gaussian", level) for level in self.gaussian] + [("l2", level) for level in self.l2]
         if not levels:
             raise FcaError("shift.gaussian and shift.l2", "[]", "at least one level", "e.g. shift.gaussian=[0.25]")
@@ -88,7 +91,7 @@ class Noises:
             for area in dict.fromkeys(self.areas):
                 is_matched = area == "area_matched"
                 for kind, level in levels:
-                    compat = self.compat if kind == "l2" else None
+                    compat = self.compat if kind == "l2" else None  # compat changes only l2 noise
                     for region in dict.fromkeys(self.regions):
                         shifts.append(Noise(region, kind, level, is_matched, draw, self.seed, compat))
         return shifts
@@ -116,8 +119,8 @@ class InputStage:
     def label(self) -> str:
         raise NotImplementedError
 
-    def reader(self, data: ImageData) -> NoReturn:  # of every shift
-        """Raises FcaError: only predictions show images at input size."""
+    def reader(self, data: ImageData) -> NoReturn:
+        """Raise FcaError: these shifts have no reader of stored images, since they need images at input size."""
         raise FcaError("shift", self.label(), "a shift of stored images", "use task=predict or task=train")
 
 
@@ -143,11 +146,11 @@ class Ablation(InputStage):
         return identity
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """The images with their objects painted gray, boxed in gray or covered by tiles."""
+        """The images with their objects painted gray, their boxes painted gray, or their boxes covered by tiles."""
         images = shown.images(rows)
         masks = shown.masks(rows)
         if self.kind == "gray":
-            return images.masked_fill(masks[:, None], GRAY)
+            return images.masked_fill(masks[:, None], GRAY)  # None: the same for all channels
         if self.kind == "gray_box":
             boxes_of = one_box if self.compat else instances
             in_boxes = _for_each_mask(masks, lambda mask: _filled(mask, boxes_of(mask)))
@@ -194,7 +197,7 @@ class Noise(InputStage):
         return {"noise": self.label(), "seed": self.seed, "drawing": DRAWING}
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """The images with noise in the region."""
+        """The images with noise in the region, clamped to [0, 1]; see the equations of the class."""
         images = shown.images(rows)
         masks = shown.masks(rows)
         if self.area_matched:
@@ -211,9 +214,12 @@ class Noise(InputStage):
         return (images + self.level * noise).clamp(0, 1)
 
     def _matched_regions(self, shown: InputImages, rows: Rows) -> Bool[Tensor, "rows 2 size size"]:
-        """`matched_regions` of each image, in the order of REGIONS; the same at every level."""
+        """For each image the two equally large parts of `matched_regions`: of the object and of its background.
 
-        def draw() -> Tensor:
+        They depend on the image and the seed alone, so that all levels and draws of noise share them.
+        """
+
+        def draw_regions() -> Tensor:
             masks = shown.masks(rows)
             image_ids = shown.data.items["image_id"].iloc[rows].tolist()
             regions = []
@@ -222,7 +228,7 @@ class Noise(InputStage):
                 regions.append(np.stack(matched_regions(mask, rng)))
             return _stacked(regions, masks)
 
-        return shown.once("matched", (rows.tobytes(), self.seed), draw)
+        return shown.once("matched", (rows.tobytes(), self.seed), draw_regions)
 
 
 @dataclass(frozen=True)
@@ -246,16 +252,22 @@ class Swap(InputStage):
         return {"swap": "background", "pasted": self.pasted, "seed": self.seed, "drawing": DRAWING}
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """The objects before other backgrounds. Raises FcaError where all images are of one class."""
-        donors = self._donors(shown, rows)
+        """The objects of these images before the backgrounds of images of other classes (the donors).
+
+        Raises FcaError where all images are of one class.
+        """
+        donors = self._draw_donors(shown, rows)
         backgrounds = None if self.pasted else shown.backgrounds(donors)
-        if backgrounds is None:
+        if backgrounds is None:  # the true background is not known, or not wanted: tile out the donor's object
             sources = _for_each_mask(shown.masks(donors), tile_sources)
             backgrounds = _with_moved_pixels(shown.images(donors), sources)
         return shown.images(rows).where(shown.masks(rows)[:, None], backgrounds)
 
-    def _donors(self, shown: InputImages, rows: Rows) -> Rows:
-        """For each image a random one of another class; the draw depends on the image alone."""
+    def _draw_donors(self, shown: InputImages, rows: Rows) -> Rows:
+        """For each image the row of a random shown image of another class, whose background it gets.
+
+        The random numbers are keyed by seed and image, so that an image's donor does not depend on its batch.
+        """
         labels = shown.data.labels
         image_ids = shown.data.items["image_id"]
         donors: list[int] = []
@@ -283,9 +295,12 @@ def _stacked(arrays: Sequence[np.ndarray], masks: Tensor) -> Tensor:
 def _with_moved_pixels(
     images: Float[Tensor, "rows 3 s s"], sources: Int[Tensor, "rows s s"]
 ) -> Float[Tensor, "rows 3 s s"]:
-    """Images in which each place takes the pixel of its source (see Sources)."""
+    """The images with each pixel replaced by the pixel that `sources` names, or by gray where it is -1.
+
+    sources: for each pixel the number of another pixel, counted row by row.
+    """
     index = sources.flatten(1)[:, None].expand(-1, 3, -1)  # rows x channels x places
-    moved = images.flatten(2).gather(2, index.clamp(min=0)).view(images.shape)
+    moved = images.flatten(2).gather(2, index.clamp(min=0)).view(images.shape)  # -1 cannot be gathered; gray below
     return moved.masked_fill((sources < 0)[:, None], GRAY)
 
 
@@ -303,16 +318,19 @@ def instances(mask: Mask) -> list[Box]:
 
 
 def one_box(mask: Mask) -> list[Box]:
-    """As released: one box around all instances, without its last row and column."""
+    """The box of the authors' released code: one around all of the object, short of its last row and column.
+
+    An empty list for an empty mask.
+    """
     if not mask.any():
         return []
     rows = np.flatnonzero(mask.any(axis=1))
     columns = np.flatnonzero(mask.any(axis=0))
-    return [(slice(rows[0], rows[-1]), slice(columns[0], columns[-1]))]
+    return [(slice(rows[0], rows[-1]), slice(columns[0], columns[-1]))]  # the defect: the last ones are left out
 
 
 def _filled(mask: Mask, boxes: list[Box]) -> Mask:
-    """A mask of these boxes, as large as `mask`."""
+    """A mask of the shape of `mask` that is True inside these boxes and False elsewhere."""
     filled = np.zeros_like(mask)
     for box in boxes:
         filled[box] = True
@@ -320,11 +338,13 @@ def _filled(mask: Mask, boxes: list[Box]) -> Mask:
 
 
 def tile_sources(mask: Mask) -> Sources:
-    """Every instance's box filled with the largest of the four tiles beside it (section 4.1).
+    """For each pixel, which pixel replaces it when every instance's box is covered by a tile beside it (section 4.1).
 
-    A tile has the size of the box, cut at the image's border and at the first pixel of another instance; of equal ones
-    the first of right, left, below, above. Its copies follow each other from the edge that it touches. A box without
-    any tile (its object fills the image) becomes gray.
+    An instance is a connected part of the object. The result numbers pixels row by row; a pixel outside the boxes has
+    its own number. A tile lies right of the box, left of it, below or above, is as large as the box, and is cut at the
+    image's border and at the first pixel of another instance. The largest tile is taken, of equal ones the first in
+    that order. Its copies follow each other from the edge that it touches. A box without any tile (its object fills
+    the image) gets -1, which stands for gray.
 
     >>> tile_sources(np.array([[False, True, False, False]]))
     array([[0, 2, 2, 3]])
@@ -345,6 +365,7 @@ def tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:
+            # tile and view run in opposite directions from the edge: an unmirrored copy starts with the farthest column
             tile_columns = width - 1 - np.arange(target.shape[1]) % width
             target[...] = tile[:, tile_columns]
         else:
@@ -353,7 +374,10 @@ def tile_sources(mask: Mask) -> Sources:
 
 
 def _outward(array: np.ndarray, box: Box) -> list[np.ndarray]:
-    """Four views of what is right of a box, left, below and above; column 0 touches it, the last is the farthest."""
+    """Four views of an array: what lies right of a box, left of it, below and above, each turned the same way.
+
+    In every view column 0 touches the box and the last column is the farthest from it.
+    """
     rows, columns = box
     return [
         array[rows, columns.stop :],
@@ -364,13 +388,16 @@ def _outward(array: np.ndarray, box: Box) -> list[np.ndarray]:
 
 
 def _inward(array: np.ndarray, box: Box) -> list[np.ndarray]:
-    """Four views of a box: column 0 is its right edge, its left, its lowest and its highest."""
+    """Four views of what is inside a box, whose column 0 is its right edge, its left, its bottom and its top.
+
+    The order and the orientation are those of `_outward`. The views are writable: they share the array's memory.
+    """
     inside = array[box]
     return [inside[:, ::-1], inside, inside[::-1].T, inside.T]
 
 
 def released_tile_sources(mask: Mask) -> Sources:
-    """The same with the defects of the authors' code (square images).
+    """What `tile_sources` returns, but with the defects of the authors' released code; for square images only.
 
     Parts that touch at corners are two; boxes lack their last two rows and columns; the tiles are beside the box's
     mirror image across the diagonal, are cut wrongly where there are other objects, and an earlier box's tile may be
@@ -380,7 +407,7 @@ def released_tile_sources(mask: Mask) -> Sources:
     numbered, _ = ndimage.label(mask)
     for rows, columns in ndimage.find_objects(numbered):
         box = slice(rows.start, rows.stop - 2), slice(columns.start, columns.stop - 2)
-        if any(extent.stop - extent.start < 1 for extent in box):
+        if any(extent.stop - extent.start < 1 for extent in box):  # nothing is left of the shortened box
             continue
 
         mirrored_box = box[1], box[0]
@@ -404,9 +431,11 @@ def released_tile_sources(mask: Mask) -> Sources:
 
 
 def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
-    """Columns of a tile that the authors' code takes, and the size by which it chooses.
+    """How many columns of a tile the authors' released code takes, and the size by which it chooses among tiles.
 
-    objects: mask of what is beside the box, as in `_outward`.
+    Where there are other objects the size may differ from the tile's area, one of the defects that are reproduced.
+
+    objects: the mask of the strip beside the box, oriented as by `_outward`.    side: RIGHT, LEFT, BELOW or ABOVE.
     """
     height, width = objects.shape
     if not objects.any():
@@ -426,18 +455,19 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
 
 
 def matched_regions(mask: Mask, rng: np.random.Generator) -> tuple[Mask, Mask]:
-    """Parts of the object and of the background that are equally large: one is the other, moved.
+    """A part of the object and an equally large part of the background, the second being the first moved.
 
-    With a translation t on the torus, mask minus (mask - t) is moved by t onto (mask + t) minus mask. Of all t one
-    with the largest parts is drawn: the whole object where a copy of it fits beside it.
+    For a translation t on the torus (what leaves the image at one side comes back at the other), moving
+    mask minus (mask - t) by t gives (mask + t) minus mask: the first lies on the object, the second off it. One of the
+    translations with the largest parts is drawn; the first part is the whole object where a copy fits beside it.
 
     >>> [part.tolist() for part in matched_regions(np.array([[True, True, False]]), np.random.default_rng(0))]
     [[[True, False, False]], [[False, False, True]]]
     """
-    # pixels that mask and mask + t share, for every t: the autocorrelation
+    # the number of pixels that mask and mask + t share, for every t: the autocorrelation of the mask
     spectrum = fft.rfft2(mask.astype(np.float64))
     power = spectrum * spectrum.conj()
-    overlap = np.rint(fft.irfft2(power, mask.shape))
+    overlap = np.rint(fft.irfft2(power, mask.shape))  # whole numbers, but for rounding; height x width of t
 
     least_overlap = np.flatnonzero(overlap == overlap.min())
     chosen = least_overlap[rng.integers(len(least_overlap))]

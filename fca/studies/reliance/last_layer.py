@@ -103,7 +103,7 @@ def background_saliency(
 
 
 def stored_features(features: Features, accelerator: str) -> FeatureSource:
-    """Features that were computed earlier, on the device."""
+    """A source of features that were computed earlier, kept on the device; they are the same in every epoch."""
     on_device = torch.from_numpy(features).to(device_of(accelerator))
     return lambda positions, _: FeatureBatch(on_device[positions])
 
@@ -156,14 +156,14 @@ def train_head(
             try:
                 optimizer.step()
             except RuntimeError as error:
-                if OVERFLOW in str(error):  # diverged
+                if OVERFLOW in str(error):  # training diverged: keep the best head until here
                     return best_head
                 raise
 
         # the best head on validation images so far
         for head, saliency_weight in zip(heads, saliency_weights, strict=True):
             logits = head(val_features).detach()
-            if not logits.isfinite().all():
+            if not logits.isfinite().all():  # a diverged head; the others may go on
                 continue
             val_top1 = float((logits.argmax(1) == val_true).double().mean())
             score = (val_top1, -float(cross_entropy(logits, val_true)))

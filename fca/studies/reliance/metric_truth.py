@@ -104,9 +104,17 @@ def verdicts(store: Store) -> dict[str, tuple[str, list[str]]]:
 
 
 def metric_verdicts(networks: pd.DataFrame) -> pd.DataFrame:
-    """A line a metric and cue: its correlation with both truths over networks, and the verdict on the metric."""
+    """A table with a line for each metric and cue, and one for all cues together.
+
+    A line has the metric's rank correlation with both truths (cue strength in training, and accuracy lost by exact
+    exchange of backgrounds) over networks, and the verdict on the metric: not confirmed if it fails for a cue that can
+    be tested, follows if it passes for every cue, else undecided.
+
+    networks: a line for each network and metric, as from `_networks`.
+    """
     lines: list[dict[Any, Any]] = []
     for metric, networks_of_metric in networks.groupby(METRIC, sort=False):
+        # accuracy without the object should rise with reliance, every other metric should fall
         sign = 1 if str(metric).startswith("accuracy/ablate") else -1
         columns_by_cue: dict[str, dict[Any, Any]] = {}
         for cue, networks_of_cue in networks_of_metric.groupby(CUE, sort=False):
@@ -157,7 +165,11 @@ def _correlation_columns(networks: pd.DataFrame, sign: int) -> dict[Any, Any]:
 
 
 def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]:
-    """A line a metric of every network trained on images with a cue and tested on the same set, and the runs read."""
+    """A table with a line for each network and metric, and the ids of the runs that were read.
+
+    Networks are those trained on images with a known cue and tested on the same data set, whose backgrounds can be
+    exchanged exactly.
+    """
     rows = readable_rows(store, query)
     trained_on = rows[rows["task"] == "train"].set_index("run_id")["fingerprint"]
     rows = apply_query(rows[by_full_models(rows) | (rows["task"] == "saliency")], query)
@@ -201,7 +213,7 @@ def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]
 
 
 def _accuracy_by_shift(store: Store, rows: pd.DataFrame) -> dict[str, float]:
-    """Shift -> class-mean accuracy, averaged over draws of noise."""
+    """Shift, without the number of its draw -> the mean over classes of accuracy, averaged over draws of noise."""
     accuracies = []
     for row in records(rows):
         predicted = predictions(store, row)

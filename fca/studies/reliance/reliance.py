@@ -137,7 +137,10 @@ RANGES = {  # column -> the values that it can have
 
 
 def _table(name: str, question: str, source: str, *columns: Column) -> TableSpec:
-    """A table with these columns after data set and model; those of WITH_INTERVAL have their interval behind them."""
+    """The specification of a table whose first columns are data set and model, followed by these columns.
+
+    Each column of WITH_INTERVAL is followed by the two ends of its interval.
+    """
     all_columns = [DATASET, MODEL]
     for column in columns:
         all_columns += interval_columns(column) if column in WITH_INTERVAL else [column]
@@ -250,11 +253,11 @@ METHOD = {
 
 
 class ModelResults(NamedTuple):
-    """Results of one model for one data set by one protocol.
+    """Results of one model for one data set by one protocol (which classes the model may predict).
 
-    columns: those that all lines about them have.
-    frame:   a line for each image, with its label in the index; a column for each condition (the share of its draws of
-             noise that are predicted right) or metric of saliency.
+    columns: values that every line of a table about these results has, such as the model's name.
+    frame:   one line per image, indexed by (label, image). A column holds either a condition (the share of its draws of
+             noise under which the image is predicted right) or a metric of saliency.
     """
 
     columns: dict[str, Any]
@@ -262,9 +265,10 @@ class ModelResults(NamedTuple):
 
 
 class Estimand(NamedTuple):
-    """What a column estimates: a function of the means over classes under some conditions.
+    """What a column of a table estimates: a function of the class-mean accuracies under some conditions.
 
-    function: np.positive for a mean itself, np.divide for the ratio of two accuracies.
+    function:   np.positive (the identity) for a mean itself, np.divide for the ratio of two accuracies.
+    conditions: names of the conditions whose means are the function's arguments, in their order.
     """
 
     function: Callable[..., Any]
@@ -308,11 +312,15 @@ class Reliance:
     ] = field(default_factory=lambda: list(UNCONFIRMED_ON_RENDERED))
 
     def __call__(self, store: Store) -> list[Table]:
-        """All seven tables, some of which may have no lines. Raises FcaError where all would be empty."""
+        """The seven tables, in the order of `tables`; some may have no lines.
+
+        Raises FcaError without changed images, saliency maps and decisions for shape, and where no stored model can be
+        scored on the given groups of classes.
+        """
         rows = _condition_rows(store, self.query)
         groups = read_groups(self.groups) if self.groups else None
 
-        # only data sets with changed images, saliency maps or decisions for shape
+        # a data set with clean predictions alone says nothing about reliance
         shape_lines = list(_shape_lines(store, rows[rows["shift"] == CLEAN], self.responses))
         changed_datasets = rows.loc[rows["shift"] != CLEAN, "dataset"]
         datasets = {*changed_datasets, *(line["dataset"] for line in shape_lines)}
@@ -347,12 +355,16 @@ class Reliance:
 
         verdict_by_metric = self._verdict_by_metric(store)
         for frame in frames:
-            if TRUST in frame:  # so far the name of the metric
+            if TRUST in frame:  # until here the column holds the name of the metric
                 frame[TRUST] = [verdict_by_metric.get(metric) for metric in frame[TRUST]]
         return filled(self.tables, frames, {**asdict(self), **METHOD}, rows["run_id"])
 
     def _verdict_by_metric(self, store: Store) -> dict[str, str]:
-        """Metric -> verdict, with the cues for which it fails: of a test in the store, else as configured."""
+        """Name of a metric -> the verdict of analysis=metric_truth, with the cues for which the metric fails.
+
+        Where the store has no networks for that test, the metrics of `unconfirmed` have the verdict "not confirmed".
+        A metric that was not tested is missing.
+        """
         verdict_by_metric: dict[str, str] = {}
         for metric, (verdict, cues) in verdicts(store).items():
             verdict_by_metric[metric] = f"{verdict} ({', '.join(cues)})" if cues else verdict
@@ -361,12 +373,15 @@ class Reliance:
     def _model_results(
         self, store: Store, model_columns: dict[str, Any], rows: pd.DataFrame, groups: Groups | None
     ) -> Iterator[ModelResults]:
-        """Results of one model for one data set, by every protocol that its stored arrays allow."""
+        """Results of one model for one data set, one for each protocol that its stored arrays allow.
+
+        rows: the `predict` rows of this model, one per condition and draw.    groups: None skips the grouped protocol.
+        """
         masked_runs = [run for run in rows["run_id"] if store.has_array(run, "mask_area")]
-        if not masked_runs:
+        if not masked_runs:  # only predictions of changed images store the areas of the objects
             return
 
-        # all runs are about the same images
+        # all runs are about the same images, so the first one gives the labels
         all_predicted = [predictions(store, row) for row in records(rows)]
         labels = np.array(all_predicted[0].classes)[all_predicted[0].labels]
 
@@ -377,8 +392,9 @@ class Reliance:
                 draws_by_protocol[protocol, chance].append(draw)
 
         for (protocol, chance), draws in draws_by_protocol.items():
-            right_share = pd.DataFrame(draws).groupby(level=0).mean().T  # images x conditions
-            if set(right_share) <= {CLEAN}:
+            # the mean over the draws of each condition: images x conditions
+            right_share = pd.DataFrame(draws).groupby(level=0).mean().T
+            if set(right_share) <= {CLEAN}:  # nothing to compare clean images with
                 continue
             mask_area = store.array(masked_runs[0], "mask_area", lines=len(right_share))
             columns = {**model_columns, "protocol": protocol, "chance": chance}
@@ -387,9 +403,15 @@ class Reliance:
     def _usable_images(
         self, columns: dict[str, Any], frame: pd.DataFrame, mask_area: np.ndarray, labels: np.ndarray
     ) -> ModelResults:
-        """Results for images with an object and surroundings at input size, of classes whose objects do not fill them.
+        """The results without images and classes on which object and surroundings cannot be compared.
 
-        frame: a line for each image.    mask_area: share of each image that is object.    labels: class keys.
+        An image is left out if its mask covers none or all of it at input size; a class, if its masks cover more than
+        `max_mask_area` of its images on average. Both are counted in the columns of the results.
+
+        columns:   values that every line about these results has.
+        frame:     one line per image.
+        mask_area: share of each image that is object.
+        labels:    class key of each image.
         """
         has_object = mask_area > 0
         has_surroundings = mask_area < 1
@@ -408,12 +430,17 @@ class Reliance:
         return ModelResults({**columns, **left_out}, frame)
 
     def _line(self, results: ModelResults, metric: str, estimands: Mapping[str, Estimand]) -> dict[str, Any]:
-        """A line with these estimands, by column, and their intervals; on the images that have all their conditions."""
+        """A line of a table: the value of each estimand with its interval, and the columns of the results.
+
+        All estimands are computed on the same images, those that have a value under every condition that is used.
+
+        metric: the name under which the metric may have a verdict.    estimands: column -> what it estimates.
+        """
         conditions: list[str] = []
         for estimand in estimands.values():
             conditions += [condition for condition in estimand.conditions if condition not in conditions]
         frame = results.frame[conditions].dropna()
-        codes, classes = pd.factorize(frame.index.get_level_values("label"))
+        codes, classes = pd.factorize(frame.index.get_level_values("label"))  # class number of each image
         means = reliance.class_means(frame.to_numpy().T, codes, self.over)
 
         line = {**results.columns, "images": len(frame), "n_classes": len(classes), "trust": metric}
@@ -424,7 +451,7 @@ class Reliance:
         return line
 
     def _accuracy_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
-        """Accuracy under each condition, clean first, and what is kept and lost of that on clean images."""
+        """A line for each condition, clean first: its accuracy, and the share of the clean accuracy kept and lost."""
         conditions = sorted(map(str, results.frame), key=lambda name: (name != CLEAN, name))
         for condition in conditions:
             estimands = {"top1": Estimand(np.positive, (condition,))}
@@ -436,7 +463,10 @@ class Reliance:
             yield {**line, "condition": condition, "at_chance": is_at_chance(line["top1_low"], line["chance"])}
 
     def _sensitivity_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
-        """Relative foreground sensitivity to each noise that was put both in the object and around it."""
+        """A line for each noise that was put both in the object and around it: the two accuracies and the RFS.
+
+        RFS is the relative foreground sensitivity: 1 if only noise on the object costs accuracy.
+        """
         sensitivity = partial(reliance.relative_foreground_sensitivity, compat=self.compat)
         for foreground in map(str, results.frame):
             background = foreground.replace("/foreground/", "/background/")
@@ -444,7 +474,7 @@ class Reliance:
                 continue
 
             noise = foreground.removeprefix("noise/foreground/")
-            kind, level, *matched = noise.split("/")
+            kind, level, *matched = noise.split("/")  # KIND/LEVEL, or KIND/LEVEL/area_matched
             estimands = {
                 "acc_foreground": Estimand(np.positive, (foreground,)),
                 "acc_background": Estimand(np.positive, (background,)),
@@ -454,9 +484,12 @@ class Reliance:
             yield {**line, "kind": kind, "level": float(level), "area_matched": bool(matched)}
 
     def _alignment_lines(self, store: Store, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Each metric of the saliency maps of a run."""
+        """A line for each saliency metric of a run: its mean over classes, and the share of maps that are zero.
+
+        row: the stored row of the saliency run.
+        """
         class_keys, labels = labels_of(store, row)
-        labels = labels[np.isin(labels, list(row["classes"]))]
+        labels = labels[np.isin(labels, list(row["classes"]))]  # the model may know only some of the classes
 
         frame = pd.DataFrame()
         for name in (*SALIENCY_METRIC.choices, "zero", "mask_area"):
@@ -466,14 +499,17 @@ class Reliance:
         results = self._usable_images(model_columns, frame, mask_area, np.array(class_keys)[labels])
 
         for metric in SALIENCY_METRIC.choices:
-            if results.frame[metric].isna().all():
+            if results.frame[metric].isna().all():  # the metric is defined for no image
                 continue
             estimands = {"value": Estimand(np.positive, (metric,))}
             line = self._line(results, f"saliency/{metric}", estimands)
             yield {**line, "metric": metric, "zero": results.frame["zero"].mean()}
 
     def _ranked_classes(self, results: Sequence[ModelResults]) -> pd.DataFrame:
-        """Accuracies of every class with and without its object; rank 1 keeps the largest share."""
+        """A table of every class of every model: its accuracies with and without its object, and its rank.
+
+        Within a data set, protocol and model, rank 1 is the class that keeps the largest share of its accuracy.
+        """
         lines = [line for result in results for line in self._class_lines(result)]
         names = [str(column) for column in BY_CLASS.columns]
         classes = pd.DataFrame(lines, columns=names).astype({KEPT_SHARE: float})
@@ -482,7 +518,10 @@ class Reliance:
         return classes
 
     def _class_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
-        """Accuracy of each class, clean and without its object, and the share that it keeps."""
+        """A line for each class: its accuracy on clean images and under `measure`, and the share that is kept.
+
+        No lines where one of the two conditions was not predicted.
+        """
         if not {CLEAN, self.measure} <= set(results.frame):
             return
 
@@ -493,7 +532,7 @@ class Reliance:
             }
             note = None
             n_right = frame[CLEAN].sum()
-            if n_right >= FEWEST_DRAWS:
+            if n_right >= FEWEST_DRAWS:  # a ratio to fewer right images is too uncertain
                 estimands["kept"] = Estimand(np.divide, (self.measure, CLEAN))
             else:
                 note = f"{n_right:g} clean images right, {FEWEST_DRAWS} needed"
@@ -502,9 +541,13 @@ class Reliance:
             yield {**line, "label": label, "note": note}
 
     def _stability_lines(self, classes: pd.DataFrame) -> Iterator[dict[str, Any]]:
-        """For every two models of a data set, the rank correlation of the shares that its classes keep."""
+        """A line for every two models of a data set: do they agree which classes keep most of their accuracy?
+
+        The value is Spearman's correlation of the kept shares over classes. classes: as from `_ranked_classes`.
+        """
         of_models = classes[classes["model"] != MEAN_MODEL]
         for shared_columns, lines in groups_by_columns(of_models, ["dataset", "protocol"]):
+            # classes x models
             kept_shares = lines.pivot_table(index="label", columns="model", values="kept", dropna=False)
             for first, second in combinations(kept_shares, 2):
                 correlation = reliance.rank_stability(kept_shares[first].to_numpy(), kept_shares[second].to_numpy())
@@ -524,10 +567,11 @@ def _interval_columns(name: str, estimate: Sequence[float]) -> dict[str, Any]:
 
 
 def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
-    """Predictions of full models, clean or changed by masks, and saliency maps; one row for each.
+    """Stored rows of what the analysis reads: full models' predictions of clean or changed images, and saliency maps.
 
-    Column `condition` is the shift without the number of its draw; `shift` of saliency maps is SALIENCY. Where several
-    networks have one name, `model` also has what distinguishes them: adaptation, weights and so on.
+    Column `condition` is the shift without the number of its draw. Saliency maps have SALIENCY as their `shift`. Where
+    several networks have the same name, column `model` also holds what distinguishes them: adaptation, weights and so
+    on.
     """
     rows = readable_rows(store, query)
     is_map = (rows["task"] == SALIENCY) & (rows["split"] == "test")
@@ -538,15 +582,19 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
 
     condition = shift.str.replace(r"/draw\d+$", "", regex=True)
     rows = _with_columns_of_training(rows).assign(shift=shift, condition=condition)
-    [rows, _] = by_version(store, [rows.loc[index]], rows[:0])
+    no_features = rows[:0]
+    [rows, _] = by_version(store, [rows.loc[index]], no_features)
 
     return _with_distinct_names(rows).sort_values("shift")
 
 
 def _with_distinct_names(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with what distinguishes networks of one name behind it, in column `model`."""
+    """The rows with unique model names: column `model` is extended by what distinguishes networks of one name.
+
+    The columns of _NAME_SUFFIXES are tried in turn; one that takes several values under a name is added to it.
+    """
     for column, word in _NAME_SUFFIXES.items():
-        keys = [MODEL, DATASET] if column == "run" else [MODEL]
+        keys = [MODEL, DATASET] if column == "run" else [MODEL]  # runs differ between data sets anyway
         is_ambiguous = rows.groupby(keys)[column].transform("nunique", dropna=False) > 1
         suffix = ", " + word + rows[column].astype("string")
         rows[MODEL] += suffix.where(is_ambiguous).fillna("")
@@ -558,10 +606,12 @@ def _with_distinct_names(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_columns_of_training(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the training that they belong to in column `run`, and its adaptation, weights and seed.
+    """The rows with the id of the training that their network comes from in column `run`.
 
-    A later run of trained weights names them `RUN/...` in column `weights`.
+    Missing values of adaptation, weights and seed are filled from the other rows of that training. `run` is missing for
+    published weights.
     """
+    # a later run of trained weights names them RUN_ID/... in column `weights`
     run_of_weights = rows["weights"].astype("string").str.extract("^([0-9a-f]{12})/")[0]
     parent = rows["parent"].fillna(run_of_weights)
     run = rows["run_id"].where(rows["task"] == "train", parent)
@@ -572,14 +622,19 @@ def _with_columns_of_training(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _right_by_protocol(predicted: Predictions, groups: Groups | None) -> Iterator[tuple[str, float, Any]]:
-    """Protocol, chance, and which images are predicted right (NaN: their class is in no group)."""
+    """For each protocol that can be computed: its name, its chance, and whether each image is predicted right.
+
+    open: all classes of the model compete; masked: only those of the data set; grouped: groups of classes, by the sum
+    of their probabilities. In the grouped protocol NaN marks an image whose class is in no group.
+    """
     n_logits = len(predicted.logit_classes)
     yield "open", 1 / n_logits, predicted.right
-    if not predicted.store.has_array(predicted.run_id, "logits"):
+    if not predicted.store.has_array(predicted.run_id, "logits"):  # the other protocols compare logits again
         return
 
+    # columns of the logits; -1 marks a class of the data set that the model does not know
     columns_of_dataset = predicted.columns[predicted.columns >= 0]
-    if len(columns_of_dataset) < n_logits:
+    if len(columns_of_dataset) < n_logits:  # otherwise masked equals open
         masked_columns = masked_answers(predicted.logits, columns_of_dataset)
         yield "masked", 1 / len(columns_of_dataset), masked_columns == predicted.true
 
@@ -592,12 +647,15 @@ def _right_by_protocol(predicted: Predictions, groups: Groups | None) -> Iterato
 
 
 def _means_over_models(results: Sequence[ModelResults]) -> Iterator[ModelResults]:
-    """For each data set and protocol, the mean over models, on the images and conditions that all of them have."""
+    """For each data set and protocol with several models, the mean over models as results of a further model.
 
-    def key(result: ModelResults) -> tuple[str, str]:
+    It covers the images and conditions for which all of the models have a value.
+    """
+
+    def dataset_and_protocol(result: ModelResults) -> tuple[str, str]:
         return result.columns["dataset"], result.columns["protocol"]
 
-    for _, group in groupby(sorted(results, key=key), key):
+    for _, group in groupby(sorted(results, key=dataset_and_protocol), dataset_and_protocol):
         models = list(group)
         if len(models) == 1:
             continue
@@ -607,9 +665,11 @@ def _means_over_models(results: Sequence[ModelResults]) -> Iterator[ModelResults
 
 
 def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The first image of each of the first classes, as it is and under ablations, swaps and one level of noise.
+    """Thumbnails in a grid: a row for the first image of each of the first classes, a column for each change.
 
-    rows: of one data set; the examples are those of the model with the most rows.
+    The first column is the image without a change; the others are ablations, swaps and one level of noise.
+
+    rows: `predict` rows of one data set; the examples are those of the model with the most rows.
     """
     rows = rows[rows["model"] == rows["model"].mode()[0]]
     row_by_condition = {row["condition"]: row for row in records(rows) if store.has_array(row["run_id"], "examples")}
@@ -620,7 +680,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
     # which images they are: the same in every run
     row = row_by_condition[changes[0]]
     predicted = predictions(store, row)
-    _, first_of_class = np.unique(predicted.labels, return_index=True)
+    _, first_of_class = np.unique(predicted.labels, return_index=True)  # position of the first image of each class
     first_of_class = first_of_class[:N_EXAMPLES]
     labels = predicted.labels[first_of_class]
     items = store.items(row["fingerprint"])
@@ -648,13 +708,14 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
 
 
 def _example_changes(conditions: Iterable[str]) -> list[str]:
-    """The conditions to show: all without noise, and gaussian noise of the middle level.
+    """The conditions to show as pictures: all without noise, and gaussian noise of the middle level.
 
     >>> noise = [f"noise/foreground/gaussian/{level}" for level in (0.1, 0.25, 0.5)]
     >>> _example_changes(["swap/background", "noise/foreground/l2/30", *noise])
     ['noise/foreground/gaussian/0.25', 'swap/background']
     """
     conditions = list(conditions)
+    # a condition of noise is noise/REGION/KIND/LEVEL, or has further words behind
     levels = sorted({float(condition.split("/")[3]) for condition in conditions if "/gaussian/" in condition})
     middle_level = levels[len(levels) // 2] if levels else 0.0
     shown_noise = ["gaussian", f"{middle_level:g}"]
@@ -666,9 +727,13 @@ def _example_changes(conditions: Iterable[str]) -> list[str]:
 
 
 def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Decisions for shape and texture on images where these are of different classes: stored ones, then those in files.
+    """A line for each model or person who decided about images whose shape and texture are of different classes.
 
-    rows: predictions of clean images.    files: of responses.
+    Stored predictions come first, with the decisions for shape and for texture. Files of responses follow; they say
+    only whether shape was chosen.
+
+    rows:  `predict` rows of clean images; data sets without a column texture_label are skipped.
+    files: paths of response files, which must be about images of a stored data set, else FcaError is raised.
     """
     dataset_by_image: dict[str, str] = {}  # name of an image whose shape and texture conflict -> its data set
     for row in records(rows):
@@ -699,9 +764,10 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
 
     for file in files:
         responses = read_responses(file)
+        # an item is IMAGE or IMAGE|..., and is matched to a stored image by its file name without the extension
         image_names = [PurePath(item.partition("|")[0]).stem for item in responses.items["item"]]
         datasets = pd.Series([dataset_by_image.get(name) for name in image_names], dtype="object")  # of every item
-        is_stored = datasets.notna()
+        is_stored = datasets.notna()  # items whose image is in a stored data set
         if not is_stored.any():
             allowed = "decisions about images of a stored data set with a column texture_label"
             raise FcaError("analysis.responses", file, allowed, "run task=predict on that data set first")
@@ -721,7 +787,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
 
 
 def _share_columns(name: str, count: int, total: int) -> dict[str, Any]:
-    """Columns of a share and Wilson's interval of it; none for a share of nothing."""
+    """The columns of the share count / total and of Wilson's interval; empty if `total` is 0."""
     if not total:
         return {}
     return _interval_columns(name, (count / total, *wilson(count, total)))

@@ -157,7 +157,7 @@ class Saliency:
                 yield Finished(run, *self._columns_and_arrays(run.work, context))
 
     def _columns_and_arrays(self, work: ForwardWork, context: RunContext) -> tuple[dict[str, Any], Arrays]:
-        """The row's columns and the arrays of the maps of a split; see `run`."""
+        """The columns of the stored row and the arrays of one saliency run; `run` describes both."""
         from fca.tasks.at_input import AtInput
 
         data = work.data
@@ -189,14 +189,14 @@ class Saliency:
         return columns, arrays
 
     def _map_arrays(self, camera: Camera, inputs: AtInput, true: Int[np.ndarray, " images"], size: int) -> Arrays:
-        """The map of each image for its own class, and its metrics beside the image's mask.
+        """The saliency map of each image for its own class, and the metrics that compare it with the object's mask.
 
-        true: column of each image's class in the logits.    size: side of the input.
+        true: column of each image's class in the logits.    size: side of the input, in pixels.
         """
         from fca.training.infer import batch_size_of
 
         rows = inputs.rows
-        rows_of_others = np.roll(rows, len(rows) // 2)
+        rows_of_others = np.roll(rows, len(rows) // 2)  # pairs each image with another, half of the images away
         n_batches = math.ceil(len(rows) / batch_size_of(size))
         batches = np.array_split(np.arange(len(rows)), n_batches)
 
@@ -329,9 +329,10 @@ class Camera:
 
 
 def _as_map(output: Tensor, prefix: int) -> Any:
-    """An output as images x channels x cells x cells; None where it is no square map.
+    """The output of a layer as images x channels x cells x cells; None where it is no square map.
 
-    The places may be tokens, behind `prefix` others, or stand before or behind the channels.
+    A 3-dimensional output has tokens as its places (images x tokens x channels), of which the first `prefix` are no
+    places. In a 4-dimensional one the channels come before or after both places.
     """
     if output.ndim == 3:
         n_places = output.shape[1] - prefix
@@ -347,7 +348,7 @@ def _as_map(output: Tensor, prefix: int) -> Any:
 
 
 def scaled(maps: Float[Tensor, "images height width"]) -> Float[Tensor, "images height width"]:
-    """Every map by its own minimum and maximum to [0, 1]; a constant one becomes zeros."""
+    """The maps, each scaled to [0, 1] by its own minimum and maximum; a constant map becomes zeros."""
     low = maps.amin((1, 2), keepdim=True)
     high = maps.amax((1, 2), keepdim=True)
     extent = (high - low).where(high > low, 1.0)
@@ -385,7 +386,7 @@ def _cropped_places(shape: tuple[int, ...], geometry: ResizeCrop) -> tuple[slice
 
 
 def _facts_of_masks(data: ImageData, rows: Int[np.ndarray, " images"], geometry: Geometry, workers: int) -> Arrays:
-    """MASK_FACTS of the mask of each of these images, as it is stored."""
+    """Array name -> one value per image: the three MASK_FACTS of its stored mask, in the order of `mask_facts`."""
 
     def facts_at(position: int) -> tuple[float, float, float]:
         mask = np.asarray(data.mask(int(rows[position])))
@@ -430,7 +431,10 @@ def _pictures(
 
 
 def _headline_columns(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dict[str, Any]:
-    """Means over classes with their intervals, and counts; a mean that no image has is left out."""
+    """The columns of a stored row: means of the metrics over classes with intervals, and counts of odd images.
+
+    A metric that is defined for no image has no columns.    labels: class of each image.
+    """
     metrics = pd.DataFrame({name: arrays[name] for name in (*HEADLINES, "iou_others")})
     class_means = metrics.groupby(labels).mean()
     means: dict[str, Any] = {IOU_OTHERS: class_means["iou_others"].mean()}

@@ -291,7 +291,13 @@ def _tested_models(predict_rows: pd.DataFrame, dataset: str, ranked: pd.DataFram
 
 
 def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame, k: int) -> pd.DataFrame:
-    """Accuracies of each tested model at both ends of every class's ranking, and the mean gap over classes."""
+    """A table with a line for each tested model and class, and one for each model with the mean gap over classes.
+
+    The gap is the accuracy on the images with the strongest cues minus that on those with the weakest, `k` images each,
+    or a third of a class with fewer than 3 k images; a class with fewer than three is left out.
+
+    encoder: name of the model whose features rank the images; its lines are marked.    ranked: the ranked images.
+    """
     if tested.empty:
         return SPURIOUS_GAP.frame([])
 
@@ -420,6 +426,7 @@ def _saved_ranks(store: Store, table_id: str, dataset: str, images: pd.DataFrame
 
 
 def _saved_lines(store: Store, table_id: str) -> pd.DataFrame:
+    """The lines of a saved table `spurious_ranks`. Raises FcaError for another id, naming those that exist."""
     name_by_id = {saved_id: described["name"] for saved_id, described in store.saved_tables().items()}
     if name_by_id.get(table_id) != SPURIOUS_RANKS.name:
         rank_table_ids = [saved_id for saved_id, name in name_by_id.items() if name == SPURIOUS_RANKS.name]

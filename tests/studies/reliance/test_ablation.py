@@ -251,7 +251,7 @@ def test_l2_noise_has_the_norm_of_its_level_before_it_is_cut_scaled_to_the_side(
 def test_the_background_is_that_of_another_class_without_its_object(shown):
     labels, rows = shown.data.labels, shown.rows
     swapped = at_input(Swap(), shown)
-    donors = Swap()._donors(shown, rows)
+    donors = Swap()._draw_donors(shown, rows)
     assert (labels[donors] != labels).all()
     for at, donor in enumerate(donors):
         sources = tile_sources(shown.masks([donor])[0].numpy())
@@ -263,7 +263,7 @@ def test_the_background_is_that_of_another_class_without_its_object(shown):
 
 def test_a_known_background_is_used_unless_pasting_is_asked_for():
     shown = Invented(list(KINDS.values()), with_backgrounds=True)
-    donors = Swap()._donors(shown, shown.rows)
+    donors = Swap()._draw_donors(shown, shown.rows)
     exact = torch.where(shown.masks(shown.rows)[:, None], shown.images(shown.rows), shown.backgrounds(donors))
     np.testing.assert_array_equal(at_input(Swap(), shown), exact)
     assert not np.array_equal(at_input(Swap(pasted=True), shown), exact)

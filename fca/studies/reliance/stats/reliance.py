@@ -149,7 +149,7 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
     for index, n in enumerate(counts.tolist()):
         values_of_class = values[:, class_of_image == index].astype(float)  # conditions x images of the class
         class_mean = values_of_class.mean(axis=1, keepdims=True)
-        change_of_class_mean = (class_mean - values_of_class) / max(n - 1, 1)
+        change_of_class_mean = (class_mean - values_of_class) / max(n - 1, 1)  # 0 / 1 for a single image
         without_image.append(mean[:, None] + change_of_class_mean / n_classes)
     return ClassMeans(mean, tuple(without_image))
 
@@ -157,7 +157,7 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
 def grouped_right(
     logits: Float[np.ndarray, "images logits"], group: Integer[np.ndarray, " logits"], true: Labels
 ) -> PerImage:
-    """Whether the predicted group is that of the image's class, 1 or 0; NaN for an image whose class has no group.
+    """For each image 1 if the predicted group is that of its class, else 0; NaN if its class is in no group.
 
     The predicted group is the one of largest summed probability, as in `fca.stats.protocols.grouped_top1`.
 
