@@ -142,7 +142,7 @@ def predicted(side: Side) -> Predicted | None:
     run's predictions on a subset of classes: it has these predictions for images of the subset, with the logits of all
     other classes left out (protocol masked).
     """
-    from fca.stats.protocols import masked_answers
+    from fca.stats.protocols import masked_answers  # imports SciPy
     from fca.tables.predictions import predictions
 
     source = _run_with_predictions(side)
@@ -245,7 +245,7 @@ def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
     The pair (A, B) is compared as B - A, so "first" in the names of columns is B, and "second" is A. With several pairs
     there is also the p value corrected for their number (Holm).
     """
-    from fca.stats.comparison import holm, mcnemar, paired_interval
+    from fca.stats.comparison import holm, mcnemar, paired_interval  # imports SciPy
 
     lines = []
     for a, b, compared in pairs:

@@ -132,7 +132,8 @@ def _package_problems(extra: str | None) -> list[str]:
     for text in metadata.requires("fca") or []:  # None if no requirement is declared
         requirement = Requirement(text)
         is_of_an_extra = "extra" in str(requirement.marker or "")
-        if is_of_an_extra != (extra is not None):  # always required while an extra is checked, or the other way round
+        # an extra is checked but the package is always required, or the other way round
+        if is_of_an_extra != (extra is not None):
             continue
         # A marker also excludes packages of other extras, Python versions and systems
         if requirement.marker and not requirement.marker.evaluate({"extra": extra or ""}):

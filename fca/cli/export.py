@@ -141,7 +141,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
     task=compile made. Such a network stays in ONNX. It can be quantised, but not be brought back from int8 to fp32.
     Raises FcaError for a format or precision in which this network cannot be exported.
     """
-    from fca.models.export import export_content
+    from fca.models.export import export_content  # imports torch
 
     program = trained.model.program()  # bytes of the ONNX program; None for other networks
     if program is not None and options.format != "onnx":
@@ -270,27 +270,27 @@ def _difference_of_logits(
     Raises FcaError if the logits differ too much, or if the command that loads a file of weights gives a network with
     other classes.
     """
-    from fca.models.export import INPUT, OPSET, OUTPUTS, compare_logits, logits_function
+    from fca.models.export import INPUT, OPSET, OUTPUTS, compare_logits, logits_function  # imports torch
     from fca.training.infer import logits_of
 
     all_images = np.arange(len(images))
     if description["format"] == "safetensors":
         words = shlex.split(description["load"])[3:]  # the words after `fca run task=predict`
         loaded = component(composed("run", words), "model").build()
-        if loaded.classes != classifier.classes:  # a class key has letters that the command line changes
+        if loaded.classes != classifier.classes:  # letters of a class key were lost in the command
             step = "take format=onnx, or rename the classes"
             raise FcaError("classes", loaded.classes, f"as they are typed: {classifier.classes}", step)
         logits_of_file = logits_of(loaded, images, all_images, accelerator="cpu")
     else:
-        if description["format"] == "onnx":
+        if description["format"] == "onnx":  # TorchScript has no opset
             description["opset"] = OPSET
         shape = ["images", *images.shape[1:]]
         description["input"] = {"name": INPUT, "type": "uint8, RGB", "shape": shape}
         description["outputs"] = list(OUTPUTS)
-        answers = logits_function(content, description["format"])
+        logits_by_file = logits_function(content, description["format"])  # images -> logits
         # the first image alone and the others together, so that two sizes of a batch are tried
         batches = [batch for batch in (images[:1], images[1:]) if len(batch)]
-        logits_of_file = np.concatenate([answers(batch) for batch in batches])
+        logits_of_file = np.concatenate([logits_by_file(batch) for batch in batches])
     return compare_logits(logits_of(classifier, images, all_images, accelerator="cpu"), logits_of_file)
 
 
@@ -313,7 +313,8 @@ def loading_words(trained: Trained, path: Path) -> list[str]:
 
     option = options_of_class[0]  # any option of the class will do: all keys that differ from it are given
     defaults = values_by_option[option]
-    fields = {**asdict(model), "weights": str(path), "classes": classes}  # as `StoredRun` builds it
+    # the same changes with which StoredRun builds the network of a stored training
+    fields = {**asdict(model), "weights": str(path), "classes": classes}
     words = [f"model={option}"]
     for key, value in fields.items():
         if defaults.get(key) == value:

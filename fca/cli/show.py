@@ -179,7 +179,7 @@ def _configuration(config: Mapping[str, Any], whole: bool) -> Iterator[str]:
     config: dotted keys (recipe.lr) with their values, see `flat_config`.
     whole:  whether the keys with default values follow too; otherwise only their number.
     """
-    from fca.cli.application import composed
+    from fca.cli.application import composed  # imports Hydra
 
     # hydra: settings of Hydra itself, which a stored configuration does not have
     default_config = {key: value for key, value in composed("run", []).items() if key != "hydra"}

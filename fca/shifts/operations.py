@@ -358,9 +358,10 @@ def edges(levels: Levels, weak: float, strong: float) -> Bool[np.ndarray, "heigh
 
 
 def _is_crest(steepness: Map, dx: Map, dy: Map) -> Bool[np.ndarray, "height width"]:
-    """Whether a pixel is steeper than both neighbours along its gradient; if one is equally steep, only the first is.
+    """Whether each pixel is a crest: steeper than both neighbours along its gradient.
 
-    The direction of the gradient is rounded to a multiple of 45 degrees.
+    Of two equally steep neighbours only the first one (by rows, then columns) counts. The direction of the gradient is
+    rounded to a multiple of 45 degrees.
     steepness: |dx| + |dy|.    dx, dy: the Sobel gradient to the right and downwards.
     """
     height, width = steepness.shape
@@ -371,7 +372,7 @@ def _is_crest(steepness: Map, dx: Map, dy: Map) -> Bool[np.ndarray, "height widt
         return padded[1 + rows : 1 + rows + height, 1 + columns : 1 + columns + width]
 
     # the neighbours on a diagonal, unless the gradient is nearer to an axis
-    is_falling = dx * dy >= 0  # the diagonal from the upper left to the lower right
+    is_falling = dx * dy >= 0  # the gradient is along the diagonal from the upper left to the lower right
     before = np.where(is_falling, neighbour(-1, -1), neighbour(-1, 1))
     after = np.where(is_falling, neighbour(1, 1), neighbour(1, -1))
 

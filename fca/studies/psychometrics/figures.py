@@ -55,7 +55,7 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
         "more regular.",
         "If the model holds, at most one of twenty dots is outside the lines.",
     )
-    return style.faceted(kinds.layers(marks, *limits), frame, title, (DATASET,), height=280)
+    return style.faceted(kinds.layers(marks, *limits), frame, title, filters=(DATASET,), height=280)
 
 
 def person_fit_figure(persons: Table) -> alt.FacetChart:
@@ -79,7 +79,7 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
         "Each dot is the infit of a subject, each tick its infit in simulated responses, for which the model holds.",
         "A dot right of its tick fails on easy images and solves hard ones too often.",
     )
-    return style.faceted(kinds.layers(ticks, dots), frame, title, (DATASET,), row=14)
+    return style.faceted(kinds.layers(ticks, dots), frame, title, filters=(DATASET,), row=14)
 
 
 def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
@@ -103,7 +103,7 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
         "Each mark is the covariance, over subjects, of what the model does not explain of two images; the dashed line "
         "is the highest of any pair in simulated responses.",
     )
-    return style.faceted(chart, frame, title, (DATASET,), row=14)
+    return style.faceted(chart, frame, title, filters=(DATASET,), row=14)
 
 
 def information_figure(curves: Table) -> alt.FacetChart:
@@ -126,7 +126,7 @@ def information_figure(curves: Table) -> alt.FacetChart:
         "The line is the information of all images; the standard error of an ability is one over its root. Dots are "
         "the subjects.",
     )
-    return style.faceted(kinds.layers(line, dots), frame, title, (DATASET,), height=260)
+    return style.faceted(kinds.layers(line, dots), frame, title, filters=(DATASET,), height=260)
 
 
 def dimensionality_figure(table: Table) -> alt.FacetChart:
@@ -156,7 +156,7 @@ def dimensionality_figure(table: Table) -> alt.FacetChart:
         "networks.",
         "Above 0 the dimension predicts better, below 0 it only fits noise.",
     )
-    return style.faceted(chart, frame, title, (DATASET,), height=240)
+    return style.faceted(chart, frame, title, filters=(DATASET,), height=240)
 
 
 def dif_figure(sample: Table) -> alt.FacetChart:
@@ -178,7 +178,9 @@ def dif_figure(sample: Table) -> alt.FacetChart:
         "Each dot is one image of a sample of the tested ones. Below 0 it is harder for the focal group.",
         "With few models large values are mostly noise, so classes B and C also require significance.",
     )
-    return style.faceted(kinds.layers(kinds.reference(kinds.ZERO, upright=True), chart), frame, title, (DATASET,))
+    return style.faceted(
+        kinds.layers(kinds.reference(kinds.ZERO, upright=True), chart), frame, title, filters=(DATASET,)
+    )
 
 
 def severity_facet_figure(effects: Table) -> alt.FacetChart:
@@ -200,7 +202,7 @@ def severity_facet_figure(effects: Table) -> alt.FacetChart:
         "Each dot is the difficulty that one severity adds, with its 95 % interval over networks; the dashed line has "
         "the same step at each severity.",
     )
-    return style.faceted(kinds.layers(straight_line, dots), frame, title, (DATASET, CORRUPTION), height=200)
+    return style.faceted(kinds.layers(straight_line, dots), frame, title, filters=(DATASET, CORRUPTION), height=200)
 
 
 def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
@@ -229,7 +231,7 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
         "single networks.",
         "Where open marks are far apart, no single step describes all networks.",
     )
-    return style.faceted(kinds.layers(single, common), frame, title, (DATASET, CORRUPTION), row=32)
+    return style.faceted(kinds.layers(single, common), frame, title, filters=(DATASET, CORRUPTION), row=32)
 
 
 def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:

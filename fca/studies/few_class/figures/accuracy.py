@@ -95,7 +95,7 @@ def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
         "How does accuracy change with the number of classes?",
         f"Each small mark is one class subset, each large one the mean of the subsets with its {_INTERVAL}.",
     )
-    return style.faceted(kinds.layers(small_marks, large_marks), frame, title, (DATASET, MODEL, NCL, PROTOCOL))
+    return style.faceted(kinds.layers(small_marks, large_marks), frame, title, filters=(DATASET, MODEL, NCL, PROTOCOL))
 
 
 def dcn_figure(dcn: Table) -> alt.FacetChart:
@@ -186,7 +186,7 @@ def models_by_ncl(
     chart = kinds.heat_map(value, style.ncl_axis(gap=0.04), rows, hover, domain, bright_low=best_low)
     fields = (DATASET, MODEL, NCL, PROTOCOL)
     height = max(90, 30 * frame[MODEL].nunique())
-    return style.faceted(chart, frame, title, fields, height=height, columns=frame[PROTOCOL].nunique())
+    return style.faceted(chart, frame, title, filters=fields, height=height, columns=frame[PROTOCOL].nunique())
 
 
 def _by_ncl(
@@ -200,7 +200,7 @@ def _by_ncl(
     coloured = kinds.hue(PROTOCOL, frame)
     x = style.ncl_axis()
     chart = kinds.points_with_intervals(value, x, hover, coloured, dodge=PROTOCOL, scale=axis, **look)
-    return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL))
+    return style.faceted(chart, frame, title, filters=(DATASET, NCL, PROTOCOL))
 
 
 def by_protocol(frame: pd.DataFrame, *fields: str, below: bool = False) -> pd.DataFrame:
@@ -252,7 +252,7 @@ def findings_figure(findings: Table) -> alt.FacetChart:
         "is no effect.",
         *without_bars(reasons_for_no_interval),  # a last line, if some dots have no interval
     )
-    figure = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)  # row: pixels for each measure
+    figure = style.faceted(chart, frame, title, filters=(DATASET,), columns=1, row=24)  # row: pixels for each measure
     return figure.resolve_scale(x="independent", y="independent")  # panels differ in unit and in their measures
 
 

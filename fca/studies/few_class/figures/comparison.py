@@ -64,7 +64,7 @@ def paired_figure(paired: Table) -> alt.FacetChart:
         "McNemar's test, corrected for the number of pairs (Holm), finds a difference and the interval leaves out 0.",
     )
     columns = frame[PROTOCOL].nunique()
-    return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL), columns=columns, row=24)
+    return style.faceted(chart, frame, title, filters=(DATASET, NCL, PROTOCOL), columns=columns, row=24)
 
 
 def stability_figure(stability: Table) -> alt.FacetChart:

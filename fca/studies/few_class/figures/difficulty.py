@@ -54,7 +54,7 @@ def map_figure(pairs: Table) -> alt.FacetChart:
     )
     height = 560 if is_large else 400
     columns = 1 if is_large else 2
-    figure = style.faceted(chart, frame, title, (DATASET,), height, columns)
+    figure = style.faceted(chart, frame, title, filters=(DATASET,), height=height, columns=columns)
     figure.usermeta = kinds.FIXED  # the cells of the map stay square
     return figure.resolve_scale(x="independent", y="independent")  # each panel has its own classes
 
@@ -111,7 +111,7 @@ def subsets_figure(subsets: Table) -> alt.FacetChart:
         "Triangles are the hardest and the easiest subset of each size (hover for its classes);",
         "grey bars hold 90 % of random subsets, with their median.",
     )
-    return style.faceted(kinds.layers(random_bars, random_medians, triangles), frame, title, (DATASET, NCL))
+    return style.faceted(kinds.layers(random_bars, random_medians, triangles), frame, title, filters=(DATASET, NCL))
 
 
 def what_if_figure(what_if: Table) -> alt.FacetChart:
@@ -215,4 +215,4 @@ def _with_independent_rows(chart: alt.LayerChart, frame: pd.DataFrame, title: al
     """A figure in which each panel lists its own names, one row for each line; as high as the longest list needs."""
     most_rows = int(frame["panel"].value_counts().max())
     height = max(120, 16 * most_rows)
-    return style.faceted(chart, frame, title, (DATASET,), height).resolve_scale(y="independent")
+    return style.faceted(chart, frame, title, filters=(DATASET,), height=height).resolve_scale(y="independent")

@@ -85,7 +85,7 @@ def _one_row_per_predictor(
 
     height = 24 * len(predictors)
     columns = min(2, frame["panel"].nunique())
-    return style.faceted(chart, frame, title, (), height=height, columns=columns)
+    return style.faceted(chart, frame, title, filters=(), height=height, columns=columns)
 
 
 def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
@@ -113,7 +113,7 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
     )
     layers = kinds.layers(diagonal, intervals, dots)
     columns = BEST + 1  # ncl alone, then the best predictors
-    return style.faceted(layers, frame, title, (DATASET, NCL), columns=columns)
+    return style.faceted(layers, frame, title, filters=(DATASET, NCL), columns=columns)
 
 
 def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:

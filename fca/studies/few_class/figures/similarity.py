@@ -46,7 +46,7 @@ def similarity_figure(similarity: Table) -> alt.FacetChart:
         "Each dot is one class subset. Where SimSS is high, images resemble their own class more than the "
         "nearest other.",
     )
-    return style.faceted(chart, frame, title, (DATASET, NCL))
+    return style.faceted(chart, frame, title, filters=(DATASET, NCL))
 
 
 def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
@@ -80,7 +80,7 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     )
     fields = (DATASET, NCL, PROTOCOL)  # not the model: each point is the best of all
     n_protocols = frame[PROTOCOL].nunique()
-    return style.faceted(kinds.layers(fit, marks), frame, title, fields, columns=n_protocols)
+    return style.faceted(kinds.layers(fit, marks), frame, title, filters=fields, columns=n_protocols)
 
 
 def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
@@ -110,7 +110,7 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
         *without_bars(frame[NOTE]),
     )
     height = max(150, 32 * len(targets))  # pixels; three marks beside each other for each target
-    return style.faceted(chart, frame, title, (DATASET, MODEL, PROTOCOL), height=height)
+    return style.faceted(chart, frame, title, filters=(DATASET, MODEL, PROTOCOL), height=height)
 
 
 def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
@@ -167,7 +167,7 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
         "How far is the released similarity script from the definition?",
         "Each dot is one class subset, in the script's own order: its lists of images grow from subset to subset.",
     )
-    return style.faceted(kinds.layers(zero_line, marks), frame, title, (DATASET, NCL))
+    return style.faceted(kinds.layers(zero_line, marks), frame, title, filters=(DATASET, NCL))
 
 
 def by_encoder(frame: pd.DataFrame) -> pd.DataFrame:

@@ -50,7 +50,7 @@ def variance_figure(variance: Table) -> alt.FacetChart:
         "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
     )
     height = max(110, 64 * frame[NCL].nunique())  # four dots beside each other
-    return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=height)
+    return style.faceted(chart, frame, title, filters=(DATASET, MODEL, NCL, PROTOCOL), height=height)
 
 
 def _one_line_per_source(variance: Table) -> pd.DataFrame:

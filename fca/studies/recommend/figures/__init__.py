@@ -112,7 +112,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
     dots = dots.add_params(by_verdict.picked)  # a click in the legend dims the other verdicts
     names = [_line_names(line, value, across, **place) for line, place in _PLACES.items()]
-    layers = [kinds.interval_marks(base, value, True), dots, *names]
+    layers = [kinds.interval_marks(base, value, upright=True), dots, *names]
 
     # the limit of the time is in the first layers, so that marks are drawn over it
     limit = candidates.parameters.get("latency_ms")
@@ -130,7 +130,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
         f"smallest within the margin of the best, {best}, and one of half the time."
         f"{limit_sentence}{far_sentence}",
     )
-    return style.faceted(kinds.layers(*layers), frame, title, (DATASET,), HEIGHT)
+    return style.faceted(kinds.layers(*layers), frame, title, filters=(DATASET,), height=HEIGHT)
 
 
 def _near_the_best(frame: pd.DataFrame, value: Column) -> pd.DataFrame:
@@ -177,7 +177,7 @@ def confusions_figure(confusions: Table) -> alt.FacetChart:
         "What does the recommended model confuse?",
         "Each bar counts the test images of one class that were predicted as another (class → prediction).",
     )
-    return style.faceted(chart, frame, title, (DATASET,), row=18)
+    return style.faceted(chart, frame, title, filters=(DATASET,), row=18)
 
 
 def relabel_figure(relabel: Table) -> alt.FacetChart:
@@ -197,7 +197,7 @@ def relabel_figure(relabel: Table) -> alt.FacetChart:
     n_rows = int(frame[ROW].max()) + 1  # places count from 0
     n_columns = int(frame[COLUMN].max()) + 1
     height = n_rows * (kinds.SIDE + 40)  # 40 pixels for the two lines of text below a picture
-    figure = style.faceted(pictures, frame, title, (DATASET,), height=height, columns=1)
+    figure = style.faceted(pictures, frame, title, filters=(DATASET,), height=height, columns=1)
     figure.usermeta = kinds.FIXED  # pictures are not scaled to the width of the page
     figure.spec.width = n_columns * (kinds.SIDE + kinds.GAP)
     return figure
@@ -218,7 +218,7 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     by_split = kinds.hue(split, frame, shapes=None)
     across = kinds.quantity(alt.X, n_images, "images", zero=True, padding=0)
     bars = kinds.bars(across, kinds.category(alt.Y, str(LABEL)), (LABEL, split, n_images), by_split)
-    return style.faceted(bars, frame, style.title(CLASSES.question), (DATASET,), row=18)
+    return style.faceted(bars, frame, style.title(CLASSES.question), filters=(DATASET,), row=18)
 
 
 def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:

@@ -30,8 +30,10 @@ def finetuning_figure(gains: Table) -> alt.FacetChart:
         "Each mark is a fine-tuned network against the linear probe on the same network, on the same test images, with "
         "the 95 % interval. To the right of the dashed line, fine-tuning is better.",
     )
-    layers = kinds.layers(kinds.reference(0.0, upright=False), kinds.interval_marks(base, TUNING_GAIN, False), dots)
-    return style.faceted(layers, frame, title, (DATASET,), row=24)
+    layers = kinds.layers(
+        kinds.reference(0.0, upright=False), kinds.interval_marks(base, TUNING_GAIN, upright=False), dots
+    )
+    return style.faceted(layers, frame, title, filters=(DATASET,), row=24)
 
 
 def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:

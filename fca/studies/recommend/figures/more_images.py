@@ -61,7 +61,7 @@ def more_images_figure(curve: Table) -> alt.FacetChart:
         "Diamonds are measured: the probe on all training images and on halves, quarters and eighths of them. The line "
         "is the expected accuracy with its 90 % band; it ends where predictions were not compared with measurements.",
     )
-    return style.faceted(kinds.layers(band, line, points, diamonds), frame, title, (DATASET,), 320)
+    return style.faceted(kinds.layers(band, line, points, diamonds), frame, title, filters=(DATASET,), height=320)
 
 
 def more_images_statements(curve: pd.DataFrame) -> list[Statement]:
