@@ -203,11 +203,11 @@ def choose(
 
     row = trained.row
     no_threshold = Abstention(None, 0, 0, 0)
-    if row.get(COMPAT) is not None:  # it reproduces a released program with its quirks
+    if row.get(COMPAT) is not None:  # the training reproduced a released program, with its quirks
         why = f"compat={row[COMPAT]} trains on the validation images too, so that none is left to choose a threshold on"
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
     data = trained.images()
-    rows = data.rows("val", row[CLASSES])
+    rows = data.rows("val", row[CLASSES])  # positions of the validation images of its classes
     if not len(rows):
         why = "the training held out no validation images; next: dataset.val.share=0.3"
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")

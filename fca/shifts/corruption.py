@@ -305,6 +305,7 @@ def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
 
     # drop weights too small to change a pixel: the convolution is faster with fewer weights
     disk[disk < 1e-7 * disk.max()] = 0
+    # crop equally on all sides, so that the centre of the disk stays in the middle
     used_reach = int(np.abs(x[disk.any(axis=0)]).max())
     used = slice(reach - used_reach, reach + used_reach + 1)
     return disk[used, used]
@@ -341,12 +342,14 @@ def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, "
     """
     n_pixels = height * width
     pixel = np.arange(n_pixels).reshape(height, width)
+    # pixels whose neighbours are all inside the image
     is_copying = np.zeros((height, width), bool)
     is_copying[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
     copying = pixel[is_copying]
 
     down, right = rng.integers(-reach, reach, (2, len(copying)))
-    neighbour = copying + down * width + right
+    neighbour = copying + down * width + right  # index of one neighbour for each copying pixel
+
     # pixels with larger indices come first in a round, so such a neighbour has its new colour already
     was_visited = is_copying.ravel()[neighbour] & (neighbour > copying)
 
