@@ -53,7 +53,10 @@ class Waste(NamedTuple):
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print what would be removed, or with --yes remove it; exit code 2 if there is no such store."""
+    """Print what can be removed from a store, or with --yes remove it.
+
+    Returns exit code 0. The decorator turns an FcaError, such as for a folder that is no store, into exit code 2.
+    """
     parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
     parser.add_argument("filters", nargs="*", metavar=FILTER, help="only what belongs to these runs, as in fca results")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
@@ -74,7 +77,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _clean(options: argparse.Namespace) -> int:
-    """Print what would be removed, or remove it; returns the exit code."""
+    """Print what would be removed from the store, or with --yes remove it; always returns exit code 0.
+
+    Waste has kinds (KINDS). The kinds that the options name are removed; if they name none, the kinds that nobody needs
+    (FREE) are. In the latter case, and without --yes, the sizes of the other kinds are printed too.
+    """
     store = Store(Path(options.outputs))
     n_at_work, removable = waste(store)
     removable = _only_of_runs(store, removable, options.query, options.filters)
@@ -82,6 +89,7 @@ def _clean(options: argparse.Namespace) -> int:
     kinds = named_kinds or FREE
     to_remove = [item for item in removable if item.kind in kinds]
 
+    # some kinds may be in use while runs are at work: say so if one of them was asked for, or in an overview
     if n_at_work and (not options.yes or any(kind in KEPT_DURING_WORK for kind in kinds)):
         if n_at_work == 1:
             print(f"1 run or sweep is at work here: {', '.join(KEPT_DURING_WORK)} stay until it ends")
@@ -107,9 +115,10 @@ def _clean(options: argparse.Namespace) -> int:
 
 
 def _only_of_runs(store: Store, removable: list[Waste], query: str | None, filters: Sequence[str]) -> list[Waste]:
-    """The waste in the folders of the runs that a query and filters select; all of it without query and filters.
+    """The part of the waste that is in folders of runs selected by a query and filters.
 
-    Prints a note for a filter that no run meets.
+    Without query and filters it is all waste. Waste outside the folders of runs, such as the cache, belongs to no run
+    and is left out as soon as there is a query or filter. Prints a note to stderr for a filter that no run meets.
     """
     rows = store.rows()
     condition = combined_query(query, filters, rows)
@@ -123,10 +132,11 @@ def _only_of_runs(store: Store, removable: list[Waste], query: str | None, filte
 
 
 def waste(store: Store) -> tuple[int, list[Waste]]:
-    """How many runs and sweeps are at work in a store, and all that can be removed from it.
+    """How many runs and sweeps are at work in a store, and everything that can be removed from it.
 
-    Nothing of a run at work is listed, and while anything is at work, none of the kinds KEPT_DURING_WORK. Links, and
-    what is behind them, are never listed, because a store may come from a stranger.
+    Files of a run at work are never listed. While anything is at work, the kinds KEPT_DURING_WORK are not listed
+    either, because a run may be using them. Links and their targets are never listed: a store may come from a stranger,
+    and a link may point to any file of the user.
     """
     outputs = store.outputs
     rows = store.rows().set_index(RUN_ID)
@@ -139,7 +149,7 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
         run_id = folder.name
         if not (is_run_id(run_id) and folder.is_dir()):
             continue
-        if claims.is_held(folder):
+        if claims.is_held(folder):  # a process is at work on this run
             n_at_work += 1
         elif store.state(run_id) is State.DONE:
             removable += _waste_of_run(store, run_id, float(train_s.get(run_id, 0.0)), run_id in diverged_ids)
@@ -147,7 +157,7 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
             removable += [_measured("stale", path) for path in _left_by_dead_process(folder)]
 
     for path, sweep in claims.sweeps(outputs):
-        if sweep is None:
+        if sweep is None:  # its process has died
             removable.append(_measured("stale", path))
         else:
             n_at_work += 1
@@ -164,9 +174,10 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
 
 
 def _waste_of_run(store: Store, run_id: str, train_s: float, has_diverged: bool) -> list[Waste]:
-    """What can be removed of a run that is done: its weights and checkpoint, and what a process that died left there.
+    """What can be removed from the folder of a finished run: weights, checkpoint, and remains of a dead process.
 
-    train_s: seconds that the training took, which would make the weights again.
+    train_s:      seconds that the training took, and would take again to restore the weights.
+    has_diverged: whether the training diverged; nothing reads its weights, so they are a kind of their own.
     """
     folder = store.folder(run_id)
     kind_by_path = {}
@@ -179,6 +190,7 @@ def _waste_of_run(store: Store, run_id: str, train_s: float, has_diverged: bool)
     for path in _left_by_dead_process(folder):
         kind_by_path[path] = "stale"
 
+    # only paths that exist and are no links
     return [
         _measured(kind_by_path[path], path, train_s if path in weights else 0.0)
         for path in _entries_without_links(folder)
@@ -227,12 +239,13 @@ def _line(kind: str, items: Sequence[Waste]) -> str:
 
 
 def _remove(store: Store, item: Waste) -> None:
-    """Remove a file or folder. Raises OSError that names it."""
+    """Remove a file or folder of the store. If that fails, the OSError has the path in its `filename`."""
     folder = item.path.parent
     if item.kind in WEIGHTS:
-        store.remove_weights(folder.name, [item.path], "fca clean")  # with a record, else they would count as damage
+        # this also records the removal; without the record, missing weights would count as damage
+        store.remove_weights(folder.name, [item.path], "fca clean")
     elif item.path.name == claims.CLAIM:
         claims.clear(folder)  # checks again that the claim is stale
     else:
-        with naming(item.path):  # the error of a folder would name only the last part of a path inside
+        with naming(item.path):  # else an error inside a folder would name only the last part of a path
             remove(item.path)

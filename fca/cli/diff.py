@@ -47,7 +47,10 @@ class Side:
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print how two or more runs differ; exit code 2 for an id that is no finished run."""
+    """Print how two or more runs differ.
+
+    Returns exit code 0. The decorator turns an FcaError, such as for an id of no finished run, into exit code 2.
+    """
     parser = Words(prog="fca diff", description=__doc__)
     parser.add_argument("ids", nargs="+", metavar="ID", help="id of a run, its beginning, or its folder")
     parser.offer(ids)
@@ -97,9 +100,12 @@ def differing_keys(sides: Sequence[Side]) -> pd.DataFrame:
 
 
 def _numbers(sides: Sequence[Side]) -> pd.DataFrame:
-    """A table with a line for each number that any run measured: a column for each run; for two, their difference."""
+    """A table with a line for each number that any of the runs measured, and a column for each run.
+
+    With two runs, a further column has their difference; it is empty if one of the runs lacks the number.
+    """
     numbers_of_sides = [numbers_of(side.row) for side in sides]
-    names = dict.fromkeys(name for numbers in numbers_of_sides for name in numbers)
+    names = dict.fromkeys(name for numbers in numbers_of_sides for name in numbers)  # each name once, in order
 
     lines = []
     for name in names:
@@ -130,13 +136,13 @@ class Predicted:
 
 
 def predicted(side: Side) -> Predicted | None:
-    """The predictions that belong to a run.
+    """The predictions that belong to a run, or None if there are none, as for a run of task embed.
 
-    For a training they are those of its best weights on the test images. For a score run they are those of the run that
-    it scored, for images of the subset's classes, where only these classes compete.
-    None if there are none, as for an embed run.
+    A training has the predictions of its best weights on the test images. A score run computed the accuracy of another
+    run's predictions on a subset of classes: it has these predictions for images of the subset, with the logits of all
+    other classes left out (protocol masked).
     """
-    from fca.stats.protocols import masked_answers
+    from fca.stats.protocols import masked_answers  # imports SciPy
     from fca.tables.predictions import predictions
 
     source = _run_with_predictions(side)
@@ -150,21 +156,23 @@ def predicted(side: Side) -> Predicted | None:
     classes = side.row["classes"]
     is_of_classes = stored.of_classes(classes)
     columns_of_classes = stored.columns[np.array(classes)]
-    answers = masked_answers(stored.logits[is_of_classes], columns_of_classes)  # column of the logits for each image
-    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}  # of the logits
+    # for each image the column of the largest logit among the classes of the subset
+    answers = masked_answers(stored.logits[is_of_classes], columns_of_classes)
+    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}  # column of the logits
     labels = np.array([label_by_column[int(column)] for column in answers], dtype=np.int32)
     return Predicted(split, stored.images[is_of_classes], labels, answers == stored.true[is_of_classes])
 
 
 def _run_with_predictions(side: Side) -> Row | None:
-    """The row of the run that stored the predictions of a training or score run; None if there is none.
+    """The stored row of the run whose predictions belong to a training or score run; None if there is no such run.
 
-    A run of another task is returned itself. The prediction of a training is its child; a score run is the child of
-    the prediction that it was computed from.
+    A run's parent is the run whose result it read. The predictions of a training are in a predict run with the training
+    as its parent. The predictions of a score run are in its own parent. For any other task, the row of the run itself
+    is returned.
     """
     rows = side.store.rows()
     if side.row["task"] == "train":
-        is_best_snapshot = rows["snapshot"].fillna("best") == "best"
+        is_best_snapshot = rows["snapshot"].fillna("best") == "best"  # rows without a snapshot are of the best weights
         has_predictions = (rows["parent"] == side.row["run_id"]) & (rows["task"] == "predict") & is_best_snapshot
     elif side.row["task"] == "score":
         has_predictions = rows["run_id"] == side.row["parent"]
@@ -176,9 +184,10 @@ def _run_with_predictions(side: Side) -> Row | None:
 
 
 def _on_the_same_images(sides: Sequence[Side], max_images: int) -> Iterator[str]:
-    """The lines on predictions: the paired comparison of every two runs, and the images on which they differ.
+    """The lines on predictions: a paired comparison of every two runs, and the images on which they differ.
 
-    max_images: how many images are named for each kind of difference.
+    Runs without predictions, and pairs without a common image, are named instead.
+    max_images: how many images are named for each pair and kind of difference.
     """
     predictions_of = {}
     for side in sides:
@@ -218,8 +227,8 @@ class Compared:
 
 
 def compare(a: Predicted, b: Predicted) -> Compared | None:
-    """Two runs on the images that both predicted; None if there are none."""
-    if a.split != b.split:
+    """What two runs predicted on the images that both have; None if they have no image in common."""
+    if a.split != b.split:  # another data set or split: positions of images mean other images
         return None
     # at_a, at_b: where the common images are in each of the two arrays
     images, at_a, at_b = np.intersect1d(a.images, b.images, assume_unique=True, return_indices=True)
@@ -233,10 +242,10 @@ def compare(a: Predicted, b: Predicted) -> Compared | None:
 def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
     """A table with a line for each pair of runs: accuracies, their difference with its interval, and McNemar's test.
 
-    The pair (A, B) is compared as B - A, so that B is the "first" run in the names of columns. With several pairs,
-    p values are also corrected for their number (Holm).
+    The pair (A, B) is compared as B - A, so "first" in the names of columns is B, and "second" is A. With several pairs
+    there is also the p value corrected for their number (Holm).
     """
-    from fca.stats.comparison import holm, mcnemar, paired_interval
+    from fca.stats.comparison import holm, mcnemar, paired_interval  # imports SciPy
 
     lines = []
     for a, b, compared in pairs:
@@ -263,13 +272,14 @@ def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
 
 
 def _images_that_differ(a: Side, b: Side, compared: Compared, max_images: int) -> Iterator[str]:
-    """The lines on images that two runs classify differently: their number, and the first with both predictions.
+    """The lines on images that two runs classify differently: their number, and examples with both predictions.
 
-    Kinds of difference: only one of the runs is right, or both are wrong with different classes.
+    There are three kinds of difference: only run a is right, only run b is right, or both are wrong with different
+    classes. At most max_images images are named for each kind.
     """
     items = a.store.items(a.row["fingerprint"])
     images = items[items["split"] == a.row["split"]].iloc[compared.images]
-    class_keys = images["label"].cat.categories
+    class_keys = images["label"].cat.categories  # position: the label index
     right_a, right_b = compared.right
     has_two_labels = compared.labels[0] != compared.labels[1]
     differences = {
@@ -286,6 +296,7 @@ def _images_that_differ(a: Side, b: Side, compared: Compared, max_images: int) -
         for position in np.flatnonzero(is_different)[:max_images]:
             guesses = []
             for side, label in zip((a, b), compared.labels[:, position], strict=True):
-                guesses.append(f"{side.name} {class_keys[label] if label >= 0 else '?'}")
+                key = class_keys[label] if label >= 0 else "?"  # -1: a class that the data set does not have
+                guesses.append(f"{side.name} {key}")
             image = images.iloc[position]
             yield f"    {image['image_id']} ({image['label']}): {', '.join(guesses)}"

@@ -60,7 +60,10 @@ class Finding(NamedTuple):
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print all findings by section; exit code 1 if something that `fca run` needs is broken. Uses no network."""
+    """Print what is installed and what is missing, by section, without using the network.
+
+    Returns exit code 1 if something that `fca run` needs is broken, else 0.
+    """
     parser = Words(prog="fca doctor", description=f"{__doc__} Nothing is downloaded or changed.")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     options = parser.parse_args(arguments)
@@ -78,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     print(version_line())
     for title, examine in sections.items():
         print(f"\n{title}")
-        for finding in _guarded(examine):
+        for finding in _guarded(examine):  # an exception in a section becomes a finding
             print(f"  {finding.state:8} {finding.what:22} {finding.words}")
             if finding.step:
                 print(f"  {'':8} {'':22} get it: {finding.step}")
@@ -120,14 +123,16 @@ def _needed(outputs: str) -> Iterator[Finding]:
 
 
 def _package_problems(extra: str | None) -> list[str]:
-    """A sentence for each required package that is not installed, or in a version that fca does not allow.
+    """A sentence for each required package that is not installed, or whose version fca does not allow.
 
-    extra: the packages that this extra of fca requires in addition; None: those that fca always requires.
+    extra: an extra of fca, such as pip install "fca[extra]": only the packages that it requires in addition are
+           checked. None: the packages that fca always requires.
     """
     problems = []
-    for text in metadata.requires("fca") or []:
+    for text in metadata.requires("fca") or []:  # None if no requirement is declared
         requirement = Requirement(text)
         is_of_an_extra = "extra" in str(requirement.marker or "")
+        # an extra is checked but the package is always required, or the other way round
         if is_of_an_extra != (extra is not None):
             continue
         # A marker also excludes packages of other extras, Python versions and systems
@@ -156,9 +161,10 @@ def _torch() -> Finding:
 
 
 def _torchvision() -> Finding:
-    """Whether torchvision can be imported, and whether its compiled operators load.
+    """A finding on whether torchvision can be imported, and whether its compiled operators load.
 
-    Without them fca declares the operators, which is enough, because it does not call them.
+    If they do not load, importing torchvision would fail. fca then declares operators of the same names without code;
+    that is enough, because fca does not call them.
     """
     try:
         from fca.torchvision_ops import declare_torchvision_ops, imported
@@ -174,10 +180,10 @@ def _torchvision() -> Finding:
 
 
 def _hardware() -> Iterator[Finding]:
-    """CPU and memory, and each GPU that torch sees, or why it sees none."""
+    """Findings on CPU and memory, and on each GPU that torch sees, or on why it sees none."""
     memory = as_bytes(psutil.virtual_memory().total)
     yield Finding(OK, "CPU", f"{os.cpu_count()} cores, {memory} memory, load {os.getloadavg()[0]:.1f}")
-    import torch  # after the first line, which needs no torch: its import may fail
+    import torch  # only here: its import may fail, and the first finding does not need it
 
     for index in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(index)
@@ -192,7 +198,7 @@ def _hardware() -> Iterator[Finding]:
 
 
 def _features() -> Iterator[Finding]:
-    """Whether the packages of each extra, and the programs outside of Python, are there for optional features."""
+    """Findings on optional features: whether the packages of each extra, and the programs that they need, are there."""
     extras = metadata.metadata("fca").get_all("Provides-Extra") or []
     for extra, feature in FEATURES.items():
         if extra not in extras:  # not declared by the fca that is installed
@@ -215,9 +221,9 @@ def _features() -> Iterator[Finding]:
 
 
 def _data_sets() -> Iterator[Finding]:
-    """Which data sets are stored in the default folders of their options (conf/dataset/*.yaml), and which are not.
+    """Findings on which data sets are in the default folders of their options (conf/dataset/*.yaml), and which are not.
 
-    Only names of folders are read, so a folder counts whatever it contains.
+    Only the names of folders are read: a folder counts as a data set whatever it contains.
     """
     available: list[Finding] = []
     of_users: list[str] = []  # options for images of the user, who has to name their folder
@@ -234,9 +240,9 @@ def _data_sets() -> Iterator[Finding]:
         root = str(config.get("root", ""))
         if root == "???":  # how OmegaConf marks a value that the user has to give
             of_users.append(name)
-        elif "root" not in config:
+        elif "root" not in config:  # needs no folder
             available.append(Finding(OK, name, "comes with fca"))
-        elif "$" not in root:  # a folder that depends on other keys is not known here
+        elif "$" not in root:  # a root with ${key} depends on other keys, so its folder is not known here
             folder = _dataset_folder(name, Path(root).expanduser())
             if folder:
                 available.append(Finding(OK, name, str(folder)))
@@ -292,9 +298,9 @@ def is_of(folder: str, dataset: str) -> bool:
 
 
 def _weights() -> Iterator[Finding]:
-    """Which pretrained weights are on this machine: in installed packages, and in the caches of hubs.
+    """Findings on which pretrained weights are on this machine: in installed packages and in the caches of hubs.
 
-    Weights in packages are read whole, to check them; of caches only the names of files are listed.
+    Weights in packages are read completely to check them. For caches only the names of files are listed.
     """
     broken = _unreadable_options("model")
     yield from broken.values()
@@ -306,7 +312,7 @@ def _weights() -> Iterator[Finding]:
         yield Finding(OK, "packages", f"{', '.join(usable)}: with model.weights=package")
     for model, problem in problems.items():
         if problem is not None:
-            _, _, allowed, step = problem.args
+            _, _, allowed, step = problem.args  # arguments of FcaError: what, value, allowed, next step
             yield Finding(MISSING, model, f"model.weights=package needs {allowed}", step)
 
     # The hub caches model OWNER/NAME in a folder models--OWNER--NAME
@@ -331,7 +337,7 @@ def _cached_weights(hub: str, folder: Path, names: Sequence[str]) -> Finding:
 
 
 def _wandb() -> Iterator[Finding]:
-    """Whether Weights & Biases is installed, where a login is stored, and whether its terminal viewer works."""
+    """Findings on Weights & Biases: is it installed, where is a login stored, is its terminal viewer there."""
     spec = importlib.util.find_spec("wandb")
     if spec is None or spec.origin is None:
         yield Finding(BROKEN, "wandb", "is not installed", "python -m pip install wandb")
@@ -364,7 +370,7 @@ def _netrc_file_with(host: str) -> str | None:
 
 
 def _disk(outputs: str) -> Iterator[Finding]:
-    """How much space is free where fca writes."""
+    """Findings on how much space is free in each folder where fca writes."""
     cache = Path(os.environ.get("FCA_CACHE", "~/.cache/fca")).expanduser()
     folders = {
         "outputs": Path(outputs),
@@ -373,7 +379,8 @@ def _disk(outputs: str) -> Iterator[Finding]:
     }
     for name, folder in folders.items():
         path = folder.resolve()
-        existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.is_dir())  # it may not exist yet
+        # the folder may not exist yet: measure its nearest ancestor that does
+        existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.is_dir())
         usage = shutil.disk_usage(existing)
         free = f"{as_bytes(usage.free)} of {as_bytes(usage.total)} free at {existing}"
         if usage.free > LITTLE_SPACE:

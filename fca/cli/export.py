@@ -47,7 +47,11 @@ CHECKED = 64  # images, at most, on which a file is compared with the network
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Export a network to a file with a JSON beside it; exit code 2 if that fails or the file gives other results."""
+    """Export a trained network to a file, with a JSON beside it that describes the network.
+
+    Returns exit code 0. The decorator turns an FcaError, such as for a file that gives other results than the network,
+    into exit code 2.
+    """
     parser = Words(prog="fca export", description=__doc__, allow_abbrev=False)
     parser.add_argument("--run", metavar="ID", help="id of a training: fca results --query \"task == 'train'\"")
     parser.add_argument("--snapshot", default=BEST, help="best on val (default), or one of recipe.snapshots, as 0.5")
@@ -65,7 +69,8 @@ def main(arguments: Sequence[str]) -> int:
 def _export(options: argparse.Namespace) -> str:
     """Write the file and its JSON, compare the file with the network, and return the line for the terminal.
 
-    Raises FcaError, and leaves no file, if the network cannot be exported so or the file differs from it.
+    Raises FcaError, and leaves no file, if the network cannot be exported in this format, or if the file gives other
+    results than the network.
     """
     trained = Trained.of(options.outputs, options.run, options.snapshot)
     path, description_path = _output_paths(options, trained)
@@ -81,7 +86,7 @@ def _export(options: argparse.Namespace) -> str:
         "white": WHITE if trained.white is None else trained.white,
     }
     images = _images_to_compare(trained, classifier, options.verify)
-    if options.format == "safetensors":
+    if options.format == "safetensors":  # only weights: the JSON has the command that builds the network around them
         words = loading_words(trained, path)
         description["load"] = shlex.join(["fca", "run", "task=predict", *words])
     content, is_quantised = _file_content(trained, classifier, options)
@@ -92,14 +97,14 @@ def _export(options: argparse.Namespace) -> str:
     # The file is compared with the network, and removed if it differs
     write_whole(path, lambda file: file.write(content))
     try:
-        if is_quantised:  # logits in int8 differ anyway: what counts is how many images are right
+        if is_quantised:  # logits in int8 always differ, so the loss of accuracy is checked instead
             cost = _cost_of_int8(trained, classifier, content, options.max_loss)
             description.update(cost.described())
             check = str(cost)
         else:
             check = _compared(classifier, content, description, images)
         write_json(description_path, description)
-    except BaseException:  # also Ctrl-C
+    except BaseException:  # also after Ctrl-C no unchecked file may stay
         remove(path)
         raise
 
@@ -110,14 +115,15 @@ def _export(options: argparse.Namespace) -> str:
 
 
 def _output_paths(options: argparse.Namespace, trained: Trained) -> tuple[Path, Path]:
-    """The paths of the file to write and of the JSON beside it.
+    """The paths of the file to write and of the JSON beside it, after the quick checks of the options.
 
-    Raises FcaError for max_loss= out of range, a name with another suffix than the format's, and a file that exists.
+    Raises FcaError for max_loss= out of range, for a name without the suffix of the format, and if one of the two files
+    exists already.
     """
     if not 0 <= options.max_loss < 1:
         raise FcaError("max_loss", options.max_loss, "at least 0 and below 1, a share of images", "e.g. max_loss=0.01")
     suffix = SUFFIX_OF[options.format]
-    model_name = trained.row["model"].split(" ")[0]  # further words may follow the name
+    model_name = trained.row["model"].split(" ")[0]  # without further words that may follow the name
     path = Path(options.out or f"{model_name}-{options.run}{suffix}")
     if path.suffix != suffix:
         raise FcaError("out", path, f"a name that ends in {suffix}", "rename it")
@@ -131,18 +137,20 @@ def _output_paths(options: argparse.Namespace, trained: Trained) -> tuple[Path, 
 def _file_content(trained: Trained, classifier: Classifier, options: argparse.Namespace) -> tuple[bytes, bool]:
     """The bytes of the file, and whether the network was quantised to int8 for it.
 
-    A training may have probed an ONNX program, which task=compile made; its network already is one, in a precision.
+    The network of a training may itself be an ONNX program: the training fitted a linear probe on a program that
+    task=compile made. Such a network stays in ONNX. It can be quantised, but not be brought back from int8 to fp32.
     Raises FcaError for a format or precision in which this network cannot be exported.
     """
-    from fca.models.export import export_content
+    from fca.models.export import export_content  # imports torch
 
-    program = trained.model.program()  # None for other networks
+    program = trained.model.program()  # bytes of the ONNX program; None for other networks
     if program is not None and options.format != "onnx":
         allowed = "onnx: the network of this run is an ONNX program"
         raise FcaError("format", options.format, allowed, "leave format out")
+    # no precision, or the precision that the network has already
     if options.precision is None or options.precision == _precision(trained, is_quantised=False):
         return program or export_content(classifier, options.format), False
-    if options.precision == FP32:
+    if options.precision == FP32:  # the network is a program in int8, otherwise fp32 were its own precision
         allowed = "int8, as the program is that was probed"
         raise FcaError("precision", FP32, allowed, "leave precision out, or probe the program in fp32")
     if options.format != "onnx":
@@ -191,9 +199,10 @@ def _cost_of_int8(trained: Trained, classifier: Classifier, content: bytes, max_
 def _compared(
     classifier: Classifier, content: bytes, description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]
 ) -> str:
-    """Compare the file's logits with the network's, and return the result in words; it is added to `description`.
+    """Compare the logits of the file with the logits of the network on these images; return the result in words.
 
-    Raises FcaError if they differ by more than rounding allows.
+    The result is also added to `description`, the content of the JSON, under `checked`.
+    Raises FcaError if the logits differ by more than rounding allows.
     """
     comparison = _difference_of_logits(classifier, content, description, images)
     description["checked"] = {
@@ -206,12 +215,12 @@ def _compared(
 
 
 def _description_of_network(trained: Trained) -> dict[str, Any]:
-    """The keys of the JSON that describe the network: classes, origin, licence, run, data and accuracy.
+    """The keys of the JSON that describe the network: classes, origin, licence, run, data and test accuracy.
 
-    A value that is not known is None.
+    An unknown value is None.
     """
     row = trained.row
-    start_model, classes = trained.started()
+    start_model, classes = trained.started()  # the model before training, and the class keys
     licence = None
     if isinstance(start_model, TimmModel) and start_model.pretrained:  # random weights have no licence
         licence = getattr(record_of(start_model.name), "license", None)
@@ -234,8 +243,8 @@ def _images_to_compare(
 ) -> UInt8[np.ndarray, "images size size 3"]:
     """Up to CHECKED real images at input size, on which the file is compared with the network.
 
-    folder: takes its first images; None: takes a fixed draw of the training's test images, of every class.
-    Raises FcaError if none of them can be read.
+    folder: its first images are taken. None: test images of the training, from every class, always the same ones.
+    Raises FcaError if no image can be read; images that cannot be read are left out.
     """
     if folder is not None:
         paths, read = loose_images(folder, "verify", trained.white)
@@ -255,40 +264,43 @@ def _images_to_compare(
 def _difference_of_logits(
     classifier: Classifier, content: bytes, description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]
 ) -> LogitDifference:
-    """The comparison of the file's logits with those of the network; adds the file's interface to `description`.
+    """Compare the logits of the file with the logits of the network, both on the CPU.
 
-    The first image is given alone and the others together, so that two sizes of a batch are tried.
-    Raises FcaError if the logits differ too much, or if a file of weights gives a network of other classes.
+    For a file that is a program, its interface (input, outputs, opset of ONNX) is added to `description`.
+    Raises FcaError if the logits differ too much, or if the command that loads a file of weights gives a network with
+    other classes.
     """
-    from fca.models.export import INPUT, OPSET, OUTPUTS, compare_logits, logits_function
+    from fca.models.export import INPUT, OPSET, OUTPUTS, compare_logits, logits_function  # imports torch
     from fca.training.infer import logits_of
 
     all_images = np.arange(len(images))
     if description["format"] == "safetensors":
-        words = shlex.split(description["load"])[3:]  # behind fca run task=predict
+        words = shlex.split(description["load"])[3:]  # the words after `fca run task=predict`
         loaded = component(composed("run", words), "model").build()
-        if loaded.classes != classifier.classes:  # odd letters in a key
+        if loaded.classes != classifier.classes:  # letters of a class key were lost in the command
             step = "take format=onnx, or rename the classes"
             raise FcaError("classes", loaded.classes, f"as they are typed: {classifier.classes}", step)
         logits_of_file = logits_of(loaded, images, all_images, accelerator="cpu")
     else:
-        if description["format"] == "onnx":
+        if description["format"] == "onnx":  # TorchScript has no opset
             description["opset"] = OPSET
         shape = ["images", *images.shape[1:]]
         description["input"] = {"name": INPUT, "type": "uint8, RGB", "shape": shape}
         description["outputs"] = list(OUTPUTS)
-        answers = logits_function(content, description["format"])
+        logits_by_file = logits_function(content, description["format"])  # images -> logits
+        # the first image alone and the others together, so that two sizes of a batch are tried
         batches = [batch for batch in (images[:1], images[1:]) if len(batch)]
-        logits_of_file = np.concatenate([answers(batch) for batch in batches])
+        logits_of_file = np.concatenate([logits_by_file(batch) for batch in batches])
     return compare_logits(logits_of(classifier, images, all_images, accelerator="cpu"), logits_of_file)
 
 
 def loading_words(trained: Trained, path: Path) -> list[str]:
-    """The words of `fca run` that build this network from a file of its weights.
+    """The words of `fca run` that build this network from a file of its weights: model=OPTION model.KEY=VALUE ...
 
-    These are model=OPTION, and each key whose value is not the default of that option.
-    path: of the file.    Raises FcaError for a linear probe, whose network is stored elsewhere, and for a network whose
-    class no file of conf/model names.
+    There is a word for each key whose value differs from the default of the option.
+    path: the file of weights.
+    Raises FcaError for a linear probe, because its frozen network is not part of the weights, and for a network whose
+    class has no option in conf/model.
     """
     model, classes = trained.started()
     target = f"{type(model).__module__}.{type(model).__qualname__}"
@@ -299,13 +311,14 @@ def loading_words(trained: Trained, path: Path) -> list[str]:
     if not options_of_class or isinstance(model, Probed):
         raise FcaError("format", "safetensors", f"onnx or torchscript for a {type(model).__name__}", "take format=onnx")
 
-    option = options_of_class[0]
+    option = options_of_class[0]  # any option of the class will do: all keys that differ from it are given
     defaults = values_by_option[option]
-    fields = {**asdict(model), "weights": str(path), "classes": classes}  # as `StoredRun` builds it
+    # the same changes with which StoredRun builds the network of a stored training
+    fields = {**asdict(model), "weights": str(path), "classes": classes}
     words = [f"model={option}"]
     for key, value in fields.items():
         if defaults.get(key) == value:
             continue
-        plus = "+" if isinstance(value, dict) else ""  # Hydra wants a + to add keys to a mapping
+        plus = "+" if isinstance(value, dict) else ""  # Hydra requires a + to add keys to a mapping
         words.append(f"{plus}{word(f'model.{key}', value)}")
     return words

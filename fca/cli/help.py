@@ -126,14 +126,16 @@ class Section(NamedTuple):
 
 
 def main(root: str, arguments: Sequence[str]) -> int:
-    """Print the help of a command, for the options that are chosen among its words; returns the exit code.
+    """Print the help of a command and return the exit code: 0, or 2 for an unknown option or a wrong value.
 
-    root: the command (run, analyse, ...), whose configuration is conf/<root>.yaml.
-    arguments: the words behind it, with --help. The code is 2 for an unknown option or a wrong value.
+    The help describes the configuration that the other words choose: model=resnet18 shows the keys of that model.
+    root:      the command (run, analyse, ...), whose configuration is conf/<root>.yaml.
+    arguments: the words behind the command, including --help. A name of groups among them (model) limits the help to
+               these groups; the word `all` gives every key.
     """
     words = [word for word in arguments if "=" in word and not word.startswith("-")]
     try:
-        # Plugins first: they add folders of options
+        # Plugins are loaded first, because they add folders of options that the other words may name
         plugin_words = [word for word in words if word.startswith("plugins=")]
         use_plugins(list(OmegaConf.from_dotlist(plugin_words).get("plugins", [])))
         overrides = [hydra_word for word in words for hydra_word in hydra_words(word)]
@@ -164,8 +166,10 @@ def _is_named(group: str, words: Sequence[str]) -> bool:
 def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterator[str]:
     """The lines of `fca run --help`: what most users change, then the other groups and keys.
 
-    Keys of a group are only shown if the group is among `words` (the other words that were typed), or if it comes with
-    the chosen task.
+    Keys of a group are only shown if the user typed the name of the group, or if the group comes with the chosen task.
+
+    config: the whole configuration, with Hydra's part.
+    words:  the words of the form key=value that the user typed.
     """
     options = groups(root, config)
     chosen_options = _option_by_group(config)
@@ -175,7 +179,7 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
     yield _headline(root)
 
     yield "\nwhat people change first, with the defaults"
-    for name in CHANGED_FIRST:
+    for name in CHANGED_FIRST:  # a group (dataset) or a key (subset.ncl)
         if name in chosen_options:
             yield from _group_lines(root, name, chosen_options[name], options.get(name, []), width)
         elif name in keys:
@@ -194,7 +198,8 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
     typed_names = {re.split(r"[./=]", word.lstrip("+~"))[0] for word in words}  # recipe of +recipe.lr=0.1
     for section in group_sections:
         group = section.title.partition("=")[0]
-        is_from_task = "@" not in group and group not in rules_by_field(schema_of(root))  # no group of the command
+        # a group that is no field of the command itself was added by the chosen task
+        is_from_task = "@" not in group and group not in rules_by_field(schema_of(root))
         if _is_named(group, list(typed_names)) or is_from_task:
             yield from _section_lines(section, width)
 
@@ -208,9 +213,10 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
 
 
 def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str]) -> Iterator[str]:
-    """The lines of `fca run GROUP --help`: every option of these groups and what it is for, then the chosen one's keys.
+    """The lines of `fca run GROUP --help`: every option of these groups with its purpose, then the keys of the chosen.
 
-    typed_groups: as they are typed, such as model@encoder.
+    config:       the whole configuration, with Hydra's part.
+    typed_groups: names of groups as a user types them. model@encoder: the options of model, used as the encoder.
     """
     options = groups(root, config)
     chosen_options = _option_by_group(config)
@@ -220,10 +226,11 @@ def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str])
     for typed_group in typed_groups:
         group = typed_group.partition("@")[0]
         files = option_files(group)
+        # `options` lacks groups with a single option; their options are listed from the files, without inner folders
         names = options.get(group, [name for name in files if "/" not in name])
         yield f"\noptions of {typed_group}; chosen: {chosen_options[typed_group] or 'null'}"
         for name in names:
-            question = question_of(files[name]) if name in files else ""
+            question = question_of(files[name]) if name in files else ""  # options of Hydra have no file here
             yield from _two_columns(name, textwrap.shorten(question, 120, placeholder=" ..."), width)
 
     for section in sections(root, config):
@@ -252,14 +259,18 @@ def _headline(root: str) -> str:
 
 
 def _group_lines(root: str, group: str, chosen: str | None, options: Sequence[str], width: int) -> Iterator[str]:
-    """The lines on a group: the chosen option, what the group is for, and its options (of many, the useful ones).
+    """The lines on a group: the chosen option, what the group is for, and its options.
 
-    group: as it is typed.    chosen: None where no option is chosen.    options: empty where they are not listed.
+    If there are more than MAX_OPTIONS, only the most useful ones are listed, with the number of all.
+
+    group:   as a user types it, such as model@encoder.
+    chosen:  the chosen option; None if none is chosen.
+    options: all options of the group. Empty for a group that leaves no choice; the lines then refer to its keys.
     """
     listed_options = list(options)
     if len(options) > MAX_OPTIONS:
         useful = USEFUL_OPTIONS.get(group, options[:MAX_OPTIONS])
-        listed_options = [name for name in useful if name in options]  # a root may offer fewer
+        listed_options = [name for name in useful if name in options]  # a command may offer fewer options
         listed_options.append(f"... ({len(options)} in all: fca {root} {group} --help)")
     elif not options:
         listed_options.append(f"its keys: fca {root} {group} --help")
@@ -292,10 +303,11 @@ def _flag_lines(root: str, width: int) -> Iterator[str]:
 def _two_columns(left: str, right: str, width: int) -> Iterator[str]:
     """Lines of two columns, in which the right text is wrapped; a left text that is too long has a line of its own.
 
-    width: characters of the terminal.
+    width: of the terminal, in characters.
     """
     indent = " " * (LEFT_WIDTH + 4)
-    wrapped = textwrap.wrap(right, max(40, width - len(indent)), break_long_words=False) or [""]  # of an empty text
+    right_width = max(40, width - len(indent))  # readable also in a very narrow terminal
+    wrapped = textwrap.wrap(right, right_width, break_long_words=False) or [""]  # an empty text wraps to no line
     if len(left) > LEFT_WIDTH:
         yield f"  {left}"
         yield from (f"{indent}{line}" for line in wrapped)
@@ -305,8 +317,9 @@ def _two_columns(left: str, right: str, width: int) -> Iterator[str]:
 
 
 def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
-    """Each group of a command that has more than one option -> its options; groups as they are typed.
+    """The options of each group of a command that leaves a choice; keyed by the group as a user types it.
 
+    A group with a single option leaves no choice and is left out, except debug and experiment, which may stay unset.
     root: the command.    config: its whole configuration, with Hydra's part.
     """
     chosen_groups = [typed for typed, _ in _choices(config)]
@@ -317,8 +330,8 @@ def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
             options_by_group[typed] = [f"those of {group}"]
             continue
 
-        # Options in folders are listed with their folder (corruption/fog of shift), unless the folder is a group of its
-        # own, as recipe/augment is
+        # An option in a folder is listed with the folder, as corruption/fog of group shift. Options of a folder that is
+        # a group of its own (recipe/augment) are left out: that group lists them
         folders = {f"{group}/{path.name}" for path in (CONF / group).glob("*/")}
         inner_groups = folders & set(chosen_groups)
         nested_names = []
@@ -328,12 +341,13 @@ def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
                 nested_names.append(name)
 
         names = option_names(group) + nested_names
-        if len(names) > 1 or group in ("debug", "experiment"):  # these two may also stay unset, so one is a choice
+        if len(names) > 1 or group in ("debug", "experiment"):  # these two may stay unset, so one option is a choice
             options_by_group[typed] = names
 
     if root == "run":
         launchers = option_names("hydra/launcher")
-        options_by_group["hydra/launcher"] = sorted({"basic", "joblib", *launchers})  # two come with Hydra
+        # two launchers come with Hydra and have no file here
+        options_by_group["hydra/launcher"] = sorted({"basic", "joblib", *launchers})
     return options_by_group
 
 
@@ -367,16 +381,16 @@ def _as_typed(group: str) -> str:
 
 
 def sections(root: str, config: DictConfig) -> Iterator[Section]:
-    """The section of the command's own keys, then one for each chosen option, in the order of the defaults list.
+    """The section of the command's own keys, then a section for each chosen option, in the order of the defaults list.
 
-    root: the command.    config: its whole configuration, with Hydra's part. Groups inside another group have no
-    section: their keys are in that of the outer group.
+    A group inside another group (recipe/augment) has no section: its keys are in the section of the outer group.
+    root: the command.    config: its whole configuration, with Hydra's part.
     """
     yield Section(f"keys of fca {root}", "", list(_keys_of_root(root, config)))
 
     for typed, option in _choices(config):
         group, _, package = typed.partition("@")
-        package = package or group.replace("/", ".")
+        package = package or group.replace("/", ".")  # the place of its keys in the configuration
         node = OmegaConf.select(config, package, throw_on_missing=False)
         if option and isinstance(node, DictConfig) and "/" not in group:
             file = option_files(group).get(option, CONF / group / f"{option}.yaml")
@@ -385,12 +399,15 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
 
 
 def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
-    """The keys of a command that belong to no group; those of a nested mapping (subset.ncl) one by one."""
+    """The keys of a command that belong to no group. A nested mapping gives its inner keys, such as subset.ncl.
+
+    root: the command.    config: its whole configuration, with Hydra's part.
+    """
     comments = comments_of(root_file(root))
     groups_of_root = dict(_choices(config))
     for name, (hint, _) in rules_by_field(schema_of(root)).items():  # hint: the type; Any for a component of a group
         value = config.get(name)
-        if is_dataclass(hint) and name not in groups_of_root:  # a mapping in the file of the command itself
+        if is_dataclass(hint) and name not in groups_of_root:  # a nested mapping, not a group
             for key in value:
                 typed = f"{name}.{key}"
                 yield _key(hint, key, typed, value[key], comments.get(typed, ""))
@@ -399,13 +416,16 @@ def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
 
 
 def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Iterator[Key]:
-    """The keys of a chosen option; those of a component in it (the augmentation in a recipe) one by one.
+    """The keys of a chosen option. A component inside it (the augmentation of a recipe) gives its inner keys.
 
-    root: the command.    group: of the option.    name: the place of its keys, such as recipe or recipe.augment.
-    file: of the option.    node: its part of the configuration.
+    root:  the command.
+    group: the group of the option, such as model or recipe/augment.
+    name:  the place of the option's keys in the configuration, such as recipe or recipe.augment.
+    file:  the YAML file of the option.    node: the option's part of the configuration.
     """
     values: Any = OmegaConf.to_container(node, resolve=False)
     rules = rules_by_field(schema_of(root))
+    # the class that declares the keys: by the schema of the command, or the class that the option builds
     kind: Any = rules[name][0] if name in rules else Any
     if "_target_" in values:
         kind = class_of(f"{name}._target_", values["_target_"])
@@ -415,8 +435,9 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
         if key == "_target_":
             continue
         if isinstance(value, dict) and "_target_" in value:
-            # Its options are in a folder of this group, or are a group of their own. A file that need not exist stands
-            # for the chosen one, because meanings also come from the class and from the other options
+            # Options of the component are in a folder of this group, or in a group of their own. Which of its files was
+            # chosen is unknown here. none.yaml, which need not exist, stands for it: the meanings of keys also come
+            # from the class and from the other options
             inner_group = CONF / group / str(key)
             folder = inner_group if inner_group.is_dir() else CONF / str(key)
             folder_name = folder.relative_to(CONF).as_posix()
@@ -469,11 +490,12 @@ def _files_by_class(files: tuple[Path, ...]) -> dict[str, list[Path]]:
 
 
 def _files_built_on(file: Path, depth: int = 0) -> Iterator[Path]:
-    """An option's file, then the files of its folder that its defaults list names, and so on; the nearest first.
+    """The file of an option, then the files that its defaults list names, then the files that those name, and so on.
 
-    Files that cannot be read are skipped. depth: how many files build on this one.
+    Files that cannot be read are left out.
+    depth: the number of steps from the first file to this one.
     """
-    if not is_option(file) or depth > _MAX_DEPTH:
+    if not is_option(file) or depth > _MAX_DEPTH:  # files that name each other in a circle would never end
         return
     try:
         base_files = built_on(file)
@@ -502,12 +524,13 @@ def comments_of(file: Path) -> Mapping[str, str]:
 
 
 def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str, comments: dict[str, str]) -> None:
-    """Add to `comments` the comment beside each key of a mapping in YAML, and of the mappings inside it.
+    """Add the comment beside each key of a YAML mapping to `comments`, also for the mappings inside it.
 
-    The comment stands behind the value. For a block, which begins on the next line, it stands behind the key, and for a
-    value that begins on the next line it may stand behind either.
+    The comment is behind the value. If the value is an indented block, the comment is behind the key. If another value
+    begins on the line after its key, the comment may be behind the key or behind the value.
 
-    lines: of the text.    prefix: the outer keys, such as "recipe.".
+    lines:    the lines of the YAML text.    prefix: the outer keys, such as "recipe.".
+    comments: full key (recipe.lr) -> comment; it is changed in place.
     """
     for key, value in node.value:
         name = f"{prefix}{key.value}"
@@ -519,8 +542,9 @@ def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str,
         if value.start_mark.line > key.end_mark.line:
             ends.append(key.end_mark)
         for end in ends:
+            # an end mark may be behind the last line of the text
             text_behind = lines[end.line][end.column :].lstrip(":") if end.line < len(lines) else ""
-            comment = _COMMENT.match(text_behind)
+            comment = _COMMENT.match(text_behind)  # closing brackets and spaces, then # and the comment
             if comment is not None:
                 comments.setdefault(name, comment[1].strip())
 
@@ -529,11 +553,12 @@ def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str,
 
 
 def question_of(file: Path) -> str:
-    """What an option is for: the comment at the top of its file, up to the first command in it.
+    """What an option is for: the comment at the top of its YAML file, up to the first command in the comment.
 
-    For an option that is a row of a table it is the comment beside the row; empty where there is neither.
+    Some options have no file of their own but are a line of an options.yaml. Then `file` is the file that this line
+    stands for, and the comment beside the line is returned. Empty if there is no comment.
     """
-    if file in rows():
+    if file in rows():  # a line of an options.yaml; a corruption has its comment elsewhere
         return _question_of_corruption(file.stem) if file.parent == CORRUPTIONS else _question_of_row(file)
     if not file.is_file():
         return ""
@@ -543,7 +568,7 @@ def question_of(file: Path) -> str:
         if not line.startswith("#") or line.startswith("#   "):  # commands are indented
             break
         lines.append(line.removeprefix("#").strip())
-    return " ".join(line for line in lines if not line.startswith("@package"))  # which is for Hydra
+    return " ".join(line for line in lines if not line.startswith("@package"))  # @package is a directive for Hydra
 
 
 def _question_of_row(file: Path) -> str:

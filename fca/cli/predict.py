@@ -55,7 +55,10 @@ MAX_CLASSES = 2  # of each of these images
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Predict images, write the CSV and print a summary; exit code 2 for options or images that cannot be used."""
+    """Predict images with a trained network, write the CSV and print a summary.
+
+    Returns exit code 0. The decorator turns an FcaError (options or images that cannot be used) into exit code 2.
+    """
     parser = Words(prog="fca predict", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "images", metavar="FOLDER", nargs="?", help="a directory or .zip archive of images, or an image"
@@ -81,7 +84,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _predict(options: argparse.Namespace) -> list[str]:
-    """Predict the images that the options name, write the CSV, and return the lines for the terminal."""
+    """Predict the images that the options name, write the CSV, and return the lines for the terminal.
+
+    The lines tell what the network answers, and what is known of the quality of these answers: the cost or the accuracy
+    on test images, or with error= the guarantee.
+    Raises FcaError for options or images that cannot be used.
+    """
     _check_options(options)
     out = Path(options.out)
     network = _network(options)
@@ -89,13 +97,15 @@ def _predict(options: argparse.Namespace) -> list[str]:
     classifier = network.model.build()
     costs = None if options.costs is None else read_costs(options.costs).of(classifier.classes)
 
-    # The threshold is chosen on validation images before any of the user's images is predicted
+    # With error= the network abstains below a threshold. It is chosen on the validation images of the training, before
+    # any of the user's images is predicted
     chosen = None
     if options.error is not None:
-        trained = network if isinstance(network, Trained) else network.trained()
+        trained = network if isinstance(network, Trained) else network.trained()  # else: a file exported from it
         chosen = choose(trained, classifier, options.error, options.confidence, options.metric == BALANCED)
     threshold = ANSWER_ALL if chosen is None else chosen.found.threshold
 
+    # an image at input size, or a text with the reason why the image cannot be read
     images_or_reasons = at_input(read, classifier.geometry, len(paths), "predicting")
     logits = logits_in_batches(classifier, images_or_reasons)
     frame = table(paths, list(logits), classifier.classes, threshold, costs)
@@ -128,9 +138,9 @@ def _network(options: argparse.Namespace) -> Trained | Exported:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raise FcaError for a value out of range, options that exclude each other, no images, and an existing file.
+    """Raise FcaError for values out of range, options that exclude each other, no images, or an existing output file.
 
-    This comes before anything that takes time, such as reading weights.
+    This check comes before anything that takes time, such as reading weights.
     """
     for key in ("error", "confidence"):
         value = getattr(options, key)
@@ -175,25 +185,29 @@ class Chosen(NamedTuple):
 def choose(
     trained: Trained, classifier: Classifier, error: float, confidence: float, is_balanced: bool = False
 ) -> Chosen:
-    """The lowest threshold on the highest probability that keeps an error, from the training's validation images.
+    """The lowest threshold on the highest probability at which the share of wrong answers stays below an error.
 
-    classifier:  the network of the training, or the file exported from it; its probabilities on these images decide.
-    error:       the largest allowed share of wrong answers among those given, between 0 and 1.
-    confidence:  probability over the draw of the validation images with which the error is kept.
+    It is chosen on the validation images of the training.
+
+    trained:     the training, which has the validation images.
+    classifier:  the network of the training, or a file exported from it. It predicts the validation images.
+    error:       the largest allowed share of wrong answers among all given answers, between 0 and 1.
+    confidence:  the probability, over the draw of the validation images, with which the error is kept.
     is_balanced: whether the error is the mean over classes.
 
-    The best epoch was chosen on these images too, so each epoch counts as a candidate. There is no threshold if no
-    validation images are left, or if they do not show that the error is kept; see `Chosen.why_not`.
+    The best epoch was chosen on the same images, so the error is kept for every epoch that could have been chosen
+    (candidates). The threshold of the result is None if there are no validation images, or if they do not show that the
+    error is kept; `Chosen.why_not` then has the reason.
     """
-    from fca.training.infer import logits_of
+    from fca.training.infer import logits_of  # imports torch, which takes seconds
 
     row = trained.row
     no_threshold = Abstention(None, 0, 0, 0)
-    if row.get(COMPAT) is not None:  # it reproduces a released program with its quirks
+    if row.get(COMPAT) is not None:  # the training reproduced a released program, with its quirks
         why = f"compat={row[COMPAT]} trains on the validation images too, so that none is left to choose a threshold on"
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
     data = trained.images()
-    rows = data.rows("val", row[CLASSES])
+    rows = data.rows("val", row[CLASSES])  # positions of the validation images of its classes
     if not len(rows):
         why = "the training held out no validation images; next: dataset.val.share=0.3"
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
@@ -210,6 +224,7 @@ def choose(
     candidates = int(row["epochs_run"]) if chose_among_epochs else 1
     choice = abstention(highest_p, is_right, error, confidence, candidates, labels)
 
+    # what holds without abstaining, if that misses the requested error
     to_all = ""
     wrong, bound = _wrong_and_bound(is_right, labels, confidence, candidates)
     if bound > error:
@@ -250,17 +265,18 @@ def _what_would_give_a_threshold(
     candidates: int,
     labels: np.ndarray | None,
 ) -> str:
-    """What the user can change to get a threshold, where these validation images give none; in words.
+    """What the user can change to get a threshold, in words, if the validation images give none.
 
-    highest_p, is_right: the highest probability of each image, and whether its class is the right one.
-    labels: the class of each image, where the error is the mean over classes; otherwise None.
+    highest_p:  the highest probability of each validation image.    is_right: whether its class is the true class.
+    error:      the requested error, kept with this confidence for each of `candidates` epochs.
+    labels:     the true class of each image if the error is the mean over classes; otherwise None.
     """
     steps = []
     larger_error = error_that_answers_all(highest_p, is_right, confidence, candidates, labels)
     if larger_error is not None:
         steps.append(f"error={larger_error:g}, which answers all")
 
-    if labels is not None:
+    if labels is not None:  # how many images are enough is only known for the plain error
         steps.append("more validation images, most of all of the smallest class")
     else:
         n_enough = enough_images(highest_p, is_right, error, confidence, candidates)
@@ -279,15 +295,17 @@ def table(
     threshold: float | None,
     costs: Costs | None = None,
 ) -> pd.DataFrame:
-    """The table that is written: one line for each image.
+    """The table that is written to the CSV: one line for each image.
 
-    Columns: image (its path), predicted (a class key), answer (the same, or "" where the network abstains), abstain,
-    with costs also expected_cost, p_<class> (the probability of each class), and error (why the image cannot be read).
+    Its columns are image (the path), predicted (a class key), answer (the same key, or "" if the network abstains),
+    abstain, expected_cost (only with costs), p_<class> (the probability of each class), and error (why the image cannot
+    be read, or "").
 
-    logits:    of each image, or a text with the reason why it cannot be read; `predicted` and `answer` are then "".
-    threshold: the highest probability must be above it, else the network abstains; None: it always abstains.
-    costs:     a table of costs of these classes; `predicted` is then the answer of least expected cost, not the most
-               probable class.
+    logits:    for each image its logits, or a text with the reason why it cannot be read. `predicted` and `answer` are
+               "" for such an image.
+    threshold: the network abstains unless its highest probability is above it; None: it always abstains.
+    costs:     the cost of each answer for each true class. With costs, `predicted` is the answer of least expected
+               cost instead of the most probable class.
 
     >>> table(["a.png", "b.png"], [np.array([2.0, 0.0]), "b.png: cut"], ["cat", "dog"], 0.9).iloc[:, :4]
        image predicted answer  abstain
@@ -303,7 +321,7 @@ def table(
 
     column_of_answer = p_or_zero.argmax(axis=1) if costs is None else costs.answers(p_or_zero)
     predicted = np.where(is_read, np.array(classes, dtype=object)[column_of_answer], "")
-    least_p = np.inf if threshold is None else threshold
+    least_p = np.inf if threshold is None else threshold  # no probability is above infinity: abstain always
     is_answered = is_read & (p_or_zero.max(axis=1) > least_p)
 
     columns = {
@@ -336,9 +354,11 @@ def _most_probable_classes(frame: pd.DataFrame, classes: Sequence[str]) -> list[
 
 
 def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
-    """Lines for the terminal: the answers of least expected cost to the first images, and the mean cost of all.
+    """Lines for the terminal: the answers of least expected cost to the first images, and the mean expected cost.
 
-    frame: see `table`.
+    A last line also counts the answers that are not the most probable class. Without any readable image, the lines say
+    so and end there.
+    frame: the result of `table` with costs.    classes: the class keys in the order of the logits.
     """
     read_images = frame[frame["error"] == ""]
     first_images = read_images.head(MAX_IMAGES)
@@ -356,9 +376,10 @@ def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[
 
 
 def _first_images(read_images: pd.DataFrame, description: str, answers: Sequence[str]) -> list[str]:
-    """Lines for the terminal: how many images are answered, then one line for each of the first of them.
+    """Lines for the terminal: how many images are answered, then a line for each of the first MAX_IMAGES images.
 
-    description: what the lines show, added to the number.    answers: the text of each of these lines.
+    read_images: the lines of `table` without images that cannot be read.
+    description: words that follow the number of images.    answers: a text for each of the first images.
     """
     n_images = len(read_images)
     if not n_images:
@@ -373,9 +394,9 @@ def _first_images(read_images: pd.DataFrame, description: str, answers: Sequence
 
 
 def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
-    """A line with the mean cost, on test images, of answers at the least expected cost; none if it is not known.
+    """A line with the mean cost that the answers of least expected cost had on test images.
 
-    It is known where the store has the predictions of these weights for the clean test images.
+    The list is empty if the store has no predictions of these weights for the clean test images (without a shift).
     """
     if not isinstance(network, Trained):  # an exported file comes without these predictions
         return []
@@ -404,9 +425,10 @@ def _accuracy_on_test(network: Trained | Exported) -> list[str]:
 
 
 def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
-    """Lines for the terminal: how many images are answered at the requested error, and what that promise rests on.
+    """Lines for the terminal: how many images are answered at the requested error, and on which data this is based.
 
-    frame: see `table`.
+    chosen: the threshold and how it was chosen; without a threshold, the lines say why.
+    frame:  the result of `table`.    options: the command line, with error, confidence and metric.
     """
     choice = chosen.found
     n_read = int((frame["error"] == "").sum())

@@ -48,9 +48,9 @@ MADE_OF = "made_of.json"  # beside a page: a hash of what it was made of, and th
 
 
 def report(config: DictConfig) -> str:
-    """Make a page of analyses, and print the answers at its top and where it is.
+    """Make the page of a report, and print its headlines and its path.
 
-    With serve=true it is then served on this machine, and made again while runs finish, until Ctrl-C.
+    With serve=true the page is then served on this machine. It is made again whenever runs finish, until Ctrl-C.
     Returns the command that makes the page again.
     """
     hydra = HydraConfig.get()
@@ -61,6 +61,7 @@ def report(config: DictConfig) -> str:
 
     for answer in headlines_of_results(made_page.results):
         print(printable(answer.sentence))
+    # each reason once: several analyses may lack runs for the same reason
     for reason in dict.fromkeys(result.missing for result in made_page.results if result.mixed):
         print(f"some answers are missing: {printable(reason)}")
     if made_page.lost:
@@ -69,7 +70,7 @@ def report(config: DictConfig) -> str:
 
     if config.serve:
         with served(made_page.page.parent) as address:
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is how it ends, no failure
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is the usual end here, not a failure
             print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
             with suppress(KeyboardInterrupt):
                 follow(lambda: _finished_runs(config), make)
@@ -97,7 +98,7 @@ def write_report(
 ) -> Path:
     """Write the page of conf/report/<name>.yaml with its figures and tables, as `fca report` does; returns its path.
 
-    A page that was made of the same runs, keys and code is left as it is.
+    If the page exists already and was made of the same runs, keys and code, it is not made again.
 
     outputs: the store.    query, filters: which runs the page reads, see `fca.results`.
     keys: values of the file to change, e.g. title="Our nine classes".
@@ -145,9 +146,10 @@ def _make_page(config: DictConfig, page_command: str) -> MadePage:
 
 
 def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
-    """Run the analyses, save their tables, write the page with them, and publish it in the tracker.
+    """Run the analyses of a report, save their tables, write the page, and publish it in the tracker (such as W&B).
 
-    The page states why an analysis found no rows. Raises FcaError if none of them found any.
+    If an analysis finds no rows (results of runs), the page gives the reason. Raises FcaError if no analysis finds any.
+    page_command: the command that makes the page again; the page shows it.
     """
     store = store_with_images(config.outputs)
     maker = component(config, "report")
@@ -155,7 +157,7 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
     folder = _page_folder(config, store)
     query = query_of(config, store, ReportConfig)
 
-    # Run the analyses; each leaves out of the store the runs that it could not read
+    # Run the analyses. The next analysis gets the store without the runs that this one could not read
     results: list[Result] = []
     for analysis in _analyses(maker, query):
         result, store = _result_or_reason(analysis, store)
@@ -167,11 +169,11 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
         store.save(table)
 
     # Write the page, with notes on damaged files and data sets that are left out
-    damages = {damage.args: damage for damage in (*store.left_out, *store.damaged())}  # each once
+    damages = {damage.args: damage for damage in (*store.left_out, *store.damaged())}  # no file twice
     left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
     notes = [*shortened_list(damages.values()), *left_out]
     pictures = large_pictures(store, tables)
-    tables_before = _tables_on_page(folder)
+    tables_before = _tables_on_page(folder)  # before the new page replaces the old one
     page: Path = maker(folder, results, store.rows(), page_command, store.columns(), notes, pictures)
     lost = _lost(tables_before, _tables_on_page(folder))
     write_comparison_scripts(page.parent, store, store.rows(query))
@@ -245,23 +247,25 @@ def _sizes_of_files(folder: Path) -> dict[str, int]:
 
 
 def _tables_on_page(folder: Path) -> set[tuple[str, str | None]]:
-    """The tables of a page, read from its CSV files: (table, None), and (table, data set) for each data set in it.
+    """What the CSV files of a page contain: (table, None) for each table, and (table, data set) for its data sets.
 
-    Empty if there is no page.
+    The set is empty if the folder has no page. It shows later which tables or data sets a new page has lost.
     """
     entries: set[tuple[str, str | None]] = set()
     for path in folder.glob("tables/*.csv"):
         if path.stem == RUNS:  # the list of runs is no table of an analysis
             continue
         entries.add((path.stem, None))
-        with suppress(ValueError, OSError):  # no such column, or a file that fca did not write
+        with suppress(ValueError, OSError):  # a table without data sets, or a file that fca did not write
             datasets = pd.read_csv(path, usecols=[str(DATASET)], dtype="str", keep_default_na=False)[DATASET]
             entries |= {(path.stem, dataset) for dataset in datasets.unique() if dataset}
     return entries
 
 
 def _lost_in_words(lost: Sequence[tuple[str, str | None]]) -> str:
-    """The entries of `MadePage.lost` in words: the tables that are gone, then the data sets that others lack.
+    """In words, what the previous page had and the new page lacks: whole tables, then data sets within other tables.
+
+    lost: (table, None) for a lost table, (table, data set) for a data set that a table has lost.
 
     >>> _lost_in_words([("gap", None), ("accuracy", "flowers"), ("dcn", "flowers")])
     'the table gap; flowers in accuracy, dcn'
@@ -315,8 +319,9 @@ def _with_report_keys(reason: str) -> str:
 def _analyses(maker: Any, query: str | None) -> list[Any]:
     """The analyses of a report, built from their files in conf/analysis/.
 
-    maker: the component of the report, which names the analyses and their options. Each analysis gets those options,
-    and the query, that it has a key for.
+    maker: the component of the report. It names the analyses, and options for them.
+    query: which runs the analyses read; None: all.
+    An analysis gets the query and those options for which its file has a key.
     Raises FcaError for an unknown analysis, and for an option that no analysis of the report has.
     """
     files = option_files("analysis")

@@ -59,10 +59,13 @@ EXAMPLES = """examples:
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print or write the table of runs; exit code 2 for words that cannot be understood."""
+    """Print the table of runs, or write it to a file.
+
+    Returns exit code 0. The decorator turns an FcaError, such as for an unknown column, into exit code 2.
+    """
     parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)
     parser.add_argument("filters", nargs="*", metavar=FILTER, help="only these runs; also != < <= > >=")
-    parser.offer(lambda _: [f"{column}=" for column in MAIN])
+    parser.offer(lambda _: [f"{column}=" for column in MAIN])  # completion in the shell
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"; also query=...")
     parser.add_argument("--by", default="", metavar="COLUMNS", help="one line a group: mean, 95 %% interval and number")
@@ -74,6 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_intermixed_args(as_options(_with_signs(arguments), ("query", "outputs")))
     check_store(options.outputs)
+    # the format: as given, else by the suffix of the file, else a table to read
     kind = options.format
     if not kind:
         kind = SUFFIXES.get(options.out.suffix, "csv") if options.out else "table"
@@ -102,13 +106,14 @@ def results(
     *,
     filters: Filters | None = None,
 ) -> pd.DataFrame:
-    """One line for each finished run, with the columns of `fca.store.results`.
+    """A table with one line for each finished run, with the columns of `fca.store.results`.
 
-    query:   which runs, e.g. "ncl <= 5 or model == 'test_vit'", see `fca.store.query`.
-    columns: those to return; empty: all.
+    outputs: the store, a folder that `fca run` filled.
+    query:   which runs, e.g. "ncl <= 5 or model == 'test_vit'", see `fca.store.query`; None: all runs.
+    columns: the columns to return; empty: all.
     filters: which runs, as the words that `fca results` takes, ["dataset=digits", "ncl<=5"], or as a dictionary,
-             {"dataset": "digits", "ncl": [2, 5]}.
-    A query, filter or `columns` may name a column that is declared but that no run has.
+             {"dataset": "digits", "ncl": [2, 5]}. A run must meet the query and all filters.
+    A query, a filter or `columns` may name a column that fca declares but that no run has.
     Raises FcaError if there is no such folder, for a query or filter that cannot be read, and for an unknown column.
 
     >>> results("no/such/folder")
@@ -139,15 +144,17 @@ def frame_with_columns(outputs: str | Path, names: Iterable[str]) -> pd.DataFram
 
 
 def _selected(options: Any, kind: str) -> pd.DataFrame:
-    """The lines and columns that the options of the command line ask for, as runs or, with --by, as groups of runs.
+    """The table that the options of the command line ask for: a line for each run or, with --by, for each group.
 
-    kind: the format. Without --columns, a table to read has the columns of MAIN, and a file all columns.
+    kind: the format. Without --columns, a table to read (table, markdown) has the columns of MAIN, and a file has all.
+    Raises FcaError for an unknown column and a query that cannot be read. Prints notes to stderr on filters that no run
+    meets, and on groups whose runs differ in their configuration.
     """
     group_columns = _typed_columns(options.by) if options.by else []
     sort = _typed_columns(options.sort) if options.sort else []
     column_names = _typed_columns(options.columns) if options.columns is not None else []
 
-    # Columns that no run has are added where the options name them
+    # Declared columns that no run has are added if the options name them; patterns only select existing columns
     needed = {*group_columns, *column_names, *(name.lstrip("-") for name in sort)}
     needed |= named_columns(options.query, options.filters)
     frame = frame_with_columns(options.outputs, (name for name in needed if not _is_pattern(name)))
@@ -190,7 +197,7 @@ def _is_pattern(name: str) -> bool:
 
 
 def _expanded(names: Sequence[str], frame: pd.DataFrame) -> list[str]:
-    """The columns of a frame that these names and patterns (recipe_*) select, each once, in this order.
+    """The columns of a frame that names and patterns (recipe_*) select, in the order of `names`, without duplicates.
 
     Raises FcaError for an unknown column, and for a pattern without a match.
     """
@@ -206,12 +213,13 @@ def _expanded(names: Sequence[str], frame: pd.DataFrame) -> list[str]:
 
 
 def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) -> pd.DataFrame:
-    """One line for each group of runs with equal values in the columns `by`.
+    """A table with one line for each group of runs that have equal values in the columns `by`.
 
-    For each column in `values` (empty: the accuracies) the line has the mean, the ends of its 95 % interval (`_low`,
-    `_high`), and the number of runs that have a value (`_n`). The interval is that of `mean_with_interval` over the
-    class subsets that were drawn at random, or over the seeds of the initial weights where no subset was drawn.
-    `attrs["mixed"]` of the result lists columns of the configuration that differ within a group, which the mean hides.
+    For each column in `values` (empty: the accuracies) a line has the mean, the ends of its 95 % interval (`_low`,
+    `_high`), and the number of runs that have a value (`_n`). The interval is computed by `mean_with_interval` over the
+    randomly drawn class subsets, or over the seeds of the initial weights if no subset was drawn.
+    `attrs["mixed"]` of the result lists columns of the configuration that differ within a group: the mean of such a
+    group mixes different settings.
     Raises FcaError for a column in `values` that has no numbers.
 
     >>> frame = pd.DataFrame({"model": "a", "ncl": 2, "subset_seed": [0, 1], "seed": 0, "top1": [0.7, 0.9]})
@@ -244,9 +252,10 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
             line[f"{name}_high"] = high
             line[f"{name}_n"] = int(numbers.notna().sum())
 
+            # note columns of the configuration that differ between the runs behind this mean
             measured_runs = group[numbers.notna()]
             for column in configuration_columns:
-                values_as_text = measured_runs[column].astype(object).map(repr)  # so that missing values are equal
+                values_as_text = measured_runs[column].astype(object).map(repr)  # NaN is not equal to NaN, its text is
                 if len(set(values_as_text)) > 1:
                     mixed_columns.add(column)
         lines.append(line)
@@ -257,10 +266,10 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
 
 
 def _draws(frame: pd.DataFrame) -> pd.Series:
-    """A text for each run that names its random draw; runs with equal texts share a draw.
+    """For each run a text that identifies its random draw, such as "subset_seed digits/2/0"; equal texts: same draw.
 
-    The draw is the class subset (data set, ncl and subset seed), else the seed of the initial weights; a run with
-    neither seed has no text.
+    The draw is the class subset (data set, ncl and subset seed). Without a subset seed it is the seed of the initial
+    weights. A run without both seeds has None.
     """
     draws = pd.Series(None, index=frame.index, dtype=object)
     if frame.empty:
@@ -282,7 +291,10 @@ def _configuration_columns(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
 
 
 def _warn_of_mixtures(mixed_columns: Sequence[str]) -> None:
-    """Print a note on columns of the configuration that differ within a line of the grouped table; none: nothing."""
+    """Print a note to stderr if runs of one group differ in columns of the configuration; at most MAX_NAMED are named.
+
+    mixed_columns: all such columns; if there are none, nothing is printed.
+    """
     if not mixed_columns:
         return
     columns = ", ".join(mixed_columns[:MAX_NAMED])

@@ -31,28 +31,32 @@ _PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")  # "loss 0.25," beh
 
 @sub_command
 def main(arguments: Sequence[str]) -> int:
-    """Print all that is stored of a run or a table; exit code 2 for an unknown id."""
+    """Print all that is stored of a run or a saved table.
+
+    Returns exit code 0. The decorator turns an FcaError, such as for an unknown id, into exit code 2.
+    """
     parser = Words(prog="fca show", description="`fca show`: one run or saved table: what it is and all that it has.")
     parser.add_argument("id", metavar="ID", help="id of a run or table, its beginning, or its folder")
-    parser.offer(ids)
+    parser.offer(ids)  # completion in the shell
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--config", action="store_true", help="show the whole configuration, not only where it differs")
     options = parser.parse_args(arguments)
     store, full_id = find(options.id, options.outputs)
     is_run = store.folder(full_id).is_dir()
     lines = _run_lines(store, full_id, options.config) if is_run else _table_lines(store, full_id)
-    print(printable("\n".join(lines), keep="\n"))
+    print(printable("\n".join(lines), keep="\n"))  # without control characters, which a store may contain
     return 0
 
 
 def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
     """The store and the full id of the run or table that a user typed.
 
-    typed: an id, its beginning, or the path of the folder, which also names the store.    outputs: the store otherwise.
-    Raises FcaError if no run or table fits, or more than one.
+    typed:   an id, its beginning, or the path of the folder of a run or table. Such a path also gives the store.
+    outputs: the store, unless `typed` is a path.
+    Raises FcaError if no run or table has this id, or if more than one id begins with it.
     """
     path = Path(typed)
-    if path.parent.name in ("runs", "tables"):  # a path
+    if path.parent.name in ("runs", "tables"):  # the path OUTPUTS/runs/ID
         outputs, typed = path.parent.parent, path.name
     check_store(outputs)
     store = Store(Path(outputs))
@@ -61,7 +65,7 @@ def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
     if typed in all_ids:
         return store, typed
 
-    matches = [full_id for full_id in all_ids if typed and full_id.startswith(typed)]  # no text is no beginning
+    matches = [full_id for full_id in all_ids if typed and full_id.startswith(typed)]  # "" would fit every id
     if len(matches) == 1:
         return store, matches[0]
     if matches:
@@ -81,11 +85,11 @@ def ids(outputs: str) -> list[str]:
 def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
     """The lines on one run: what it is, its state, configuration, numbers, curves, command and files.
 
-    whole: whether to print also the keys of the configuration that have their defaults.
+    whole: whether the configuration includes the keys that have their default values.
     """
     folder = store.folder(run_id)
     state, damage = store.state_and_damage(run_id)
-    row = store.row(run_id) if state is State.DONE else {}
+    row = store.row(run_id) if state is State.DONE else {}  # the stored result; only finished runs have one
     yield f"{run_id}  {line_of(row) if row else state.value}"
     yield from _state_lines(store, run_id, state, damage)
 
@@ -104,7 +108,7 @@ def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
     yield from _curves(folder)
 
     command = row.get("command")
-    if not command and state in ENDED_EARLY:  # without a row, the error record has it
+    if not command and state in ENDED_EARLY:  # a run without a result has its command in the record of the error
         command = store.error(run_id).get("command")
     if command:
         yield ""
@@ -115,7 +119,10 @@ def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
 
 
 def _state_lines(store: Store, run_id: str, state: State, damage: DamagedFile | None) -> Iterator[str]:
-    """The lines on the state of a run: why it is not done, how far it is, or when and where it was done."""
+    """The lines on the state of a run: why it ended early, its progress, or when and where it was finished.
+
+    damage: a file of the run that is damaged; None: no file is.
+    """
     folder = store.folder(run_id)
     if damage is not None:
         yield f"  damaged: {damage}; the same command does it again"
@@ -134,7 +141,7 @@ def _state_lines(store: Store, run_id: str, state: State, damage: DamagedFile | 
             progress = read_object(folder / PROGRESS)
             yield f"  epoch {progress.get('epoch')} of {progress.get('epochs')}"
 
-    if state is State.ABSENT:
+    if state is State.ABSENT:  # the folder exists, but the run has no result, no error and no process
         yield "  begun and left; the same command goes on"
 
     if state is State.DONE:
@@ -169,10 +176,12 @@ def _flat_items(node: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str
 def _configuration(config: Mapping[str, Any], whole: bool) -> Iterator[str]:
     """The lines on a configuration: the keys that differ from the defaults of `fca run`, each with its default.
 
-    config: see `flat_config`.    whole: whether the other keys follow, or only their number.
+    config: dotted keys (recipe.lr) with their values, see `flat_config`.
+    whole:  whether the keys with default values follow too; otherwise only their number.
     """
-    from fca.cli.application import composed
+    from fca.cli.application import composed  # imports Hydra
 
+    # hydra: settings of Hydra itself, which a stored configuration does not have
     default_config = {key: value for key, value in composed("run", []).items() if key != "hydra"}
     defaults = dict(_flat_items(default_config))
     changed = {key: value for key, value in config.items() if key not in defaults or defaults[key] != value}
@@ -229,7 +238,10 @@ def _classes(store: Store, row: Row) -> Iterator[str]:
 
 
 def _relatives(store: Store, row: Row) -> Iterator[str]:
-    """A line for the run whose result this run read, and for each of the first runs that read its result."""
+    """Lines on related runs: the run whose result this run read, and the first runs that read the result of this run.
+
+    For example, a prediction reads the weights of a training. At most MAX_RELATIVES are listed, then their number.
+    """
     rows = store.rows()
     rows_by_relation = {
         "reads": rows[rows["run_id"] == row.get("parent")],
@@ -243,14 +255,17 @@ def _relatives(store: Store, row: Row) -> Iterator[str]:
 
 
 def _curves(folder: Path) -> Iterator[str]:
-    """A line of bars for every quantity that the log of a training has for each epoch; none for other runs."""
+    """For each quantity that a training logged by epoch, a line with its curve as bars, and four of its values.
+
+    There is no line without a log of at least two epochs, so none for runs that are not trainings.
+    """
     text = ""
-    with if_whole():
+    with if_whole():  # other runs have no log
         text = content_of(folder / "log.txt").decode(errors="replace")
     values_by_epoch = {  # a training that was resumed may have logged an epoch twice: the last values count
         int(epoch): dict(_PAIR.findall(values)) for epoch, values in _EPOCH.findall(text)
     }
-    if len(values_by_epoch) <= 1:  # no curve
+    if len(values_by_epoch) <= 1:  # a single epoch is no curve
         return
 
     curves: dict[str, list[float]] = {}
@@ -275,8 +290,9 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _table_lines(store: Store, table_id: str) -> Iterator[str]:
-    """The lines on a saved table: its question, first lines, columns, parameters, runs and files."""
+    """What `fca show` prints on a saved table: its question, first lines, columns, parameters, runs and files."""
     folder = store.outputs / "tables" / table_id
+    # the keys that are used below, with the types that they must have
     description = read_object(folder / "table.json", name=str, question=str, source=str, parameters=dict, runs=list)
     frame = store.saved_lines(table_id)
     yield as_text(frame, f"{table_id}  {description['name']}: {description['question']}", MAX_LINES)
@@ -354,9 +370,11 @@ def _finding(line: Mapping[Hashable, str]) -> str:
 
 
 def show_failures(store: Store, runs: Iterable[str]) -> list[str]:
-    """Print the first of these runs that failed or were interrupted, with their commands, and how to go on.
+    """Print which of these runs failed or were interrupted, with their errors and commands, and how to go on.
 
-    runs: ids.    Returns the ids of all that failed or were interrupted, the failed ones first.
+    At most MAX_FAILURES runs of each kind are printed.
+    runs: ids of runs.
+    Returns the ids of all runs that failed, then of all that were interrupted.
     """
     states = {run_id: store.state(run_id) for run_id in runs}
     failed = [run_id for run_id, state in states.items() if state is State.FAILED]

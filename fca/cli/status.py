@@ -35,7 +35,8 @@ _CAUSED_BY_PARENT = re.compile(r"run [0-9a-f]{12}, which it needs, (?:failed|was
 def main(arguments: Sequence[str]) -> int:
     """Print the state of a store: counts, workers, damaged files, and failures by their errors.
 
-    Returns the exit code, which is 2 if there is no such store.
+    With --release-stale or --retry-failed it changes the store instead, and prints what it changed. Returns exit code
+    0; the decorator turns an FcaError, such as for a folder that is no store, into exit code 2.
     """
     parser = Words(prog="fca status", description=__doc__)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         _forget_failures(store)
 
     if options.watch:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is how it ends, no failure
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is the usual end here, not a failure
         with suppress(KeyboardInterrupt):
             _watch(store)
     elif not options.release_stale and not options.retry_failed:
@@ -70,11 +71,14 @@ def _release_stale_claims(store: Store) -> None:
 
 
 def _forget_failures(store: Store) -> None:
-    """Remove the records of failed runs, so that they count as not done, and print the commands that do them again."""
+    """Remove the error records of failed runs and print the commands that do these runs again.
+
+    Without its record, a failed run counts as not done, so the same sweep does it again.
+    """
     runs = _status(store)
     failed_runs = runs[runs["state"] == "failed"]
     for run_id in failed_runs["run_id"]:
-        store.forgive(run_id)
+        store.forgive(run_id)  # removes the error record
 
     hint = "; run the same sweep again, or" if len(failed_runs) else ""  # the commands follow on the next lines
     print(f"forgot {len(failed_runs)} failures{hint}")
@@ -114,9 +118,12 @@ def _status(store: Store) -> pd.DataFrame:
 
 
 def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
-    """State of a run, and what else `status` shows of it, by column.
+    """The state of a run and further columns that `fca status` shows, as column -> value.
 
-    Of a done run it is the state alone, because the index of rows has the other columns.
+    A running run has its process and progress, a damaged run and a run that ended early have the error. A finished run
+    has the state alone, because the caller has the other columns from the table of results.
+    Further states: stale (its process died and left a claim, the mark of the process that works on a run) and left
+    (begun, without a claim).
     """
     folder = store.folder(run_id)
     state, damage = store.state_and_damage(run_id)
@@ -140,7 +147,7 @@ def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
 
     if state is State.DONE:
         return {"state": "done"}
-    has_claim = (folder / claims.CLAIM).exists()  # a stale one, as nobody holds the run
+    has_claim = (folder / claims.CLAIM).exists()  # the claim is stale: a process at work would make the run RUNNING
     return {"state": "stale" if has_claim else "left"}
 
 
@@ -157,11 +164,11 @@ def _progress_of_training(folder: Path, started: float) -> dict[str, Any]:
 
 
 def _status_text(store: Store) -> Text:
-    """The whole status as coloured lines: counts, trainings that diverged, estimates, workers, damage, failures."""
+    """All lines of `fca status`, coloured: counts, diverged trainings, estimates, workers, damaged files, failures."""
     frame = _status(store)
     damaged_items = store.damaged_items()
     runs_by_state = {str(state): runs for state, runs in frame.groupby("state")}
-    no_runs = frame[:0]
+    no_runs = frame[:0]  # an empty table with the same columns, for states that no run has
     damaged_runs = runs_by_state.get("damaged", no_runs)
     counts = {state: len(runs) for state, runs in runs_by_state.items()}
 
@@ -212,15 +219,15 @@ def _diverged(frame: pd.DataFrame) -> str:
 
 
 def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
-    """A line for each sweep at work: how many of its runs are left, and its own estimate of the time to go.
+    """A line for each sweep at work: how many of its runs are left, and the sweep's own estimate of the time to go.
 
-    Without a sweep, one line on when the running trainings end, if they estimated it.
-    frame: see `status`.
+    If no sweep is at work, one line says when the running trainings end, if there is an estimate.
+    frame: a line for each run of the store, see `status`.
     """
     runs_by_id = frame.set_index("run_id")
     sweeps_at_work = [sweep for _, sweep in claims.sweeps(store.outputs) if sweep is not None]
     for sweep in sweeps_at_work:
-        runs = runs_by_id.reindex(sweep["runs"])
+        runs = runs_by_id.reindex(sweep["runs"])  # lines of runs that have not begun are empty
         will_never_run = runs.index.isin(_runs_without_weights(sweep["needs"], runs_by_id))
         has_ended = runs["state"].isin(["done", "failed", "interrupted"])
         n_left = int((~will_never_run & ~has_ended).sum())
@@ -233,9 +240,10 @@ def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
             words.append(f"{n_done} done in {as_time(time.time() - sweep['started'])}")
         to_go: Any = sweep.get("to_go")
         estimated: Any = sweep.get("estimated")
-        has_estimate = isinstance(to_go, float) and isinstance(estimated, float)  # a store may come from elsewhere
+        # the file of a sweep may come from elsewhere, so its values are checked
+        has_estimate = isinstance(to_go, float) and isinstance(estimated, float)
         if n_left and has_estimate:
-            seconds_left = to_go - (time.time() - estimated)
+            seconds_left = to_go - (time.time() - estimated)  # to_go is as of the time `estimated`
             words.append(f"about {as_time(max(0.0, seconds_left))} to go")
         yield f"sweep on {sweep['host']} (pid {sweep['pid']}): {', '.join(words)}\n"
 
@@ -244,14 +252,16 @@ def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
 
 
 def _runs_without_weights(parents: Mapping[str, str], runs_by_id: pd.DataFrame) -> set[str]:
-    """The ids of the runs of a sweep that will never be done, because a training that diverged leaves no weights.
+    """The ids of the runs of a sweep that will never be done because they need the weights of a diverged training.
 
-    These are the runs that need such a training, the runs that need one of those, and so on.
-    parents: run -> the run whose result it needs.    runs_by_id: all runs of the store, see `status`.
+    A diverged training leaves no weights. So the runs that need its result cannot be done, nor can the runs that need
+    the results of these runs, and so on.
+    parents:    id of a run -> id of the run whose result it needs.
+    runs_by_id: a line for each run of the store, indexed by the id, see `status`.
     """
     diverged_ids: set[str] = set(runs_by_id.index[runs_by_id[FLAG].eq(DIVERGED)])
     blocked_ids: set[str] = set()
-    while True:  # each round adds the next generation
+    while True:  # each round adds the runs that need a run of the round before
         children = {run_id for run_id, parent in parents.items() if parent in diverged_ids | blocked_ids}
         new_ids = children - blocked_ids - diverged_ids
         if not new_ids:
@@ -260,16 +270,16 @@ def _runs_without_weights(parents: Mapping[str, str], runs_by_id: pd.DataFrame) 
 
 
 def _workers(running: pd.DataFrame) -> Iterator[str]:
-    """A line for each process that works: its run, the number of further runs that it has claimed, and its progress.
+    """A line for each process at work: a run of it, the number of further runs that it holds, and its progress.
 
-    running: the running runs, see `status`.
+    running: the lines of the running runs, see `status`.
     """
     for (host, pid), runs_of_worker in running.sort_values("epochs").groupby(["host", "pid"], sort=True):
         run = runs_of_worker.iloc[0]  # one with progress, if there is any: missing epochs sort last
         further_runs = f" and {len(runs_of_worker) - 1} more" if len(runs_of_worker) > 1 else ""
 
         progress = ""
-        if pd.notna(run["epoch"]):
+        if pd.notna(run["epoch"]):  # only trainings report progress
             progress = f"  {run['device']}  epoch {run['epoch']:.0f} of {run['epochs']:.0f}"
             progress += f"  {run['images_per_s']:,.0f} images/s  {as_time(run['left_s'])} to go"
         worker = f"{host} pid {pid:.0f}{progress}"

@@ -139,10 +139,11 @@ def constants(kind: str, severity: int, height: int, width: int) -> tuple[Number
 def each(
     kinds: Sequence[str], severities: Sequence[int], keys: Sequence[str] = ("shift.kinds", "shift.severities")
 ) -> list[tuple[str, int]]:
-    """Kinds in their order, each at every severity.
+    """All pairs of a kind of corruption and a severity: the kinds in the given order, each at every severity.
 
-    keys: the names of both in messages. Raises FcaError for a kind that does not exist, listing those that do, for a
-    severity outside 1 to 5, and for an empty list of kinds or severities.
+    keys: the names of the settings for kinds and severities, for error messages.
+    Raises FcaError for a kind that does not exist (the message lists all existing kinds), for a severity outside 1 to
+    5, and for an empty list of kinds or severities.
 
     >>> each(["fog", "frost"], [1, 3])
     [('fog', 1), ('fog', 3), ('frost', 1), ('frost', 3)]
@@ -150,12 +151,12 @@ def each(
     kinds_key, severities_key = keys
     unknown = [kind for kind in kinds if kind not in CONSTANTS]
     if unknown or not kinds:
-        refused = unknown[0] if unknown else kinds
+        refused = unknown[0] if unknown else kinds  # else: the empty list
         raise FcaError(kinds_key, refused, ", ".join(CONSTANTS), "take some of these")
 
     outside = [severity for severity in severities if not 1 <= severity <= SEVERITIES]
     if outside or not severities:
-        refused_severity = outside[0] if outside else severities
+        refused_severity = outside[0] if outside else severities  # else: the empty list
         step = "take some of these; clean is shift=clean"
         raise FcaError(severities_key, refused_severity, f"1 (weakest) to {SEVERITIES}", step)
     return list(product(kinds, severities))

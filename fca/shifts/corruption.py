@@ -88,10 +88,11 @@ class Corruption:
         return f"corruption/{self.kind}/{self.severity}"
 
     def identity(self) -> dict[str, Any]:
-        """Kind, severity and version of the drawing code; the seed if random numbers are drawn; the ice of frost.
+        """What identifies this shift in the id of a run: kind, severity and version of the drawing code.
 
-        `at` is part of it only for the reference size. `stored` and None have no key, so that they have the identity of
-        rows from before there was a reference size.
+        The seed is part of it only for kinds that draw random numbers. Frost also names its source of ice. `at` is part
+        of it only for the reference size: for `stored` and None the key is left out, because rows that were stored
+        before the reference size existed do not have it.
 
         >>> Corruption("contrast", 1, seed=7).identity()
         {'corruption': 'contrast', 'severity': 1, 'drawing': 1, 'at': 'reference'}
@@ -112,13 +113,16 @@ class Corruption:
         return AfterReference(network_geometry) if self.at == "reference" else network_geometry
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
-        """The corrupted pixels of the image at a position; the same in any order, worker or batch.
+        """A function from the position of an image in the data to its corrupted pixels.
 
-        Each image has its own random numbers. Raises FcaError for an image that is too small.
+        The random numbers of an image depend only on the seed, the image id and the shift. So its pixels are the same
+        in any order, worker process or batch.
+        The function raises FcaError for an image with a side below SMALLEST pixels.
         """
         image_ids = data.items["image_id"].tolist()
 
         def read(index: int) -> Bytes:
+            """The image at this position: read, brought to the reference size if that applies, and corrupted."""
             image = data.read(index)
             image_id = image_ids[index]
             height, width = image.shape[:2]
@@ -127,14 +131,17 @@ class Corruption:
                 raise FcaError(f"size of {image_id}", f"{height} x {width} pixels", allowed, "leave it out, or enlarge")
 
             if self._is_resized(image):
-                image, _ = REFERENCE(image)
+                image, _ = REFERENCE(image)  # the second result is the mask, which is None here
             rng = keyed_rng(self.seed, image_id, self.label())
             return corrupted(image, self.kind, self.severity, rng)
 
         return read
 
     def masks(self, data: ImageData) -> Callable[[int], Mask | None]:
-        """The object mask of the image at a position, resized and cut like the image; corruptions do not move it."""
+        """A function from the position of an image to its object mask, resized and cropped like the image, or None.
+
+        None: the image has no mask. The corruption itself does not change the mask.
+        """
 
         def mask_of(index: int) -> Mask | None:
             mask = data.mask(index)
@@ -248,7 +255,10 @@ def gaussian_blur(image: Image, spread: Number) -> Image:
 
 
 def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
-    """A lens out of focus: every point becomes a disk of this radius, whose rim is softened by a small Gaussian.
+    """A lens out of focus: the image convolved with a disk whose rim is softened by a small Gaussian.
+
+    radius: of the disk, in pixels.    softness: standard deviation of the Gaussian, in pixels.
+    Beyond its edge the image is mirrored at the centre of the last pixel.
 
     >>> defocus_blur(np.ones((9, 9, 3), np.float32), 1, 0.2).round(3).max()
     np.float32(1.0)
@@ -256,14 +266,15 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
     kernel = _disk(radius, softness)
     reach = kernel.shape[0] // 2
     padded = np.pad(image, ((reach, reach), (reach, reach), (0, 0)), "reflect")
-    if np.count_nonzero(kernel) <= MAX_WEIGHTS_OF_DIRECT_SUM:
+    if np.count_nonzero(kernel) <= MAX_WEIGHTS_OF_DIRECT_SUM:  # few weights: faster than a Fourier transform
         height, width = image.shape[:2]
         total = np.zeros_like(image)
         for row, column in np.argwhere(kernel):
             total += padded[row : row + height, column : column + width] * kernel[row, column]
         return total
 
-    # a convolution is a product of Fourier transforms; its first 2 reach rows and columns lie outside the image
+    # A convolution is a product of Fourier transforms. Row and column 2 * reach of the result belong to the first
+    # pixel of the image: reach for the padding, and reach because the kernel's first element is not its centre.
     shape = [fft.next_fast_len(side, real=True) for side in padded.shape[:2]]
     channels = np.ascontiguousarray(padded.transpose(2, 0, 1))
     spectrum = fft.rfft2(channels, shape)
@@ -274,13 +285,16 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
 
 @lru_cache(maxsize=32)
 def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
-    """The weights of a softened disk, without the zeros around it.
+    """The weights of a disk softened by a Gaussian, cropped to the square that holds all non-zero weights.
 
-    As in the published generator, a disk with a radius of up to 8 is drawn on a grid of 17 x 17 pixels and softened by
-    a Gaussian of 3 taps; a larger one on a grid of its own size, softened by 5 taps.
+    The grids are those of the published generator. A disk with a radius of up to 8 is drawn on 17 x 17 pixels and
+    softened with 3 taps of the Gaussian. A larger disk is drawn on a grid of its own size and softened with 5 taps.
+
+    radius, softness: of the disk, and the standard deviation of the Gaussian, both in pixels.
     """
-    reach, taps = (8, 1) if radius <= 8 else (int(radius), 2)  # to each side of the centre
+    reach, taps = (8, 1) if radius <= 8 else (int(radius), 2)  # pixels to each side of the centre
     x = np.arange(-reach, reach + 1)
+    # 1 where row² + column² <= radius², counted from the centre
     disk = (x[:, None] ** 2 + x**2 <= radius**2).astype(np.float32)
     disk /= disk.sum()
 
@@ -289,8 +303,9 @@ def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
     disk = ndimage.correlate1d(disk, gaussian, axis=0, mode="mirror")
     disk = ndimage.correlate1d(disk, gaussian, axis=1, mode="mirror")
 
-    # cut off what is too small to change a pixel
+    # drop weights too small to change a pixel: the convolution is faster with fewer weights
     disk[disk < 1e-7 * disk.max()] = 0
+    # crop equally on all sides, so that the centre of the disk stays in the middle
     used_reach = int(np.abs(x[disk.any(axis=0)]).max())
     used = slice(reach - used_reach, reach + used_reach + 1)
     return disk[used, used]
@@ -316,22 +331,29 @@ def glass_blur(image: Image, spread: Number, reach: Number, times: Number, *, rn
 
 
 def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, " pixels"]:
-    """The pixel from which the colour of every pixel (row by row) comes after one round of copies.
+    """For every pixel, the pixel that its colour comes from after one round of copies in `glass_blur`.
 
-    A pixel copies from a neighbour, which may have copied from another one before: such a chain is a path through a
-    table of next sources. All paths are followed to their ends at once: `path = path[path]` doubles their steps.
+    Both are indices into the flattened image (row by row). In a round, pixels are visited from the bottom right to the
+    top left, and each copies the current colour of a random neighbour. That neighbour may have copied before, so a
+    colour can come from a chain of pixels. Each entry of `path` is the next pixel of a chain. All chains are followed
+    to their ends at once: every `path = path[path]` doubles the steps taken.
+
+    reach: a neighbour is -reach to reach - 1 pixels away in each direction; a frame of about that width copies nothing.
     """
     n_pixels = height * width
     pixel = np.arange(n_pixels).reshape(height, width)
+    # pixels whose neighbours are all inside the image
     is_copying = np.zeros((height, width), bool)
     is_copying[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
     copying = pixel[is_copying]
 
     down, right = rng.integers(-reach, reach, (2, len(copying)))
-    neighbour = copying + down * width + right
-    was_visited = is_copying.ravel()[neighbour] & (neighbour > copying)  # then it has a new colour already
+    neighbour = copying + down * width + right  # index of one neighbour for each copying pixel
 
-    # next source on the path of each pixel; entries from n_pixels on are colours before this round, where paths end
+    # pixels with larger indices come first in a round, so such a neighbour has its new colour already
+    was_visited = is_copying.ravel()[neighbour] & (neighbour > copying)
+
+    # index i stands for pixel i after this round, n_pixels + i for its colour before the round, where a chain ends
     old_colour = pixel.ravel() + n_pixels
     path = np.concatenate([old_colour, old_colour])
     path[copying] = np.where(was_visited, neighbour, neighbour + n_pixels)
@@ -350,7 +372,9 @@ def motion_blur(image: Image, radius: Number, spread: Number, *, rng: Rng) -> Im
 
 
 def zoom_blur(image: Image, stop: Number, step: Number) -> Image:
-    """A camera that moves towards its object: the mean of the image and of its enlargements by 1, 1 + step, .. < stop.
+    """A camera that moves towards its object: the mean of the image and of its enlargements by 1, 1 + step, ... < stop.
+
+    The image counts twice, by itself and enlarged by 1, as in the published generator.
 
     >>> zoom_blur(np.ones((9, 9, 3), np.float32), 1.06, 0.01).round(3).max()
     np.float32(1.0)
@@ -359,6 +383,7 @@ def zoom_blur(image: Image, stop: Number, step: Number) -> Image:
     factors = np.arange(1, stop, step)
     total = image + image  # the image itself, and its enlargement by 1
     for factor in factors[1:]:
+        # enlarge only the middle that still fills the image afterwards
         crop_height = int(np.ceil(height / factor))
         crop_width = int(np.ceil(width / factor))
         top = (height - crop_height) // 2
@@ -391,9 +416,10 @@ def snow(
 ) -> Image:
     """Falling flakes in front of a whitened scene.
 
-    Flakes are normal noise (mean, spread), enlarged by `size`, dark below `threshold`, smeared downwards (radius, blur)
-    at an angle between -135 and -45 degrees; they are added twice, once turned by 180 degrees. The scene becomes
-    keep x + (1 - keep) max(x, 1.5 grey + 0.5).
+    Flakes are normal noise with this mean and spread. The noise is enlarged by the factor `size`, set to 0 below
+    `threshold`, and smeared by `operations.smeared` with `radius` and `blur` at a random angle between -135 and -45
+    degrees. The flakes are added twice, once turned by 180 degrees. The image x behind them is whitened to
+    keep x + (1 - keep) max(x, 1.5 grey + 0.5), where grey is its brightness.
 
     >>> snow(np.zeros((9, 9, 3), np.float32), 0.1, 0.2, 1, 0.6, 8, 3, 0.8, rng=np.random.default_rng(0)).shape
     (9, 9, 3)
@@ -405,7 +431,7 @@ def snow(
     flakes[flakes < threshold] = 0
     flakes = ops.smeared(np.minimum(flakes, 1), radius, blur, rng.uniform(-135, -45))
 
-    # whitened scene, then the flakes as they are and turned by 180 degrees
+    # whitened scene, then the flakes upright and turned by 180 degrees
     grey = (image @ LUMA)[..., None]
     scene = np.maximum(image, grey * np.float32(1.5) + np.float32(0.5)) * np.float32(1 - keep)
     scene += image * np.float32(keep)
@@ -451,11 +477,13 @@ def spatter(
     *,
     rng: Rng,
 ) -> Image:
-    """Drops on the lens, where normal noise (mean, spread), blurred by `smooth` pixels, exceeds `threshold`.
+    """Drops of water or mud on the lens; pixels without a drop stay unchanged.
 
-    mud:      0: the drops are of water, whose light is added, times `strength`; 1: of mud, which covers the image.
-    strength: of mud: the blur of its edge, in pixels.
-    Where no drop falls, the image stays as it is.
+    Drops are where normal noise with this mean and spread, blurred by a Gaussian of `smooth` pixels, reaches
+    `threshold`.
+
+    mud:      0: drops of water, which add reflected light; 1: drops of mud, which cover the image.
+    strength: of water: the factor of the added light; of mud: the blur of the edge of the drops, in pixels.
 
     >>> spatter(np.ones((9, 9, 3), np.float32), 0.6, 0.1, 0.7, 0.7, 0.5, 0, rng=np.random.default_rng(0)).shape
     (9, 9, 3)
@@ -465,33 +493,34 @@ def spatter(
     liquid[liquid < threshold] = 0
     if mud:
         cover = ndimage.gaussian_filter((liquid > threshold).astype(np.float32), strength, mode="nearest")
-        cover[cover < 0.8] = 0  # mud has a sharp edge
+        cover[cover < 0.8] = 0  # opacity of the mud; the cut gives the drops a sharp edge
         return image * (1 - cover[..., None]) + MUD * cover[..., None]
     light = _light_on_water(np.minimum(liquid * 255, 255).astype(np.uint8))
     return image + light[..., None] * (WATER * np.float32(strength))
 
 
 def _light_on_water(liquid: np.ndarray) -> Map:
-    """The light that water reflects at each pixel, 0 to 1: drops are lit from one side, brighter away from their edges.
+    """The light that drops of water reflect at each pixel, 0 to 1. Pixels without water reflect none.
 
-    The steps and constants are those of the published generator.
+    Drops are lit from one side. The depth of the water grows with the distance from the nearest edge, and pixels whose
+    depth rises towards the lower right are bright. All steps and constants are those of the published generator.
 
-    liquid: its amount, 0 to 255.
+    liquid: amount of water at each pixel, 0 to 255.
     """
     is_edge = ops.edges(liquid, 50.0, 150.0)
     if is_edge.any():
-        depth = ndimage.distance_transform_edt(~is_edge)  # distance from the edges
-    else:
+        depth = ndimage.distance_transform_edt(~is_edge)  # distance from the nearest edge, in pixels
+    else:  # no edge to measure from: the largest depth everywhere
         depth = np.full(liquid.shape, 20.0)
     depth = ndimage.uniform_filter(np.minimum(depth, 20).astype(np.float32), 3, mode="mirror")
 
-    # embossing: pixels whose depth rises towards the lower right are bright
+    # embossing: the correlation is large where the depth rises towards the lower right
     relief = ops.equalised(depth.astype(np.uint8)).astype(np.float32)
     emboss = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
     lit = ndimage.correlate(relief, emboss, mode="mirror")
     light = ndimage.uniform_filter(np.clip(lit, 0, 255), 3, mode="mirror") * liquid
     brightest = light.max()
-    return light / brightest if brightest > 0 else light
+    return light / brightest if brightest > 0 else light  # without any light there is nothing to scale
 
 
 # Changes of colours and shapes by cameras and screens.
@@ -510,7 +539,10 @@ def brightness(image: Image, increase: Number) -> Image:
 
 
 def saturate(image: Image, factor: Number, increase: Number) -> Image:
-    """The saturation s of HSV becomes factor s + increase, in [0, 1]; value and hue stay. Grey counts as red.
+    """Change the saturation s of HSV to factor s + increase, clipped to [0, 1]. Value and hue stay the same.
+
+    A channel of HSV is value - share * saturation * value. Its share, between 0 and 1, depends only on the hue. Grey
+    has no hue; it gets the hue of red, as is usual in HSV.
 
     >>> saturate(np.array([[[0.2, 0.4, 0.4]]], np.float32), 0.1, 0).round(2)
     array([[[0.38, 0.4 , 0.4 ]]], dtype=float32)
@@ -523,7 +555,7 @@ def saturate(image: Image, factor: Number, increase: Number) -> Image:
 
     # each channel's distance below the value, as a share of the chroma
     is_grey = chroma == 0
-    red = np.array([0, 1, 1], np.float32)
+    red = np.array([0, 1, 1], np.float32)  # shares of pure red: channels green and blue are 0
     share_of_chroma = np.where(is_grey, red, below_value / np.where(is_grey, 1, chroma))
     return value - share_of_chroma * (new_saturation * value)
 
@@ -539,16 +571,19 @@ def contrast(image: Image, factor: Number) -> Image:
 
 
 def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Number, *, rng: Rng) -> Image:
-    """Stretched and wobbling: a random affine change, then a smooth displacement (see `wobble`).
+    """Stretched and wobbling: a random affine change, then a smooth random displacement of each pixel.
 
-    The affine change moves three corners of the middle third of the image by up to `jitter` pixels each way.
+    The affine change moves three corners of a square in the middle of the image, each by up to `jitter` pixels in each
+    direction.
+
+    reach, spread: size and smoothness of the displacement in pixels, see `operations.wobble`; reach 0: none.
 
     >>> elastic_transform(np.ones((9, 9, 3), np.float32), 2, 1, 2, rng=np.random.default_rng(0)).round(3).min()
     np.float32(1.0)
     """
     height, width = image.shape[:2]
     middle = np.array([height // 2, width // 2])
-    side = min(height, width) // 3
+    side = min(height, width) // 3  # half the side of the square
     corners = middle + side * np.array([[1, 1], [-1, 1], [-1, -1]])
     moved_corners = corners + rng.uniform(-jitter, jitter, corners.shape)
 
@@ -558,7 +593,7 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     rows = inverse[0][0] * y + inverse[0][1] * x + inverse[0][2]
     columns = inverse[1][0] * y + inverse[1][1] * x + inverse[1][2]
     stretched = ops.warped(image, rows, columns, "mirror")
-    if not reach:
+    if not reach:  # no displacement
         return stretched
 
     down, right = ops.wobble(height, width, reach, spread, rng=rng)

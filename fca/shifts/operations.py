@@ -80,10 +80,13 @@ def _lerp(start: np.ndarray, end: np.ndarray, fraction: np.ndarray) -> np.ndarra
 
 
 def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Channels:
-    """Motion to one side: the sum over i of w_i x(p + i d), w_i ~ exp(-i^2 / (2 spread^2)), i = 0 .. 2 radius.
+    """Blur by motion to one side: pixel p becomes the sum over i of w_i x(p + i d), for i = 0 .. 2 radius.
 
-    angle: of the direction d, in degrees from rightwards to downwards; offsets are whole pixels. Beyond the image's
-    edge its last pixel is repeated. Weights below a millionth are left out.
+    The weights w_i are proportional to exp(-i^2 / (2 spread^2)) and add up to 1; weights up to 1e-6 are left out to
+    save time. The direction d is a step of one pixel; offsets i d are rounded to whole pixels. Beyond the edge of the
+    image its last pixel is repeated.
+
+    angle: of the direction d, in degrees; 0 points to the right, 90 downwards.
 
     >>> smeared(np.array([[[0.0], [0.0], [1.0]]], np.float32), 1, 1.0, 0.0)[0, :, 0].round(2)
     array([0.08, 0.43, 1.  ], dtype=float32)
@@ -97,7 +100,7 @@ def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Ch
 
     right = np.ceil(steps * np.cos(np.deg2rad(angle)) - 0.5).astype(int)
     down = np.ceil(steps * np.sin(np.deg2rad(angle)) - 0.5).astype(int)
-    top = -down.min()
+    top = -down.min()  # rows to add above the image: 0 if no offset points upwards
     left = -right.min()
     padded = np.pad(image, ((top, down.max()), (left, right.max()), (0, 0)), "edge")
 
@@ -111,8 +114,9 @@ def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Ch
 
 
 def warped(image: Image, rows: Map, columns: Map, mode: str) -> Image:
-    """The image read at these positions (in pixels), linear between pixels.
+    """The image whose pixels are read from the given positions of `image`, with linear interpolation between pixels.
 
+    rows, columns: for each pixel of the result, the position in `image` (in pixels) that its colour is read from.
     mode: how the image continues beyond its edge, by scipy's names: reflect (c b a | a b c | c b a) or mirror
           (c b | a b c | b a).
 
@@ -144,10 +148,11 @@ def warped(image: Image, rows: Map, columns: Map, mode: str) -> Image:
 
 
 def _folded(index: Indices, length: int, mode: str) -> Indices:
-    """Indices beyond the image folded into it.
+    """Indices of rows (or columns), in which an index outside the image is replaced by that of its mirror image.
 
-    `reflect` mirrors at the outer edge of the last pixel, so it repeats after 2 length pixels; `mirror` mirrors at the
-    centre of the last pixel and repeats after 2 length - 2.
+    length: number of rows (or columns) of the image.
+    mode:   `reflect` mirrors at the outer edge of the first and last pixel, so the pattern repeats after 2 length
+            pixels. `mirror` mirrors at the centre of these pixels, so it repeats after 2 length - 2.
     """
     if mode == "reflect":
         period = 2 * length
@@ -163,11 +168,13 @@ def _folded(index: Indices, length: int, mode: str) -> Indices:
 
 
 def plasma(height: int, width: int, decay: Number, *, rng: Rng) -> Map:
-    """A cloudy height map in [0, 1] by midpoint displacement on a torus (diamond-square).
+    """A cloudy height map in [0, 1] by midpoint displacement on a torus (the diamond-square algorithm).
 
-    decay: the displacement shrinks by decay² from one scale to the next, and not at all up to 1; small = rough.
-    The map is made on a square whose side is a power of two, at least the longer side. It is scaled to [0, 1] there,
-    and then cut.
+    The map is computed on a square whose side is the smallest power of two that is not below height and width. It is
+    scaled to [0, 1] there and then cropped to height x width.
+
+    decay: from each scale to the next finer one, the random displacement is divided by decay²; with a decay of 1 or
+           less it stays the same. A small decay gives a rough map.
 
     >>> plasma(8, 5, 2.0, rng=np.random.default_rng(0)).shape
     (8, 5)
@@ -184,7 +191,11 @@ def plasma(height: int, width: int, decay: Number, *, rng: Rng) -> Map:
 
 
 def _finer(heights: np.ndarray, amplitude: float, rng: Rng) -> np.ndarray:
-    """Twice the resolution: each new point is the mean of its four neighbours, displaced."""
+    """A square height map at twice its resolution: each new point is the mean of its four neighbours plus noise.
+
+    The map is a torus: the neighbours of its last row and column are in the first ones.
+    amplitude: the noise is uniform between -amplitude and amplitude.
+    """
     side = len(heights)
     noise = rng.random((3, side, side), dtype=np.float32) * np.float32(2 * amplitude) - np.float32(amplitude)
     below = np.roll(heights, -1, axis=0)
@@ -237,18 +248,21 @@ MEAN, SPREAD = 0.64, 0.12  # brightness of the six photographs that the publishe
 
 
 def ice(height: int, width: int, shrink: Number, *, rng: Rng) -> Map:
-    """Ice on a window pane, from random numbers alone: its brightness at every pixel, 0 to 1, 0.64 on average.
+    """The brightness of ice on a window pane at every pixel, between 0 and 1 and about 0.64 on average.
 
-    Six-armed crystals with barbs on rough ice. Each cell of a grid has one crystal, anywhere within it and at any
-    angle; a pixel belongs to its nearest crystal. Along the nearest of the six arms, barbs leave at 60 degrees.
+    The ice is drawn from random numbers alone: crystals with six arms on rough ice. Each cell of a grid has one
+    crystal, at a random position and angle. A pixel shows the nearest arm of its nearest crystal. Barbs leave the arms
+    at 60 degrees. The mean and the spread of the brightness (MEAN, SPREAD) are those of the photographs that the
+    published corruption uses.
 
-    shrink: pixels per pixel of the unshrunk texture.
+    shrink: factor on the size of the texture; 0.2 draws everything at a fifth of its full size.
 
     >>> ice(16, 16, 0.2, rng=np.random.default_rng(0)).shape
     (16, 16)
     """
     rough = plasma(height, width, 1.3, rng=rng)
     bend = plasma(height, width, 1.9, rng=rng)
+    # positions in the full-size texture, displaced so that straight arms bend
     rows = np.arange(height, dtype=np.float32)[:, None] / np.float32(shrink) + BEND * bend
     columns = np.arange(width, dtype=np.float32) / np.float32(shrink) + BEND * (bend[::-1, ::-1] + 0.3 * rough)
     down, right, turn = _from_nearest_crystal(rows, columns, rng)
@@ -261,14 +275,18 @@ def ice(height: int, width: int, shrink: Number, *, rng: Rng) -> Map:
 
     brightness = (feather * (np.float32(0.3) + bend)) * np.float32(0.6) + rough
     brightness -= brightness.mean()
-    brightness *= np.float32(SPREAD) / max(float(brightness.std()), 1e-6)
+    brightness *= np.float32(SPREAD) / max(float(brightness.std()), 1e-6)  # no division by 0 if all pixels are equal
     brightness += np.float32(MEAN)
     return brightness.clip(0, 1)
 
 
 def _from_nearest_crystal(rows: np.ndarray, columns: np.ndarray, rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For every position its distances down and right from the nearest crystal, and that crystal's turn (0 to 1)."""
-    # one crystal per cell, also in a frame of cells around those of the positions
+    """For every position, how far below and to the right of its nearest crystal it is, and the turn of that crystal.
+
+    Distances are in pixels of the full-size texture. The turn is random between 0 and 1; 1 is a turn by 60 degrees,
+    after which a crystal with six arms looks the same.
+    """
+    # one crystal per cell; a frame of further cells, because the nearest crystal may be in a neighbouring cell
     cell_row = (rows * np.float32(1 / CELL)).astype(np.intp)
     cell_column = (columns * np.float32(1 / CELL)).astype(np.intp)
     n_rows = int(cell_row.max()) + 3
@@ -277,11 +295,12 @@ def _from_nearest_crystal(rows: np.ndarray, columns: np.ndarray, rng: Rng) -> tu
     row_in_cell = random[0].reshape(n_rows, n_columns)
     column_in_cell = random[1].reshape(n_rows, n_columns)
     turn = random[2]
+    # positions of the crystals in the texture, flattened; index -1 is the frame above and to the left
     crystal_row = ((row_in_cell + np.arange(-1, n_rows - 1)[:, None]) * CELL).astype(np.float32).ravel()
     crystal_column = ((column_in_cell + np.arange(-1, n_columns - 1)) * CELL).astype(np.float32).ravel()
 
     # the nearest crystal among those of the nine cells around each position
-    upper_left = cell_row * n_columns + cell_column
+    upper_left = cell_row * n_columns + cell_column  # index of the first of these cells, counted with the frame
     nearest = upper_left.copy()
     least = np.full(upper_left.shape, np.inf, np.float32)
     for cells_down in range(3):
@@ -295,14 +314,18 @@ def _from_nearest_crystal(rows: np.ndarray, columns: np.ndarray, rng: Rng) -> tu
 
 
 def _on_arm(down: np.ndarray, right: np.ndarray, turn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Length along the nearest of six arms of a turned crystal, and distance from that arm."""
+    """For positions relative to a crystal: the length along its nearest arm, and the distance from that arm.
+
+    down, right: how far below and to the right of the crystal the positions are.
+    turn:        by how much the crystal is turned, 0 to 1; 1 is 60 degrees.
+    """
     angle = turn * np.float32(np.pi / 3)
     cosine = np.cos(angle)
     sine = np.sin(angle)
     x = np.abs(cosine * right + sine * down)
     y = np.abs(cosine * down - sine * right)
 
-    # by symmetry the nearest arm is at 0 or at 60 degrees
+    # x and y are not negative, so by symmetry the nearest arm is at 0 or at 60 degrees: project on both
     along = np.maximum(x, np.float32(0.5) * x + np.float32(np.sqrt(0.75)) * y)
     beside = np.sqrt(np.maximum(x * x + y * y - along * along, 0))
     return along, beside
@@ -312,7 +335,10 @@ def _on_arm(down: np.ndarray, right: np.ndarray, turn: np.ndarray) -> tuple[np.n
 
 
 def edges(levels: Levels, weak: float, strong: float) -> Bool[np.ndarray, "height width"]:
-    """Canny's edges: crests of the Sobel gradient |dx| + |dy| above `weak` that touch one above `strong`.
+    """Whether each pixel is on an edge, by Canny's method.
+
+    The steepness of a pixel is |dx| + |dy| of its Sobel gradient. Edge pixels are steeper than `weak` and than both
+    neighbours along the gradient (a crest). Of connected edge pixels, at least one must be steeper than `strong`.
 
     >>> edges(np.array([[0, 0, 9, 9]] * 3, np.uint8), 1.0, 2.0)[1].tolist()
     [False, True, False, False]
@@ -324,6 +350,7 @@ def edges(levels: Levels, weak: float, strong: float) -> Bool[np.ndarray, "heigh
     is_weak = _is_crest(steepness, dx, dy) & (steepness > weak)
 
     # connected weak edges count if one of their pixels is strong
+    # label 0 is the background, 1 to n_components are the connected groups
     component_of_pixel, n_components = ndimage.label(is_weak, structure=np.ones((3, 3)))
     has_strong_pixel = np.zeros(n_components + 1, bool)
     has_strong_pixel[component_of_pixel[is_weak & (steepness > strong)]] = True
@@ -331,23 +358,30 @@ def edges(levels: Levels, weak: float, strong: float) -> Bool[np.ndarray, "heigh
 
 
 def _is_crest(steepness: Map, dx: Map, dy: Map) -> Bool[np.ndarray, "height width"]:
-    """Whether a pixel is steeper than both neighbours along its gradient, to the nearest of four directions."""
+    """Whether each pixel is a crest: steeper than both neighbours along its gradient.
+
+    Of two equally steep neighbours only the first one (by rows, then columns) counts. The direction of the gradient is
+    rounded to a multiple of 45 degrees.
+    steepness: |dx| + |dy|.    dx, dy: the Sobel gradient to the right and downwards.
+    """
     height, width = steepness.shape
     padded = np.pad(steepness, 1)
 
     def neighbour(rows: int, columns: int) -> np.ndarray:
-        """The steepness so many rows below and columns to the right."""
+        """The steepness of the neighbour that is `rows` below and `columns` to the right of each pixel."""
         return padded[1 + rows : 1 + rows + height, 1 + columns : 1 + columns + width]
 
     # the neighbours on a diagonal, unless the gradient is nearer to an axis
-    is_falling = dx * dy >= 0
+    is_falling = dx * dy >= 0  # the gradient is along the diagonal from the upper left to the lower right
     before = np.where(is_falling, neighbour(-1, -1), neighbour(-1, 1))
     after = np.where(is_falling, neighbour(1, 1), neighbour(1, -1))
 
+    # steeper than 67.5 degrees: halfway between the diagonal and the vertical axis
     is_vertical = np.abs(dy) > np.tan(3 * np.pi / 8) * np.abs(dx)
     before = np.where(is_vertical, neighbour(-1, 0), before)
     after = np.where(is_vertical, neighbour(1, 0), after)
 
+    # flatter than 22.5 degrees
     is_horizontal = np.abs(dy) < np.tan(np.pi / 8) * np.abs(dx)
     before = np.where(is_horizontal, neighbour(0, -1), before)
     after = np.where(is_horizontal, neighbour(0, 1), after)
@@ -355,7 +389,10 @@ def _is_crest(steepness: Map, dx: Map, dy: Map) -> Bool[np.ndarray, "height widt
 
 
 def equalised(levels: Levels) -> Levels:
-    """Histogram equalisation: each level becomes 255 times the share of pixels, except the darkest, up to it.
+    """Histogram equalisation, so that all levels from 0 to 255 are used about equally often.
+
+    Pixels of the darkest level become 0. Among the other pixels, a level becomes 255 times the share of pixels that
+    have this level or a darker one. An image of a single level is returned unchanged.
 
     >>> equalised(np.array([[3, 3, 7, 9]], np.uint8)).tolist()
     [[0, 0, 128, 255]]

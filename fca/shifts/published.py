@@ -24,12 +24,15 @@ SHAPE = (SEVERITIES * TEST_IMAGES, 32, 32, 3)
 CIFAR_ID = re.compile(r"test/(\d{5})")
 
 
-def _published(
+def _reader_of_test_images(
     read: Callable[[Any], Bytes], source_of_position: Mapping[int, Any], image_ids: Sequence[str]
 ) -> Callable[[int], Bytes]:
-    """A reader of published images by their position in the data.
+    """A function from the position of an image in the data to its published image.
 
-    source_of_position: position -> what `read` takes; only test images were published. Others raise FcaError.
+    Only test images were published, so the function raises FcaError for all others.
+    read:               reads one image from its source: a row of an array, or the name of a file.
+    source_of_position: the source of each test image, by its position in the data.
+    image_ids:          of all images, for the error message.
     """
 
     def read_at(index: int) -> Bytes:
@@ -54,7 +57,10 @@ class CifarC:
     severities: list[int]
 
     def shifts(self) -> list[Shift]:
-        """A shift for each kind (in order) at each severity. Raises FcaError if the array of a kind is missing."""
+        """One shift for each kind at each severity, in the order of the kinds.
+
+        Raises FcaError for an unknown kind or severity, and if labels.npy or the array of a kind is missing.
+        """
         chosen = each(self.kinds, self.severities)
         root = Path(self.root).expanduser()
         arrays = sorted(path.stem for path in root.glob("*.npy"))
@@ -84,9 +90,11 @@ class CifarCArray:
         return {"cifar_c": self.kind, "severity": self.severity, "sha256": content}
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
-        """A reader of the published array: a position in the data -> the corrupted image.
+        """A function from the position of a test image in the data to its published corrupted image.
 
-        Raises FcaError unless ids and labels are those of the test images that the array was made from.
+        The published array holds the 10,000 test images once per severity, in the order of severities.
+        Raises FcaError if the arrays do not have the published shapes, or if ids or labels of test images show that the
+        array was made from other data. The returned function raises FcaError for images outside the test split.
         """
         images = np.load(self.root / f"{self.kind}.npy", mmap_mode="r", allow_pickle=False)
         labels = np.load(self.root / "labels.npy", allow_pickle=False)
@@ -97,13 +105,15 @@ class CifarCArray:
         for position in data.rows("test").tolist():
             number = self._number_of(image_ids[position], data)
             row = (self.severity - 1) * TEST_IMAGES + number
-            if data.labels[position] != labels[row]:  # CIFAR-100-C beside CIFAR-10 would give nonsense quietly
+            # without this check, CIFAR-100-C would be read for CIFAR-10 without any error
+            if data.labels[position] != labels[row]:
                 label = f"{data.labels[position]} for {image_ids[position]}"
                 allowed = f"{labels[row]}, as in {self.root}/labels.npy"
                 step = "take the data set that these files were made from, or the other files"
                 raise FcaError(f"label in {data.name}", label, allowed, step)
             row_of_position[position] = row
-        return _published(lambda row: np.array(images[row]), row_of_position, image_ids)
+        # np.array copies the one image out of the memory-mapped file
+        return _reader_of_test_images(lambda row: np.array(images[row]), row_of_position, image_ids)
 
     def _check_shapes(self, images: np.ndarray, labels: np.ndarray) -> None:
         """Raise FcaError unless both arrays have the shapes of the published ones, the images as bytes."""
@@ -144,12 +154,17 @@ class ImageNetC:
         return [ImageNetCFolder(self._folder(kind, severity), kind, severity) for kind, severity in chosen]
 
     def _folder(self, kind: str, severity: int) -> Path:
-        """The folder of a kind at a severity, directly in the root or in a folder of groups (noise, blur, ...)."""
+        """The folder with the images of a kind at a severity.
+
+        A kind is a folder of the root (root/fog/1), or is inside a folder of a group (root/weather/fog/1), as in the
+        published archives. Raises FcaError with the kinds that the root holds if neither folder exists.
+        """
         root = Path(self.root).expanduser()
         for folder in (root / kind, *sorted(root.glob(f"*/{kind}"))):
             if (folder / str(severity)).is_dir():
                 return folder / str(severity)
 
+        # for the message: kinds are the parents of all folders named 1 to 5
         folders_of_severities = [*root.glob("*/[1-5]"), *root.glob("*/*/[1-5]")]
         kinds = sorted({folder.parent.name for folder in folders_of_severities})
         step = "set shift.root to the extracted folder, or shift.kinds and shift.severities to what it holds"
@@ -185,23 +200,25 @@ class ImageNetCFolder:
         return AfterReference(network_geometry)
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
-        """A reader of the published files: a position in the data -> the image of the same wnid and file name.
+        """A function from the position of a test image to the published image with the same wnid and file name.
 
-        Raises FcaError if files of some test images are missing.
+        wnid: the name of an ImageNet class, which is also the name of its folder.
+        Raises FcaError if the published file of any test image is missing. The returned function raises FcaError for
+        images outside the test split.
         """
         image_ids = data.items["image_id"].astype(str).tolist()
         file_of_position = {}
         for position in data.rows("test").tolist():
             wnid_and_name = image_ids[position].split("/")[-2:]  # ids may begin with the name of a split
             file_of_position[position] = "/".join(wnid_and_name)
-        existing = set(_files(self.folder))
+        existing = set(_paths_below_wnid_folders(self.folder))
         missing = [name for name in file_of_position.values() if name not in existing]
         if missing:
             number = f"{len(missing)} of {len(file_of_position)}, as {missing[0]}"
             allowed = f"<wnid>/<file> of every test image in {self.folder}"
             step = "take dataset=imagenet, or extract all"
             raise FcaError(f"missing images of {data.name}", number, allowed, step)
-        return _published(lambda name: _decoded(self.folder / name), file_of_position, image_ids)
+        return _reader_of_test_images(lambda name: _decoded(self.folder / name), file_of_position, image_ids)
 
 
 def _decoded(path: Path) -> Bytes:
@@ -213,8 +230,8 @@ def _decoded(path: Path) -> Bytes:
         raise UnreadableImage(f"{path}: {error}") from error
 
 
-def _files(folder: Path) -> Iterator[str]:
-    """wnid/file of all files in a folder of wnids."""
+def _paths_below_wnid_folders(folder: Path) -> Iterator[str]:
+    """The paths `wnid/file` of all files in a folder with one folder per wnid, sorted."""
     for wnid_folder in sorted(path for path in folder.iterdir() if path.is_dir()):
         for name in sorted(path.name for path in wnid_folder.iterdir()):
             yield f"{wnid_folder.name}/{name}"
@@ -223,4 +240,4 @@ def _files(folder: Path) -> Iterator[str]:
 @cache
 def _listing(folder: Path) -> str:
     """A digest of the names of all files in a folder, 12 hex digits."""
-    return hashlib.sha256("\n".join(_files(folder)).encode()).hexdigest()[:12]
+    return hashlib.sha256("\n".join(_paths_below_wnid_folders(folder)).encode()).hexdigest()[:12]

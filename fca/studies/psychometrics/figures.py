@@ -32,9 +32,11 @@ from fca.types import Table
 
 
 def item_fit_figure(sample: Table) -> alt.FacetChart:
-    """Infit of sampled items against difficulty, in standard deviations from its expectation.
+    """The figure of how well sampled items (images) fit the model: standardised infit against difficulty.
 
-    sample: table item_fit_shown.
+    Infit measures how far the responses to an item deviate from its curve. It is drawn as the number of standard
+    deviations from its expectation. Items without such a value are left out.
+    sample: table item_fit_shown, with a line for each sampled item.
     """
     frame = sample.frame.dropna(subset=INFIT_Z)
     frame = frame.assign(panel=style.panels(frame, DATASET))
@@ -53,13 +55,15 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
         "more regular.",
         "If the model holds, at most one of twenty dots is outside the lines.",
     )
-    return style.faceted(kinds.layers(marks, *limits), frame, title, (DATASET,), height=280)
+    return style.faceted(kinds.layers(marks, *limits), frame, title, filters=(DATASET,), height=280)
 
 
 def person_fit_figure(persons: Table) -> alt.FacetChart:
-    """The infit of each subject (a dot) beside its expectation under the model (a tick).
+    """The figure of the infit of each subject (a dot) beside its expectation under the model (a tick).
 
-    persons: table person_fit.
+    A subject is a model that responded to the images. Its infit measures how far its responses deviate from those that
+    its ability predicts.
+    persons: table person_fit, with a line for each subject.
     """
     frame = persons.frame.assign(panel=style.panels(persons.frame, DATASET))
 
@@ -75,13 +79,17 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
         "Each dot is the infit of a subject, each tick its infit in simulated responses, for which the model holds.",
         "A dot right of its tick fails on easy images and solves hard ones too often.",
     )
-    return style.faceted(kinds.layers(ticks, dots), frame, title, (DATASET,), row=14)
+    return style.faceted(kinds.layers(ticks, dots), frame, title, filters=(DATASET,), row=14)
 
 
 def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
-    """z of the most dependent pairs of images; the dashed line is the highest z of any pair in simulated responses.
+    """The figure of the pairs of images that depend on each other most, beyond what ability explains.
 
-    pairs: table dependent_pairs.    dependence: the table that has the highest simulated z of each data set.
+    z is the standardised covariance of the residuals of a pair. The dashed line is the highest z of any pair in
+    simulated responses, in which no pair is dependent.
+
+    pairs:      table dependent_pairs, with a line for each pair.
+    dependence: table with a line for each data set, which has this highest simulated z.
     """
     frame = pairs.frame.merge(dependence.frame[[DATASET, Z_BY_CHANCE]], on=DATASET)
     pair_names = frame[item_fit.FIRST] + " · " + frame[item_fit.SECOND]
@@ -95,11 +103,11 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
         "Each mark is the covariance, over subjects, of what the model does not explain of two images; the dashed line "
         "is the highest of any pair in simulated responses.",
     )
-    return style.faceted(chart, frame, title, (DATASET,), row=14)
+    return style.faceted(chart, frame, title, filters=(DATASET,), row=14)
 
 
 def information_figure(curves: Table) -> alt.FacetChart:
-    """The Fisher information of all images against ability, as a curve, with each subject as a dot on it.
+    """The figure of the Fisher information of all images together against ability, with each subject on the curve.
 
     curves: table test_information, whose column `kind` separates the points of the curve from the subjects.
     """
@@ -118,13 +126,14 @@ def information_figure(curves: Table) -> alt.FacetChart:
         "The line is the information of all images; the standard error of an ability is one over its root. Dots are "
         "the subjects.",
     )
-    return style.faceted(kinds.layers(line, dots), frame, title, (DATASET,), height=260)
+    return style.faceted(kinds.layers(line, dots), frame, title, filters=(DATASET,), height=260)
 
 
 def dimensionality_figure(table: Table) -> alt.FacetChart:
-    """The log loss of held-out responses that each further dimension saves, with its interval.
+    """The figure of how much each further dimension of ability lowers the log loss of held-out responses.
 
-    table: dimensionality; its lines of one dimension have no gain and are not drawn.
+    table: table `dimensionality`. Its lines for one dimension have no gain, as there are no fewer dimensions to compare
+           with; they are not drawn.
     """
     frame = table.frame.dropna(subset=GAIN)
     frame = frame.assign(panel=style.panels(frame, DATASET))
@@ -147,13 +156,15 @@ def dimensionality_figure(table: Table) -> alt.FacetChart:
         "networks.",
         "Above 0 the dimension predicts better, below 0 it only fits noise.",
     )
-    return style.faceted(chart, frame, title, (DATASET,), height=240)
+    return style.faceted(chart, frame, title, filters=(DATASET,), height=240)
 
 
 def dif_figure(sample: Table) -> alt.FacetChart:
-    """Differential item functioning: the ETS delta of sampled items against difficulty, coloured by ETS class.
+    """The figure of differential item functioning (DIF): ETS delta of sampled items against their difficulty.
 
-    sample: table dif_shown.
+    ETS delta is below 0 if an item is harder for the focal group than for the other models at equal ability. Its class,
+    A (negligible) to C (large), is the colour.
+    sample: table dif_shown, with a line for each sampled item.
     """
     frame = sample.frame.assign(panel=style.panels(sample.frame, DATASET))
 
@@ -167,13 +178,16 @@ def dif_figure(sample: Table) -> alt.FacetChart:
         "Each dot is one image of a sample of the tested ones. Below 0 it is harder for the focal group.",
         "With few models large values are mostly noise, so classes B and C also require significance.",
     )
-    return style.faceted(kinds.layers(kinds.reference(kinds.ZERO, upright=True), chart), frame, title, (DATASET,))
+    return style.faceted(
+        kinds.layers(kinds.reference(kinds.ZERO, upright=True), chart), frame, title, filters=(DATASET,)
+    )
 
 
 def severity_facet_figure(effects: Table) -> alt.FacetChart:
-    """The difficulty that each severity adds, with its interval, beside a straight line of equal steps.
+    """The figure of the difficulty that each severity of a corruption adds, beside a line of equal steps.
 
-    There is one panel for each data set and corruption.    effects: table severity_effects.
+    There is one panel for each data set and corruption.
+    effects: table severity_effects, with a line for each severity; column LINE is the height of the straight line.
     """
     frame = effects.frame.assign(panel=style.panels(effects.frame, DATASET, CORRUPTION))
 
@@ -188,15 +202,17 @@ def severity_facet_figure(effects: Table) -> alt.FacetChart:
         "Each dot is the difficulty that one severity adds, with its 95 % interval over networks; the dashed line has "
         "the same step at each severity.",
     )
-    return style.faceted(kinds.layers(straight_line, dots), frame, title, (DATASET, CORRUPTION), height=200)
+    return style.faceted(kinds.layers(straight_line, dots), frame, title, filters=(DATASET, CORRUPTION), height=200)
 
 
 def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
-    """The severity step of each single network (open marks) beside the common step, one row for each corruption.
+    """The figure of the severity step of each single network (open marks) beside the step of all networks.
 
-    networks: table severity_networks.    steps: table severity_facet.
+    A severity step is the difficulty that one more step of severity adds. There is one row for each corruption.
+    networks: table severity_networks, with the steps of single networks; networks without a step are not drawn.
+    steps:    table severity_facet, with the steps that all networks share.
     """
-    # both tables in one frame, as a chart has one set of data; column `mark` separates them
+    # a chart has one set of data, so both tables are joined; column `mark` tells which one a line comes from
     of_networks = networks.frame.dropna(subset=STEP).assign(mark="network")
     frame = pd.concat([of_networks, steps.frame.assign(mark="common")])
     frame["panel"] = style.panels(frame, DATASET)
@@ -215,14 +231,15 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
         "single networks.",
         "Where open marks are far apart, no single step describes all networks.",
     )
-    return style.faceted(kinds.layers(single, common), frame, title, (DATASET, CORRUPTION), row=32)
+    return style.faceted(kinds.layers(single, common), frame, title, filters=(DATASET, CORRUPTION), row=32)
 
 
 def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
-    """How many items misfit, and whether images of one class, or single pairs of images, share more than ability.
+    """Statements on how many items misfit, and on whether images depend on each other beyond ability.
 
-    Scales that a fit could not estimate come first. A sentence whose numbers are missing is left out.
-    dependence: lines of the table, one for each data set.
+    Dependence is given for images of one class (mean Q3, the correlation of residuals) and for single pairs of images.
+    Statements on fits whose scale could not be estimated come first. Statements with missing numbers are left out.
+    dependence: lines of table `dependence`, one for each data set.
 
     >>> line = {"dataset": "zoo", "misfit_infit": 0.1, "q3_within": 0.02, "q3_within_low": 0.01, "q3_within_high": 0.03}
     >>> line |= {"pairs_beyond": 0, "n_paired": 90, "irt_model": "2pl"}
@@ -292,9 +309,10 @@ def dimensionality_statements(table: pd.DataFrame) -> Iterator[Statement]:
 
 
 def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
-    """How many of the tested items have large DIF, and how many have DIF after correction for their number.
+    """How many items have large DIF (differential item functioning), and how many have significant DIF.
 
-    Scales that a fit could not estimate come first.
+    Significance is corrected for the number of tested items. Statements on fits whose scale could not be estimated come
+    first.
     summary: lines of table dif_summary, one for each data set.
 
     >>> line = {"dataset": "zoo", "n_focal": 5, "n_reference": 9, "n_matched": 12, "n_tested": 90, "n_items": 100}
@@ -318,8 +336,9 @@ def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
 
 
 def severity_statements(steps: pd.DataFrame) -> Iterator[Statement]:
-    """Under which corruption a step of severity adds most difficulty, and under which it adds least.
+    """One statement: under which corruption a step of severity adds most difficulty, and under which least.
 
+    If all corruptions add the same difficulty, or there is only one, the statement says so.
     steps: lines of table severity_facet of one data set, one for each corruption.
 
     >>> line = {"dataset": "zoo", "step_low": 0.4, "step_high": 0.6}
@@ -352,8 +371,10 @@ def _logits(line: Mapping[Any, Any]) -> str:
 
 
 def network_statements(networks: pd.DataFrame) -> Iterator[Statement]:
-    """The smallest and the largest step of single networks, under the corruption where networks differ most.
+    """One statement: the smallest and the largest severity step of single networks.
 
+    A severity step is the difficulty (in logits) that one more step of severity adds. The statement is about the
+    corruption for which the steps of networks differ most.
     There is no statement if no network has a step, or all steps under that corruption are equal.
     networks: lines of table severity_networks, of one data set.
 

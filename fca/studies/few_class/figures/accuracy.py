@@ -65,17 +65,19 @@ _VERDICTS = {
 
 
 def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
-    """Accuracy of every model against ncl: single subsets, their mean and its interval, one panel for each model.
+    """The figure of accuracy against the number of classes: single subsets, and their mean with its interval.
 
-    points: table accuracy_points.    means: table accuracy.
+    There is one panel for each data set and model.
+    points: table accuracy_points, with a line for each subset.    means: table accuracy, with the means over subsets.
     """
-    # both tables in one frame, as a chart has one set of data; column `mark` separates them
+    # a chart has one set of data, so both tables are joined; column `mark` tells which one a line comes from
     subsets = points.frame.assign(mark="point").astype({TOP1: "float64"})
     means_of_subsets = means.frame.assign(mark="mean").astype({TOP1: "float64"})
     frame = _in_order(pd.concat([subsets, means_of_subsets]), DATASET, MODEL)
 
     x = style.ncl_axis()
     coloured = kinds.hue(PROTOCOL, frame)
+    # dodge: protocols beside each other; joined: one line through the means of each protocol
     large_marks = kinds.points_with_intervals(
         TOP1, x, means.columns, coloured, dodge=PROTOCOL, joined=PROTOCOL, where="datum.mark == 'mean'"
     )
@@ -93,7 +95,7 @@ def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
         "How does accuracy change with the number of classes?",
         f"Each small mark is one class subset, each large one the mean of the subsets with its {_INTERVAL}.",
     )
-    return style.faceted(kinds.layers(small_marks, large_marks), frame, title, (DATASET, MODEL, NCL, PROTOCOL))
+    return style.faceted(kinds.layers(small_marks, large_marks), frame, title, filters=(DATASET, MODEL, NCL, PROTOCOL))
 
 
 def dcn_figure(dcn: Table) -> alt.FacetChart:
@@ -107,10 +109,15 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
 
 
 def gap_figure(gap: Table) -> alt.FacetChart:
-    """The accuracy of sub-models minus that of full models, open and masked, against ncl; a panel for each data set."""
+    """The figure of how much more accurate sub-models are than full models, against the number of classes.
+
+    Full models are scored by the protocols open and masked, so there are two differences: a colour for each protocol,
+    a panel for each data set.
+    gap: table `gap`, with both differences (and their intervals) in columns of their own.
+    """
     hover = (DATASET, PROTOCOL, NCL, *interval_columns(_DIFFERENCE), MODELS, SUBSETS)
 
-    # one line for each protocol: both differences of a line of the table become the same columns
+    # a line of the table becomes two lines, one for each protocol, with its difference in column _DIFFERENCE
     differences = []
     for protocol, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
         new_names = dict(zip(interval_columns(column), interval_columns(_DIFFERENCE), strict=True))
@@ -179,7 +186,7 @@ def models_by_ncl(
     chart = kinds.heat_map(value, style.ncl_axis(gap=0.04), rows, hover, domain, bright_low=best_low)
     fields = (DATASET, MODEL, NCL, PROTOCOL)
     height = max(90, 30 * frame[MODEL].nunique())
-    return style.faceted(chart, frame, title, fields, height=height, columns=frame[PROTOCOL].nunique())
+    return style.faceted(chart, frame, title, filters=fields, height=height, columns=frame[PROTOCOL].nunique())
 
 
 def _by_ncl(
@@ -193,16 +200,17 @@ def _by_ncl(
     coloured = kinds.hue(PROTOCOL, frame)
     x = style.ncl_axis()
     chart = kinds.points_with_intervals(value, x, hover, coloured, dodge=PROTOCOL, scale=axis, **look)
-    return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL))
+    return style.faceted(chart, frame, title, filters=(DATASET, NCL, PROTOCOL))
 
 
 def by_protocol(frame: pd.DataFrame, *fields: str, below: bool = False) -> pd.DataFrame:
-    """The frame sorted by data set, protocol (in its declared order) and ncl, with two more columns.
+    """The frame sorted by data set, protocol (in the order of PROTOCOL.choices) and ncl, with two more columns.
 
-    `way` is the protocol in words. `panel` is the heading of the line's panel: the data set, these fields and the
-    protocol in words, as far as they differ within the frame.
+    Column `way` is the protocol in words. Column `panel` is the heading of the panel in which the line is drawn: the
+    values of the data set, of `fields` and of `way`, without those that are equal in the whole frame.
 
-    below: whether the protocol, which is long in words, starts a new line in the heading.
+    fields: further columns that separate panels.
+    below:  whether the protocol starts a new line in the heading, because its words are long.
     """
     protocols_in_words = list(PROTOCOL.choices.values())
     # a categorical column sorts in the order of its categories; as text it can be joined to a heading
@@ -213,6 +221,7 @@ def by_protocol(frame: pd.DataFrame, *fields: str, below: bool = False) -> pd.Da
     panels = list(style.panels(frame, DATASET, *fields, "way"))
     if below:
         named_panels = zip(panels, frame["way"], strict=True)
+        # where all protocols are equal, the heading does not contain the protocol and stays unchanged
         panels = [panel.replace(f" · {protocol}", f"\n{protocol}") for panel, protocol in named_panels]
     return frame.assign(panel=panels)
 
@@ -224,7 +233,11 @@ def _in_order(frame: pd.DataFrame, *fields: str) -> pd.DataFrame:
 
 
 def findings_figure(findings: Table) -> alt.FacetChart:
-    """Every measure with its interval, one panel for each data set and unit, over a line where there is no effect."""
+    """The figure of the paper's findings: every measure with its interval, a panel for each data set and unit.
+
+    A dashed line marks the value without an effect: 0 for differences, 1 for ratios.
+    findings: table `findings`, with a line for each measure.
+    """
     frame = findings.frame.assign(words=findings.frame[UNIT].map(dict(UNIT.choices)))
     frame["panel"] = style.panels(frame, DATASET, "words")
     measures = [measure for measure, _ in MEASURES.values()]
@@ -239,7 +252,7 @@ def findings_figure(findings: Table) -> alt.FacetChart:
         "is no effect.",
         *without_bars(reasons_for_no_interval),  # a last line, if some dots have no interval
     )
-    figure = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
+    figure = style.faceted(chart, frame, title, filters=(DATASET,), columns=1, row=24)  # row: pixels for each measure
     return figure.resolve_scale(x="independent", y="independent")  # panels differ in unit and in their measures
 
 
@@ -264,9 +277,9 @@ def of_first_protocol(means: pd.DataFrame) -> pd.DataFrame:
 
 
 def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
-    """One statement: the best model at the fewest classes with its accuracy, and the best one at the most classes.
+    """One statement: the best model at the fewest classes with its accuracy, and the best model at the most classes.
 
-    It is about sub-models if there are any, otherwise about another protocol (see of_first_protocol).
+    It is about sub-models if there are any, otherwise about full models (see of_first_protocol).
     means: lines of table `accuracy`, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "model": "vit", "subsets": 3}
@@ -289,7 +302,7 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
     best_at_each_ncl = [small.best_of(at_ncl, ACCURACY) for _, at_ncl in lines.groupby(NCL, sort=True)]
     best = pd.concat(best_at_each_ncl)  # several lines of one ncl if models are equally accurate
 
-    # prefer an ncl whose best accuracy has an interval: where all subsets score alike there is none
+    # the lowest ncl whose best accuracy has an interval; the interval is missing where all subsets score equally
     has_interval = best[ACCURACY.low].notna()
     lowest_ncl = best.loc[has_interval, NCL].min() if has_interval.any() else best[NCL].min()
     highest_ncl = best[NCL].max()
@@ -297,7 +310,7 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
 
     at_lowest = _at_fewest_classes(lines[lines[NCL] == lowest_ncl], best[best[NCL] == lowest_ncl], is_single_model)
     sentence = f"With {lowest_ncl} classes of {lines[DATASET].iloc[0]}, {at_lowest}"
-    if highest_ncl > lowest_ncl:
+    if highest_ncl > lowest_ncl:  # otherwise only one number of classes is stored
         is_highest = lines[NCL] == highest_ncl
         at_highest = _at_most_classes(lines[is_highest], best[best[NCL] == highest_ncl], is_single_model)
         sentence += f"; with {highest_ncl}, {at_highest}"
@@ -307,7 +320,9 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
-    """The best models at the fewest classes with their accuracy, as a clause; or that all are at the level of chance.
+    """A clause that names the best models at the fewest classes with their accuracy.
+
+    If all models are at the level of chance, the clause says so and names no best model.
 
     lines: the accuracies of all models at this ncl, one line for each.    best: the lines with the highest accuracy.
     is_single_model: whether there is only one model at any ncl; it is then described instead of ranked.
@@ -351,7 +366,8 @@ def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: b
             return f"{lines[MODEL].iloc[0]}, the only one, is {level}"
         return f"{small.all_of(n_models)} are {level}"
 
-    accuracy_text = format_with_interval({TOP1: best[TOP1].iloc[0]}, ACCURACY)  # without its interval
+    # with the accuracy alone in the mapping, the text has no interval: the sentence stays short
+    accuracy_text = format_with_interval({TOP1: best[TOP1].iloc[0]}, ACCURACY)
     if is_single_model:
         return accuracy_text
     if len(best) == n_models > 1:
@@ -366,11 +382,13 @@ def _guess(line: Mapping[Any, Any]) -> str:
 
 
 def gain_statements(gap: pd.DataFrame) -> Iterator[Statement]:
-    """How much more accurate sub-models are than full models.
+    """Statements on how much more accurate sub-models are than full models.
 
-    The first statement is about the fewest classes and compares with full models limited to the same labels (masked).
-    This comparison is fair, as both then know which classes there are. Further statements give the gain at more
-    classes, and the gain over open full models, which is large by construction.
+    The first statement is about the fewest classes. It compares with full models limited to the labels of the subset
+    (masked). This comparison is fair, because both models then know which classes there are. Further statements give
+    the gain at more classes, and the gain over open full models. The latter is large by construction, because an open
+    model may also predict classes that are not in the subset. No gain is stated where all models are at the level of
+    chance.
 
     gap: lines of table `gap`, of one data set.
 
@@ -395,7 +413,7 @@ subsets.
     dataset = lines[DATASET].iloc[0]
     is_at_chance = lines_at_chance(lines)
     is_masked_known = pd.notna(lines[GAIN_MASKED].iloc[0])
-    gain = GAIN_MASKED if is_masked_known else GAIN_OPEN
+    gain = GAIN_MASKED if is_masked_known else GAIN_OPEN  # which gain the chart of the first statement shows
     chart = small.curve(lines, CLASSES, gain, (CLASSES, *interval_columns(gain), MODELS, SUBSETS), line=0.0)
     yield Statement(_gain_at_fewest_classes(lines.iloc[0].to_dict(), bool(is_at_chance.iloc[0])), chart)
 
@@ -421,23 +439,24 @@ subsets.
 def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
     """The sentence on whether sub-models gain on full models limited to the same labels (masked), at one ncl.
 
-    The gain over open full models stands in brackets at its end.
+    The gain over open full models follows in brackets.
 
     line:         a line of table `gap`.
-    is_at_chance: whether all these models are at the level of chance, where no gain is known.
+    is_at_chance: whether sub-models and full models are all at the level of chance, where no gain is known.
     """
     where = f"at {line[NCL]} classes of {line[DATASET]}"
     if is_at_chance:
         return f"Not known: {where}, sub-models and full models are at the level of chance."
 
-    open_points = format_with_interval({GAIN_OPEN: line[GAIN_OPEN]}, GAIN_OPEN)  # without its interval
+    # with the gain alone in the mapping, the text has no interval
+    open_points = format_with_interval({GAIN_OPEN: line[GAIN_OPEN]}, GAIN_OPEN)
     open_gain = f"(the gain over models that may also predict the other classes: {open_points})"
     if pd.isna(line[GAIN_MASKED]):
         return f"Not known: {where}, no full model limited to the same labels is stored {open_gain}."
 
     low = float(line[GAIN_MASKED.low])
     high = float(line[GAIN_MASKED.high])
-    if pd.isna(low) or low == high:
+    if pd.isna(low) or low == high:  # one subset, or equal differences on all subsets
         return f"{_gain_without_interval(line, where)} {open_gain}."
 
     points = format_with_interval(line, GAIN_MASKED)
@@ -454,9 +473,10 @@ def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
 
 
 def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
-    """What a gain over masked full models shows if it has no interval, as a clause without a full stop.
+    """A clause, without a full stop, on what a gain over masked full models shows if the gain has no interval.
 
-    A difference of 0 on several subsets answers the question with "No". Any other difference leaves it open.
+    A gain of 0 over several subsets answers with "No" whether sub-models are better. Any other gain answers "Not
+    known".
     line: a line of table `gap`.    where: the number of classes and the data set, in words.
     """
     difference = abs(float(line[GAIN_MASKED]))
@@ -466,17 +486,18 @@ def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
             return f"Not known from one subset: {where}, sub-models are as accurate as {LIMITED} on it"
         return f"No: {where}, sub-models are on average as accurate as {LIMITED}"
 
-    is_rounded_to_0 = f"{100 * difference:.1f}" == "0.0"
+    is_rounded_to_0 = f"{100 * difference:.1f}" == "0.0"  # "0.0 points" would read as no difference
     points = "less than 0.05 points" if is_rounded_to_0 else format_with_interval(line, GAIN_MASKED)
     verdict = "Not known from one subset" if is_one_subset else "Not known without an interval"
     return f"{verdict}: {where}, sub-models differ by {points} from {LIMITED}"
 
 
 def _gain_by_ncl(lines: pd.DataFrame, gain: Column) -> str:
-    """The gain at each ncl, and over how many subsets: `at ncl 2 (+4.1 points [+0.2, +8.0]), 5 (...); 95 % over ...`.
+    """Clauses on the gain at each ncl, such as `at ncl 2 (+4.1 points [+0.2, +8.0]), 5 (...); 95 % over 3 subsets`.
 
-    If some intervals are missing, the reason follows, with the numbers of classes if it does not hold for all.
-    lines: of table `gap`.    gain: the column of the gain.
+    If intervals are missing, a last clause gives the reason. It also lists the numbers of classes without an interval,
+    unless all intervals are missing.
+    lines: lines of table `gap`.    gain: the column of the gain (over masked or over open full models).
     """
     gains = [f"{line[NCL]} ({format_with_interval(line, gain)})" for line in lines.to_dict("records")]
     clauses = [f"at ncl {', '.join(gains)}"]
@@ -512,9 +533,10 @@ def rank_statements(ranks: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _best_ranks(ranks: pd.DataFrame) -> str:
-    """The models of the best mean rank with the ncl at which they have it: `a (ncl 2, 5); a and b (ncl 10)`.
+    """The models with the best mean rank at each number of classes, as text: `a (ncl 2, 5); a and b (ncl 10)`.
 
-    "None" stands for a model where all models are at the level of chance, or have the same rank.
+    Where all models are at the level of chance, or all have the same rank, the text says "none" and this reason.
+    ranks: lines of table `ranks`, of one data set and protocol; 1 is the rank of the most accurate model.
     """
     ncl_of_names: dict[str, list[str]] = {}
     for ncl, at_ncl in ranks.groupby(NCL):

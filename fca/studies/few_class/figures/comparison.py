@@ -35,14 +35,19 @@ LEAD = tables.LEAD.with_format("+.1%", "lead")
 
 
 def paired_figure(paired: Table) -> alt.FacetChart:
-    """Every pair's difference in accuracy with its interval, one panel for each ncl (down) and protocol (across)."""
+    """The figure of the difference in accuracy of every pair of models, with its interval and the test's verdict.
+
+    There is a row of panels for each data set and ncl, with a panel for each protocol.
+    paired: table `paired`, with a line for each pair of models, protocol and ncl.
+    """
     is_significant = style.cells(paired.frame[tables.SIGNIFICANT])  # None where missing
     frame = paired.frame.assign(
         sizes="ncl " + paired.frame[NCL].astype(str),
         pair=paired.frame[tables.MODEL_A] + " - " + paired.frame[tables.MODEL_B],
         verdict=[_VERDICT_BY_SIGNIFICANCE[value] for value in is_significant],
     )
-    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes")
+    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes")  # `sizes` is only part of the headings
+    # by ncl, then (the sort is stable) by protocol: panels fill row by row
     frame = frame.sort_values([DATASET, NCL], kind="stable")
 
     pairs = list(dict.fromkeys(frame["pair"]))
@@ -59,13 +64,13 @@ def paired_figure(paired: Table) -> alt.FacetChart:
         "McNemar's test, corrected for the number of pairs (Holm), finds a difference and the interval leaves out 0.",
     )
     columns = frame[PROTOCOL].nunique()
-    return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL), columns=columns, row=24)
+    return style.faceted(chart, frame, title, filters=(DATASET, NCL, PROTOCOL), columns=columns, row=24)
 
 
 def stability_figure(stability: Table) -> alt.FacetChart:
-    """How often each model is the best over bootstrap resamples, at every ncl; a heat map for each protocol.
+    """The figure of how often each model is the best over bootstrap resamples, at every ncl; a heat map per protocol.
 
-    Raises NothingToDraw with the reason if no share is known, as there are too few subset seeds.
+    Raises NothingToDraw, with the reason from the table, if no share is known because there are too few subset seeds.
     stability: table rank_stability.
     """
     with_share = stability.frame.dropna(subset=tables.P_BEST)
@@ -82,10 +87,12 @@ def stability_figure(stability: Table) -> alt.FacetChart:
 
 
 def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator[Statement]:
-    """The most accurate model at the fewest classes, and its lead over the next one; nothing if there is one model.
+    """A statement on the most accurate model at the fewest classes, and on its lead over the second best model.
 
-    It is about sub-models if there are any, otherwise about another protocol (see of_first_protocol).
-    paired: lines of the table, of one data set.    means: of table accuracy.
+    It is about sub-models if there are any, otherwise about full models (see of_first_protocol). There is no statement
+    if only one number of classes is stored, if there is only one model, or if the table of pairs lacks the two best.
+
+    paired: lines of table `paired`, of one data set.    means: lines of table `accuracy`, of the same data set.
 
     >>> line = {"dataset": "zoo", "protocol": "sub", "ncl": 2}
     >>> means = [line | {"model": "b", "top1": 0.9}, line | {"model": "a", "top1": 0.8}]
@@ -99,7 +106,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     >>> print(statement.sentence)
     None of 2 sub-models is significantly the best at 2 classes of zoo: b is +10.0 points [+5.0, +15.0] ahead of a.
     """
-    # the fewest classes, if other numbers of classes are stored too
+    # the fewest classes, but not if they are also the most classes
     lines = of_first_protocol(means)
     below_most_classes = lines[lines[NCL] < lines[NCL].max()]
     at_fewest = below_most_classes[below_most_classes[NCL] == below_most_classes[NCL].min()]
@@ -125,12 +132,12 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
 
     first, second = ordered[MODEL].iloc[:2]
     pair = _lead(paired, first, second, protocol, ncl)
-    if pair is None:
+    if pair is None:  # the two models have no line in the table of pairs
         return
 
     lead = f"{format_with_interval(pair, LEAD)} ahead of {second}"
     is_significant = pair[tables.SIGNIFICANT]
-    if pd.isna(is_significant):
+    if pd.isna(is_significant):  # there was no test
         sentence = f"Not tested: of {n_models} {models} {where}, {first} is {lead}."
     elif is_significant:
         sentence = f"{first} is the most accurate of {n_models} {models} {where}: {lead}."
@@ -140,7 +147,10 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
 
 
 def _lead(paired: pd.DataFrame, first: str, second: str, protocol: str, ncl: int) -> dict[Hashable, Any] | None:
-    """The line of table `paired` of two models, with its difference as first minus second; None if there is none."""
+    """The line of table `paired` for two models, with the difference as accuracy of `first` minus that of `second`.
+
+    None: the table has no line for these two models, this protocol and this number of classes.
+    """
     is_same_setting = (paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)
     is_same_pair = paired[[tables.MODEL_A, tables.MODEL_B]].isin([first, second]).all(axis="columns")
     pairs = paired[is_same_setting & is_same_pair]
@@ -148,16 +158,17 @@ def _lead(paired: pd.DataFrame, first: str, second: str, protocol: str, ncl: int
         return None
 
     pair = pairs.iloc[0].to_dict()
-    if pair[tables.MODEL_A] != first:  # the table has second minus first
+    if pair[tables.MODEL_A] != first:  # the table has second minus first: change the sign, which swaps the bounds
         pair |= {LEAD: -pair[LEAD], LEAD.low: -pair[LEAD.high], LEAD.high: -pair[LEAD.low]}
     return pair
 
 
 def paired_statements(paired: pd.DataFrame) -> Iterator[Statement]:
-    """How many pairs of models differ significantly at each ncl; one statement for each protocol.
+    """One statement for each protocol: how many pairs of models differ significantly at each ncl.
 
-    It ends with the number of subset seeds that would separate one of the other pairs (see _more_seeds).
-    paired: lines of the table, of one data set.
+    It ends with the number of further subset seeds that would make the difference of another pair significant, if such
+    a number is known (see _more_seeds).
+    paired: lines of table `paired`, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "significant": False}
     >>> line |= {"more_seeds": 7, "more_seeds_low": 2, "more_seeds_high": None, "seeds": 3}
@@ -187,8 +198,9 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
 
 
 def _more_seeds(insignificant: pd.DataFrame) -> str:
-    """The pair that needs the fewest more subset seeds, as the end of a sentence; empty if no number is known.
+    """The pair that needs the fewest further subset seeds to differ significantly, as the end of a sentence.
 
+    It is empty if the number of seeds is unknown for all pairs.
     insignificant: lines of table `paired` without a significant difference.
     """
     is_bounded = insignificant[tables.MORE_SEEDS].notna() & (insignificant[tables.MORE_SEEDS] > 0)
@@ -205,9 +217,10 @@ def _more_seeds(insignificant: pd.DataFrame) -> str:
 
 
 def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
-    """Which model has the best mean accuracy in most resamples of the subset seeds at each ncl, for each protocol.
+    """One statement for each protocol: which model is the best in most resamples of the subset seeds, at each ncl.
 
-    If that is unknown everywhere, the only statement gives the reason.
+    The best model of a resample is the model with the highest mean accuracy. If the shares of all lines are missing,
+    the only statement gives the reason.
     stability: lines of table rank_stability, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model": "a", "p_best": 0.93, "subsets": 5}
@@ -230,7 +243,7 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
 def _most_often_best(stability: pd.DataFrame) -> str:
     """The models that are the best in most resamples, with ncl and share: `a at ncl 2 (93 % of the resamples)`.
 
-    "None" stands for a model where all are at the level of chance, or are equally often the best.
+    Where all models are at the level of chance, or all are equally often the best, the text says "none" and the reason.
     stability: lines of table rank_stability of one protocol.
     """
     ncl_of_names: dict[str, list[str]] = {}

@@ -24,17 +24,19 @@ _TWO_COLOURS = kinds.CONTRAST[:2]
 
 
 def map_figure(pairs: Table) -> alt.FacetChart:
-    """SimSS of every pair of the classes on the map as a square of colours, with similar classes side by side.
+    """The figure of SimSS for every pair of classes: a coloured square for each pair, similar classes side by side.
 
-    pairs: table difficulty_map.
+    SimSS is the similarity score of classes; it is low where classes are hard to separate.
+    pairs: table difficulty_map, with each pair once. Its columns place_a and place_b are the positions of both classes
+           on the axes, from 0.
     """
     # both halves of the square: each pair (a, b), and the same pair as (b, a)
     swapped_names = {"class_a": "class_b", "class_b": "class_a", "place_a": "place_b", "place_b": "place_a"}
     swapped = pairs.frame.rename(columns=swapped_names)
     frame = by_encoder(pd.concat([pairs.frame, swapped], ignore_index=True))
 
-    n_classes = 0 if frame.empty else int(frame["place_a"].max()) + 1
-    is_large = n_classes > 25  # smaller labels, and one map a row
+    n_classes = 0 if frame.empty else int(frame["place_a"].max()) + 1  # places count from 0
+    is_large = n_classes > 25  # then labels are smaller, and each map has the full width
     axis: Any = {"labelFontSize": 8 if is_large else 12, "labelLimit": 120, "domain": False, "grid": False}
     order_a = alt.EncodingSortField("place_a", op="min")
     order_b = alt.EncodingSortField("place_b", op="min")
@@ -52,15 +54,16 @@ def map_figure(pairs: Table) -> alt.FacetChart:
     )
     height = 560 if is_large else 400
     columns = 1 if is_large else 2
-    figure = style.faceted(chart, frame, title, (DATASET,), height, columns)
+    figure = style.faceted(chart, frame, title, filters=(DATASET,), height=height, columns=columns)
     figure.usermeta = kinds.FIXED  # the cells of the map stay square
     return figure.resolve_scale(x="independent", y="independent")  # each panel has its own classes
 
 
 def classes_figure(classes: Table) -> alt.FacetChart:
-    """The hardest classes of each data set and encoder: SimSS with the nearest class, and the mean over all others.
+    """The figure of the hardest classes of each data set and encoder, at most LISTED of them.
 
-    classes: table difficulty_classes.
+    Each class has a dot at its SimSS with the nearest class, and a tick at its mean SimSS with all other classes.
+    classes: table difficulty_classes, with a line for each class.
     """
     frame = classes.frame.dropna(subset=tables.SIMSS_NEAREST).sort_values(tables.SIMSS_NEAREST, kind="stable")
     frame = by_encoder(frame.groupby([DATASET, ENCODER], sort=False).head(LISTED))
@@ -86,9 +89,10 @@ def classes_figure(classes: Table) -> alt.FacetChart:
 
 
 def subsets_figure(subsets: Table) -> alt.FacetChart:
-    """SimSS of the hardest and the easiest subset of each size, over the spread of random subsets.
+    """The figure of SimSS for the hardest and the easiest subset of each size, in front of random subsets.
 
-    subsets: table difficulty_subsets.
+    subsets: table difficulty_subsets, with two lines for each size: column `extreme` is hardest or easiest. Columns
+             random_q05, random_q50 and random_q95 are quantiles of the SimSS of random subsets of this size.
     """
     frame = by_encoder(subsets.frame)
     x = style.ncl_axis(gap=None)
@@ -107,16 +111,17 @@ def subsets_figure(subsets: Table) -> alt.FacetChart:
         "Triangles are the hardest and the easiest subset of each size (hover for its classes);",
         "grey bars hold 90 % of random subsets, with their median.",
     )
-    return style.faceted(kinds.layers(random_bars, random_medians, triangles), frame, title, (DATASET, NCL))
+    return style.faceted(kinds.layers(random_bars, random_medians, triangles), frame, title, filters=(DATASET, NCL))
 
 
 def what_if_figure(what_if: Table) -> alt.FacetChart:
-    """The change of SimSS by each class added to a subset, and by each two of its classes made one.
+    """The figure of how SimSS of a subset changes if a class is added, or if two of its classes are merged.
 
-    what_if: table difficulty_what_if, in which the first changes of each kind are the largest.
+    Of each kind of change (add, merge), at most LISTED are drawn.
+    what_if: table difficulty_what_if, with the largest changes of each kind first.
     """
     frame = what_if.frame.groupby([DATASET, ENCODER, tables.CHANGE], sort=False).head(LISTED)
-    # "add a", or "merge a = b"
+    # labels of the rows: "add a" (which has no second class), or "merge a = b"
     merged_with = frame[tables.CLASS_B].map(lambda key: "" if pd.isna(key) else f" = {key}")
     frame = by_encoder(frame.assign(named=frame[tables.CHANGE] + " " + frame[tables.CLASS_A] + merged_with))
 
@@ -126,7 +131,7 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     bars = kinds.bars(x, rows, what_if.columns, kinds.hue(tables.CHANGE, frame, _TWO_COLOURS))
     chart = kinds.layers(kinds.reference(kinds.ZERO, upright=False), bars)
 
-    # each encoder may have its own subset: only a common one fits the title
+    # each encoder may have its own subset; the title names the subset only if it is the same for all
     subset_names = [_listed_keys(keys) for keys in dict.fromkeys(frame["subset"])]
     subset_text = f"{subset_names[0]}." if len(subset_names) == 1 else "in the tooltip of each panel."
     title = style.title(
@@ -138,10 +143,11 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
 
 
 def subsets_statements(subsets: pd.DataFrame) -> Iterator[Statement]:
-    """Which classes are the hardest and which the easiest to separate, for each encoder and at one or two sizes.
+    """Two statements for each encoder and size: which classes are the hardest to separate, and which the easiest.
 
-    The sizes are the smallest one and the largest one whose classes a sentence can name (NAMED). Only sizes with random
-    subsets to compare with count.
+    Size is the number of classes of a subset. The statements are about the smallest size, and about the largest size
+    with at most NAMED classes, so that a sentence can name them. Sizes without random subsets to compare with are left
+    out, and so are sizes at which all subsets are equally hard.
 
     subsets: lines of table difficulty_subsets, of one data set.
 
@@ -153,14 +159,14 @@ def subsets_statements(subsets: pd.DataFrame) -> Iterator[Statement]:
     The classes of zoo hardest to separate are a and b (SimSS 0.100, against 0.200 to 0.400 for 90 % of random ones).
     The 2 classes of zoo easiest to separate by hog are b and c (SimSS 0.500; mean of random ones 0.300).
     """
-    is_opening = True  # the sentence that opens a page is shorter
+    is_opening = True  # the first sentence opens a page; it is shorter, without size and encoder
     has_random = subsets["random"] > 1  # a single subset of a size, of all classes, has nothing to compare with
     for encoder, of_encoder in subsets[has_random].groupby(ENCODER, sort=False):
         sizes = set(of_encoder[NCL])
         smallest = min(sizes)
-        largest_in_words = max((ncl for ncl in sizes if ncl <= NAMED), default=smallest)
+        largest_named = max((ncl for ncl in sizes if ncl <= NAMED), default=smallest)
 
-        for ncl in sorted({smallest, largest_in_words}):
+        for ncl in sorted({smallest, largest_named}):  # a set, as both may be the same size
             at_ncl = of_encoder[of_encoder[NCL] == ncl]
             by_extreme = at_ncl.drop_duplicates(tables.EXTREME).set_index(tables.EXTREME)
             hard = by_extreme.loc["hardest"].to_dict()
@@ -209,4 +215,4 @@ def _with_independent_rows(chart: alt.LayerChart, frame: pd.DataFrame, title: al
     """A figure in which each panel lists its own names, one row for each line; as high as the longest list needs."""
     most_rows = int(frame["panel"].value_counts().max())
     height = max(120, 16 * most_rows)
-    return style.faceted(chart, frame, title, (DATASET,), height).resolve_scale(y="independent")
+    return style.faceted(chart, frame, title, filters=(DATASET,), height=height).resolve_scale(y="independent")

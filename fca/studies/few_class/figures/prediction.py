@@ -40,7 +40,11 @@ _VERDICTS = {"beyond ncl": "predicts", "not beyond ncl": "does not predict", "un
 
 
 def error_figure(prediction: Table) -> alt.FacetChart:
-    """Mean absolute error of every predictor on unseen subsets or data sets; the dashed line is that of ncl alone."""
+    """The figure of the mean absolute error of every predictor, on subsets or data sets that were not used to fit it.
+
+    The dashed line is the error of the number of classes alone (the baseline).
+    prediction: table `prediction`, with a line for each predictor, encoder, target and held-out unit.
+    """
     frame = _with_panels(prediction.frame.dropna(subset=tables.ERROR))
     baseline_error_by_panel = frame[frame[PREDICTOR] == tables.BASELINE].set_index("panel")[tables.ERROR]
     frame = frame.assign(line=frame["panel"].map(baseline_error_by_panel))
@@ -67,10 +71,11 @@ def gain_figure(prediction: Table) -> alt.FacetChart:
 def _one_row_per_predictor(
     frame: pd.DataFrame, value: Column, hover: tuple[Column, ...], title: alt.Title
 ) -> alt.FacetChart:
-    """A value of every predictor with its interval, one row for each, those with the smallest error at the top.
+    """A figure with one row for each predictor: a value with its interval. The smallest error is at the top.
 
-    frame: lines of table `prediction` with the columns of _with_panels, and `line`: where a dashed line stands.
-    hover: the columns that a tooltip shows.
+    frame: lines of table `prediction` with the columns `panel` and `named` (the predictor in words) of _with_panels,
+           and a column `line`: the position of the dashed line in the panel.
+    value: the column that is drawn.    hover: the columns that a tooltip shows.
     """
     predictors = list(dict.fromkeys(frame.sort_values(tables.ERROR, kind="stable")["named"]))
     rows = kinds.category(alt.Y, "named", predictors, domain=False)
@@ -80,13 +85,14 @@ def _one_row_per_predictor(
 
     height = 24 * len(predictors)
     columns = min(2, frame["panel"].nunique())
-    return style.faceted(chart, frame, title, (), height=height, columns=columns)
+    return style.faceted(chart, frame, title, filters=(), height=height, columns=columns)
 
 
 def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
-    """Measured against predicted accuracy of every subset, for ncl alone and the best predictors.
+    """The figure of measured against predicted accuracy of every subset, for ncl alone and the BEST predictors.
 
-    points: table prediction_points.
+    points:     table prediction_points, with the predicted accuracy of each subset by each predictor.
+    prediction: table `prediction`, whose errors show which predictors are the best.
     """
     frame = _points_of_best_predictors(points.frame, prediction.frame)
     x = kinds.quantity(alt.X, TOP1_PREDICTED)
@@ -106,27 +112,30 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
         "On the dashed line both are equal.",
     )
     layers = kinds.layers(diagonal, intervals, dots)
-    return style.faceted(layers, frame, title, (DATASET, NCL), columns=BEST + 1)
+    columns = BEST + 1  # ncl alone, then the best predictors
+    return style.faceted(layers, frame, title, filters=(DATASET, NCL), columns=columns)
 
 
 def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
-    """The predicted points of ncl alone and of the BEST predictors with the smallest errors, with their panels.
+    """The points of ncl alone and of the BEST predictors with the smallest errors, with a column `panel`.
 
-    Each predictor has a panel of its own for each encoder, target and what is held out. The panel of ncl alone comes
-    first, then the predictors in the order of their errors.
+    There is a panel for each combination of encoder, target, held-out unit (subset seed or data set) and predictor.
+    Panels of one combination are in this order: ncl alone, then the predictors by their errors.
 
-    points: lines of table prediction_points.    prediction: table `prediction`, which has the errors.
+    points: lines of table prediction_points.    prediction: lines of table `prediction`, which has the errors.
     """
     alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
     ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")
     rank_in_panel = ranked.groupby(PANEL).cumcount() + 1
+    # place: 0 for ncl alone, then the rank of the predictor by its error
     places = pd.concat([alone.assign(place=0), ranked.assign(place=rank_in_panel)])
     is_among_best = places["place"] <= BEST
     places = places.loc[is_among_best, [*PANEL, PREDICTOR, "place"]]
 
     predicted_points = points.dropna(subset=TOP1_PREDICTED)
+    # merge on the columns that both have: it keeps only the points of the best predictors
     frame = _with_panels(predicted_points.merge(places), "place")
-    # one part of the heading a line, as these panels are narrow; then the predictor
+    # these panels are narrow: each part of the heading has a line of its own, and so has the predictor
     return frame.assign(panel=frame["panel"].str.replace(" · ", "\n") + "\n" + frame["named"])
 
 
@@ -145,12 +154,13 @@ def _with_panels(frame: pd.DataFrame, *last_sort_columns: str) -> pd.DataFrame:
 
 
 def prediction_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
-    """How well accuracy is predicted, for each encoder, target and what is held out.
+    """One or two statements on how well accuracy is predicted, for each encoder, target and held-out unit.
 
-    The first statement compares the predictor with the smallest error with the number of classes alone; a second one
-    lists the predictors that are significantly better than ncl, if there are any.
+    The first statement compares the best predictor with the number of classes (ncl) alone. The second one lists the
+    predictors that are significantly better than ncl; it is left out if there are none. At the level of chance there is
+    nothing to predict, and the only statement says so.
 
-    prediction: lines of the table; those without an error are left out.
+    prediction: lines of table `prediction`. Lines without an error are not used.
 
     >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "error_points_low": 1.0}
     >>> lines = [line | {"predictor": "log_ncl", "error_points": 2.0, "error_points_high": 3.0}]
@@ -181,7 +191,7 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
         alone = ordered[ordered[PREDICTOR] == tables.BASELINE]
         predictors = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]
         charted = pd.concat([predictors.head(3), alone])
-        charted = charted.assign(**{PREDICTOR_NAME: charted[PREDICTOR].map(NAMES)})
+        charted = charted.assign(**{PREDICTOR_NAME: charted[PREDICTOR].map(NAMES)})  # in words
         chart = small.dots(charted, PREDICTOR_NAME, ERROR, (PREDICTOR_NAME, *interval_columns(ERROR)))
 
         if all_at_chance(lines):
@@ -200,14 +210,14 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
 
 
 def _errors_in_words(alone: Mapping[Any, Any], predictors: pd.DataFrame, unseen: str) -> str:
-    """The errors of the best predictor and of the number of classes alone, as a sentence without its full stop.
+    """A sentence, without its full stop, with the errors of the best predictor and of the number of classes alone.
 
-    The best predictor is sought among those that predict beyond ncl; if there are none, the number of classes alone
-    comes first and the best of all predictors after it.
+    The best predictor is the best among the predictors that are significantly better than ncl. If there are none, the
+    sentence says so, and gives the error of ncl alone before the error of the best of all predictors.
 
-    alone:      the line of the baseline in table `prediction`.
-    predictors: the lines of all but the baselines, in the order of their errors.
-    unseen:     what is predicted, in words.
+    alone:      the line of the baseline (the number of classes alone) in table `prediction`.
+    predictors: the lines of all predictors except the baselines, the smallest error first.
+    unseen:     what is predicted, in words, such as "a new subset".
     """
     beyond_ncl = predictors[predictors[tables.BEYOND_NCL] == "beyond ncl"]
     best = small.best_of(predictors if beyond_ncl.empty else beyond_ncl, ERROR, largest=False)  # several if equal
@@ -218,7 +228,7 @@ def _errors_in_words(alone: Mapping[Any, Any], predictors: pd.DataFrame, unseen:
         nothing = "nothing predicts significantly better than the number of classes alone, which"
         return f"{nothing} {misses} {_in_points(alone)} on average; {names} by {format_with_interval(line, ERROR)}"
 
-    near_ties = _near_ties(predictors, best)
+    near_ties = _near_ties(predictors, best)  # other predictors whose error is within the interval of the best
     if len(best) > 1:
         subject = f"each of the best predictors ({names})"
     elif near_ties:
@@ -253,9 +263,9 @@ def _in_points(line: Mapping[Any, Any]) -> str:
 
 
 def simss_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
-    """Whether SimSS predicts accuracy beyond ncl: one statement for each encoder, target and what is held out.
+    """Whether SimSS predicts accuracy better than ncl alone: a statement for each encoder, target and held-out unit.
 
-    prediction: lines of the table; those of models at the level of chance are left out.
+    prediction: lines of table `prediction`. Lines of models at the level of chance are not used.
 
     >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "predictor": "simss", "note": None}
     >>> line |= {"verdict": "not beyond ncl", "within_ncl_r": 0.1, "within_ncl_r_low": -0.2, "within_ncl_r_high": 0.4}
@@ -271,11 +281,12 @@ r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points,
     for line in of_simss.to_dict("records"):
         unseen = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[line[tables.HELD_OUT]]
         predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.BEYOND_NCL]]} accuracy ({line[TARGET]})"
+        # SimSS and accuracy are correlated among subsets of equal ncl
         r = "undefined" if pd.isna(line[WITHIN_R]) else format_with_interval(line, WITHIN_R)
         note = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
 
         sentence = f"{predicts} beyond the number of classes, on {unseen}: r = {r} among subsets of equal ncl{note}"
-        if pd.isna(line[ERROR]):
+        if pd.isna(line[ERROR]):  # nothing was held out, so there is no error
             yield Statement(f"{sentence}; with one subset seed there is nothing unseen.")
             continue
 

@@ -31,7 +31,12 @@ _COMPARED = Column("compared", str, "", "what is correlated with accuracy", {tex
 
 
 def similarity_figure(similarity: Table) -> alt.FacetChart:
-    """SimSS of every class subset against ncl, one panel for each data set and encoder."""
+    """The figure of SimSS of every class subset against the number of classes.
+
+    SimSS, the similarity score, is high where the classes of a subset are far apart. There is one panel for each data
+    set and encoder (the model that computes the features).
+    similarity: table `similarity`, with a line for each subset and encoder.
+    """
     frame = by_encoder(similarity.frame.dropna(subset=tables.SIMSS))
     coloured = kinds.hue(NCL, frame, shapes=None, legend=False, ordered=True)
     y = kinds.quantity(alt.Y, tables.SIMSS, "SimSS")
@@ -41,20 +46,25 @@ def similarity_figure(similarity: Table) -> alt.FacetChart:
         "Each dot is one class subset. Where SimSS is high, images resemble their own class more than the "
         "nearest other.",
     )
-    return style.faceted(chart, frame, title, (DATASET, NCL))
+    return style.faceted(chart, frame, title, filters=(DATASET, NCL))
 
 
 def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
-    """The best accuracy of any model (DCN) against SimSS, one panel for each data set, encoder and target.
+    """The figure of DCN against SimSS, with one panel for each data set, encoder and target.
 
-    points: table correlation_points.    correlation: gives r, p and n for the headings of the panels.
+    DCN is the accuracy of the best of the models on a subset. A target names the accuracy that is correlated with
+    SimSS, such as "DCN sub"; there are also targets of single models, which are not drawn here.
+
+    points:      table correlation_points, with a line for each subset.
+    correlation: table `correlation`, with r, p and n for the headings of the panels.
     """
     pearson = correlation.frame[correlation.frame[METHOD] == "pearson"]
     coefficients_by_target = {key: _coefficients_in_words(lines) for key, lines in pearson.groupby(_TARGETS)}
     frame = by_encoder(points.frame[points.frame[TARGET].str.startswith("DCN ")])
     # the heading starts with data set and encoder if there are several
     encoder_prefix = frame["panel"] + " · " if style.differs(frame["panel"]) else ""
-    coefficients = pd.MultiIndex.from_frame(frame[_TARGETS]).map(coefficients_by_target)  # text for each line
+    # for each line of the frame the text of its data set, encoder and target
+    coefficients = pd.MultiIndex.from_frame(frame[_TARGETS]).map(coefficients_by_target)
     frame["panel"] = encoder_prefix + frame[TARGET] + "\n" + coefficients
 
     x = kinds.quantity(alt.X, tables.SIMSS, "SimSS (higher: easier to separate)")
@@ -70,14 +80,17 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     )
     fields = (DATASET, NCL, PROTOCOL)  # not the model: each point is the best of all
     n_protocols = frame[PROTOCOL].nunique()
-    return style.faceted(kinds.layers(fit, marks), frame, title, fields, columns=n_protocols)
+    return style.faceted(kinds.layers(fit, marks), frame, title, filters=fields, columns=n_protocols)
 
 
 def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
-    """The correlations of every accuracy with SimSS (over all subsets, and within equal ncl) and with ncl alone.
+    """The figure of the correlations of every accuracy with SimSS and with the number of classes (ncl) alone.
 
-    There is one panel for each coefficient (Pearson's, Spearman's ...), and for each encoder if there are several.
-    points: table correlation_points.
+    For SimSS there are two correlations: over all subsets, and among subsets of equal ncl. There is one panel for each
+    coefficient (Pearson's, Spearman's ...) and encoder.
+
+    correlation: table `correlation`.
+    points:      table correlation_points, which knows the protocol and the model of each accuracy.
     """
     frame = _defined_coefficients(correlation.frame, points.frame)
     targets = list(dict.fromkeys(frame[TARGET]))
@@ -96,19 +109,22 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
         "DCN is the accuracy of the best model; its interval is over models too, if there are five or more.",
         *without_bars(frame[NOTE]),
     )
-    height = max(150, 32 * len(targets))
-    return style.faceted(chart, frame, title, (DATASET, MODEL, PROTOCOL), height=height)
+    height = max(150, 32 * len(targets))  # pixels; three marks beside each other for each target
+    return style.faceted(chart, frame, title, filters=(DATASET, MODEL, PROTOCOL), height=height)
 
 
 def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """The lines of correlation_figure, with the columns compared, protocol, model and panel.
+    """The lines of table `correlation` that correlation_figure draws, with four more columns.
 
-    `compared` says in words what is correlated with accuracy; lines that _WORDS does not list (such as those of a
-    single ncl) and undefined coefficients are left out. `model` is missing for DCN, the best of all models.
+    compared:        in words, what is correlated with accuracy.
+    protocol, model: of the accuracy; the model is missing for DCN, whose best model differs between subsets.
+    panel:           the heading of the panel in which the line is drawn.
+    Lines with an undefined coefficient are left out, and so are lines without words in _WORDS, such as correlations
+    within a single ncl.
 
     frame: of table correlation.    points: of table correlation_points.
     """
-    # protocol and model are the same for all points of a target, but for the model of DCN
+    # all points of a target have the same protocol and model, so the first point is enough; the model of DCN varies
     first_points = points.drop_duplicates(TARGET).set_index(TARGET)
     is_best_model = first_points.index.str.startswith("DCN ")
     model_by_target = first_points[MODEL].where(~is_best_model)
@@ -124,9 +140,13 @@ def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataF
 
 
 def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
-    """Released minus our SimSS of every subset against ncl, one panel for each data set and encoder.
+    """The figure of the difference between two SimSS of every subset, against the number of classes.
 
-    agreement: table released_agreement, which gives the mean difference and r for the headings of the panels.
+    The difference is the score by the script that was released with the paper, minus the score by the paper's
+    definition. There is one panel for each data set and encoder.
+
+    released:  table with a line for each subset. Lines without a released score are not drawn.
+    agreement: table released_agreement, with the mean difference and r for the headings of the panels.
     """
     scored = released.frame.dropna(subset=tables.SIMSS_RELEASED)
     frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))
@@ -147,7 +167,7 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
         "How far is the released similarity script from the definition?",
         "Each dot is one class subset, in the script's own order: its lists of images grow from subset to subset.",
     )
-    return style.faceted(kinds.layers(zero_line, marks), frame, title, (DATASET, NCL))
+    return style.faceted(kinds.layers(zero_line, marks), frame, title, filters=(DATASET, NCL))
 
 
 def by_encoder(frame: pd.DataFrame) -> pd.DataFrame:
@@ -175,13 +195,14 @@ def in_words(line: Mapping[Hashable, Any]) -> str:
 
 
 def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> Iterator[Statement]:
-    """Whether SimSS predicts the best accuracy of any model (DCN): a statement for each protocol and encoder.
+    """Whether SimSS predicts DCN, the accuracy of the best model: a statement for each protocol and encoder.
 
-    It gives Pearson's correlation over all subsets and within equal ncl. The first statement of a protocol is followed
-    by the correlation of ncl alone. Statements keep the order of the table, but those without a coefficient come last,
-    so that the first one has an answer if there is any.
+    A statement gives Pearson's correlation over all subsets and among subsets of equal ncl. After the first statement
+    of a protocol, another one gives the correlation of ncl alone. Statements keep the order of the table, except that
+    protocols and encoders without a coefficient come last: the first statement has an answer if there is any.
 
-    correlation: lines of the table, of one data set.    points: of table correlation_points, for the charts.
+    correlation: lines of table `correlation`, of one data set.
+    points:      lines of table correlation_points, for the charts.
 
     >>> line = {"dataset": "digits", "encoder": "hog", "target": "DCN sub", "method": "pearson", "predictor": "simss"}
     >>> lines = [line | {"scope": "all", "r": 0.84, "r_low": 0.7, "r_high": 0.93, "n": 30}]
@@ -195,7 +216,7 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
     """
     is_of_best = (correlation[METHOD] == "pearson") & correlation[TARGET].str.startswith("DCN ")
     lines_by_target = [lines for _, lines in correlation[is_of_best].groupby([TARGET, ENCODER], sort=False)]
-    lines_by_target.sort(key=_has_no_coefficient)  # stable: False, and so a defined coefficient, first
+    lines_by_target.sort(key=_has_no_coefficient)  # False sorts first: lines with a coefficient
 
     stated_targets: set[str] = set()
     for lines in lines_by_target:
@@ -213,7 +234,7 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
         coefficients = {(line[PREDICTOR], line["scope"]): line for line in lines.to_dict("records")}
         yield Statement(_similarity_in_words(coefficients, accuracy, models, is_at_chance), chart)
 
-        # the number of classes alone, stated once: it is the same for each encoder
+        # the number of classes alone, stated once for a target: it does not depend on the encoder
         ncl_alone = coefficients["ncl", "all"]
         is_defined = pd.notna(ncl_alone[R]) and ncl_alone["n"] >= FEWEST_POINTS and not is_at_chance
         if is_defined and target not in stated_targets:
@@ -230,11 +251,12 @@ def _has_no_coefficient(lines: pd.DataFrame) -> bool:
 def _similarity_in_words(
     coefficients: Mapping[tuple[Any, Any], Mapping[Hashable, Any]], accuracy: str, models: str, is_at_chance: bool
 ) -> str:
-    """The sentence on whether SimSS predicts an accuracy, or why that is not known.
+    """The sentence on whether SimSS predicts an accuracy, or on why that is not known.
 
-    coefficients: (predictor, scope) -> a line of the correlation table, of one target and encoder.
-    accuracy:     the target in words.    models: those that it is the accuracy of, in words.
-    is_at_chance: whether all of them are at the level of chance.
+    coefficients: (predictor, scope) -> the line of the correlation table, for one accuracy and encoder. The predictor
+                  is simss or ncl; the scope is all (subsets) or within ncl.
+    accuracy:     the accuracy in words.    models: in words, the models that have this accuracy.
+    is_at_chance: whether all these models are at the level of chance.
     """
     line = coefficients["simss", "all"]
     dataset, n_subsets = line[DATASET], line["n"]

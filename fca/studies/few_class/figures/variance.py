@@ -20,12 +20,17 @@ _SHARE = Column("share", float, ".0%", "share of the variance")
 
 
 def variance_figure(variance: Table) -> alt.FacetChart:
-    """The standard deviation of one accuracy by its source, against ncl; one panel for each model and protocol."""
+    """The figure of the standard deviation of accuracy that each source of variance causes, for each ncl.
+
+    The sources are the draw of classes, the initialisation, luck and the sampling of test images. There is one panel
+    for each data set, model and protocol.
+    variance: table `variance`, with the sources of a model in one line.
+    """
     by_source = _one_line_per_source(variance).dropna(subset=_SD)
     frame = by_protocol(by_source, MODEL, below=True)
     frame = frame.sort_values([DATASET, MODEL], kind="stable")
 
-    # two subsets allow an interval of 32 times the value: cut it off, so that the dots stay apart
+    # with two subsets an interval may reach 32 times the value: the axis ends earlier, so that dots stay apart
     axis_end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
     if not axis_end > 0:  # all values are 0, or no interval is known (NaN)
         axis_end = 1
@@ -45,13 +50,14 @@ def variance_figure(variance: Table) -> alt.FacetChart:
         "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
     )
     height = max(110, 64 * frame[NCL].nunique())  # four dots beside each other
-    return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=height)
+    return style.faceted(chart, frame, title, filters=(DATASET, MODEL, NCL, PROTOCOL), height=height)
 
 
 def _one_line_per_source(variance: Table) -> pd.DataFrame:
-    """The table with four lines in place of each line, one for each source of variance (column `source`).
+    """The table in long form: each line becomes four lines, one for each source of variance (column `source`).
 
-    Its columns `sd` (with its interval) and `share` hold what the table has in a column for each source.
+    The table has columns of its own for each source: its standard deviation with an interval, and its share of the
+    variance. In the result these are the columns `sd` (with `sd_low` and `sd_high`) and `share`.
     """
     shared_columns = [DATASET, MODEL, PROTOCOL, NCL, *_sample_columns(variance)]
     column_names = [*shared_columns, _SHARE, *interval_columns(_SD)]
@@ -70,12 +76,12 @@ def _sample_columns(variance: Table) -> tuple[Column, ...]:
 
 
 def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
-    """Which source has the largest share of the variance, and for how many models and ncl; by protocol.
+    """Which source has the largest share of the variance, and for how many lines of the table (a model at one ncl).
 
-    Where the shares of the initialisation and of luck are unknown, the other two sources include them, so such lines
-    are counted in a statement of their own.
+    There is one statement for each protocol, or two. Lines with a single initialisation have a statement of their own:
+    their shares of the initialisation and of luck are unknown, and are contained in the other two shares.
 
-    variance: lines of the table, of one data set.
+    variance: lines of table `variance`, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.2, "share_luck": 0.1}
     >>> [statement] = variance_statements(pd.DataFrame([line | {"share_test": 0.1}]))
@@ -83,6 +89,7 @@ def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
     digits: the largest source of variance of sub-models is the draw of the classes (1 of 1 models and ncl).
     """
     nouns = {name: f"the {source}" for name, source in SOURCES.items()}
+    # luck needs an explanation, and no article
     nouns["luck"] = "luck (which images a training happens to get right)"
     noun_of_share = {str(share): noun for share, noun in zip(SHARES, nouns.values(), strict=True)}
 
@@ -94,7 +101,7 @@ def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
         models = NAMES[str(protocol)]
         shares = lines[SHARES].rename(columns=noun_of_share)
 
-        # how often each source is the only largest one
+        # how often each source is the largest, without lines in which several sources are equally large
         is_largest = shares.eq(shares.max(axis="columns"), axis="index")
         has_one_largest = is_largest.sum(axis="columns") == 1
         n_largest_by_source = is_largest[has_one_largest].idxmax(axis="columns").value_counts()

@@ -85,12 +85,18 @@ _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "
 
 
 def front_figure(candidates: Table) -> alt.FacetChart:
-    """The figure of each candidate's expected accuracy, or its expected cost, against the time for one image."""
+    """The figure of each candidate's expected accuracy against its time for one image.
+
+    With costs it shows the expected cost of an image instead of the accuracy. Candidates of which either value is
+    missing are not drawn.
+    candidates: table `recommendation`, with a line for each candidate. Its parameter latency_ms is the longest time
+                that the user allows; None or no parameter: any time.
+    """
     value = _compared_column(candidates.frame)
     measured = candidates.frame.dropna(subset=[value, LATENCY])
     frame = _near_the_best(measured, value)
     far_sentence = ""
-    if len(frame) < len(measured):
+    if len(frame) < len(measured):  # candidates far below the best are left out of the figure
         far_sentence = f" Candidates more than {100 * FAR:.0f} points below the best are only in the table."
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
@@ -100,14 +106,15 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     across = kinds.quantity(alt.X, LATENCY, "time for one image, ms", grid=True, type="log", padding=70, nice=False)
     up = kinds.quantity(alt.Y, value, value.meaning, grid=True)
     base = alt.Chart().encode(x=across, color=by_verdict.colour(), opacity=by_verdict.opacity())
+    # the tooltip has the name of the candidate instead of these three columns
     hover = tuple(column for column in candidates.columns if column not in (MODEL, "adaptation", "weights"))
     dots: Any = base.mark_point(filled=True, size=90)
     dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
-    dots = dots.add_params(by_verdict.picked)
+    dots = dots.add_params(by_verdict.picked)  # a click in the legend dims the other verdicts
     names = [_line_names(line, value, across, **place) for line, place in _PLACES.items()]
-    layers = [kinds.interval_marks(base, value, True), dots, *names]
+    layers = [kinds.interval_marks(base, value, upright=True), dots, *names]
 
-    # the limit of the time as the first layers, so that marks cover it
+    # the limit of the time is in the first layers, so that marks are drawn over it
     limit = candidates.parameters.get("latency_ms")
     limit_sentence = ""
     if limit is not None:
@@ -123,7 +130,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
         f"smallest within the margin of the best, {best}, and one of half the time."
         f"{limit_sentence}{far_sentence}",
     )
-    return style.faceted(kinds.layers(*layers), frame, title, (DATASET,), HEIGHT)
+    return style.faceted(kinds.layers(*layers), frame, title, filters=(DATASET,), height=HEIGHT)
 
 
 def _near_the_best(frame: pd.DataFrame, value: Column) -> pd.DataFrame:
@@ -157,9 +164,10 @@ def _limit_line(limit: float, across: Any) -> list[Any]:
 
 
 def confusions_figure(confusions: Table) -> alt.FacetChart:
-    """A bar for each of the first SHOWN pairs of a class and its wrong prediction.
+    """The figure of the first SHOWN confusions of each data set: a bar for each class and its wrong prediction.
 
-    The table has the pairs with the most errors first, or with costs the most expensive pairs.
+    confusions: table `recommendation_confusions`, with the most frequent confusions first; with costs, the most
+                expensive ones.
     """
     frame = confusions.frame.groupby(DATASET).head(SHOWN).reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET), pair=frame[LABEL] + " → " + frame[PREDICTED_CLASS])
@@ -169,11 +177,15 @@ def confusions_figure(confusions: Table) -> alt.FacetChart:
         "What does the recommended model confuse?",
         "Each bar counts the test images of one class that were predicted as another (class → prediction).",
     )
-    return style.faceted(chart, frame, title, (DATASET,), row=18)
+    return style.faceted(chart, frame, title, filters=(DATASET,), row=18)
 
 
 def relabel_figure(relabel: Table) -> alt.FacetChart:
-    """Pictures of images whose label looks wrong, with the label and the class that similar images have."""
+    """The figure of images whose label looks wrong: pictures with the label and the class of similar images.
+
+    relabel: table `recommendation_relabel`, the most suspicious images first. Columns `row` and `column` are the place
+             of a picture in the grid, from 0.
+    """
     frame = relabel.frame.dropna(subset=THUMBNAIL)  # only the most suspicious images have a picture
     frame = frame.assign(panel=style.panels(frame, DATASET), suggestion="→ " + frame[images.SUGGESTED].astype(str))
     hover = [column for column in relabel.columns if column not in (THUMBNAIL, ROW, COLUMN)]
@@ -182,18 +194,22 @@ def relabel_figure(relabel: Table) -> alt.FacetChart:
         "Which labels look wrong?",
         "Below each picture are its label and the class of similar images. Look before you change a label.",
     )
-    n_rows = int(frame[ROW].max()) + 1
+    n_rows = int(frame[ROW].max()) + 1  # places count from 0
     n_columns = int(frame[COLUMN].max()) + 1
-    figure = style.faceted(pictures, frame, title, (DATASET,), height=n_rows * (kinds.SIDE + 40), columns=1)
+    height = n_rows * (kinds.SIDE + 40)  # 40 pixels for the two lines of text below a picture
+    figure = style.faceted(pictures, frame, title, filters=(DATASET,), height=height, columns=1)
     figure.usermeta = kinds.FIXED  # pictures are not scaled to the width of the page
     figure.spec.width = n_columns * (kinds.SIDE + kinds.GAP)
     return figure
 
 
 def classes_figure(classes: Table) -> alt.FacetChart:
-    """Bars of the number of images of each class, coloured by split."""
+    """The figure of the number of images of each class: bars in parts, coloured by split (train, val, test).
+
+    classes: table `recommendation_classes`, with a line for each class and a column of numbers for each split.
+    """
     split_of_column = {str(column): split for split, column in images.N_SPLITS.items()}
-    # one line for each class and split
+    # a line for each class and split: column `split` first holds the name of the column that the number comes from
     frame = classes.frame.melt([DATASET, LABEL, images.SUSPECTS], list(split_of_column), "split", "images")
     frame = frame.assign(panel=style.panels(frame, DATASET), split=frame["split"].map(split_of_column))
 
@@ -202,13 +218,17 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     by_split = kinds.hue(split, frame, shapes=None)
     across = kinds.quantity(alt.X, n_images, "images", zero=True, padding=0)
     bars = kinds.bars(across, kinds.category(alt.Y, str(LABEL)), (LABEL, split, n_images), by_split)
-    return style.faceted(bars, frame, style.title(CLASSES.question), (DATASET,), row=18)
+    return style.faceted(bars, frame, style.title(CLASSES.question), filters=(DATASET,), row=18)
 
 
 def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
-    """The sentence that answers which model to use, with its accuracy or cost on test images, time and size.
+    """The statement on which model to use, with its accuracy or cost on test images, its time and its size.
 
-    lines: table `recommendation_answer` of one data set.    candidates: table `recommendation` of it.
+    The recommended model is the smallest one that is good enough. If it is at the level of chance, the sentence says
+    so instead of recommending it.
+
+    lines:      table `recommendation_answer` of one data set: the smallest, the most accurate and the fast model.
+    candidates: table `recommendation` of the same data set, with all candidates, for the chart.
 
     >>> line = {"dataset": "photos", "line": "smallest", "candidate": "net 160 px int8 (linear probe)"}
     >>> line |= {"verdict": "recommended", "latency_ms": 9.31, "file_mb": 3.9, "tested_copies": 3, "n_test": 100}
@@ -247,7 +267,7 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
         return [Statement(_at_chance_sentence(answer, tested_images), chart)]
 
     unsure = ""
-    if answer[VERDICT] == GUESS:
+    if answer[VERDICT] == GUESS:  # no candidate is surely good enough
         unsure = f"; a best guess, {100 * answer[WITHIN]:.0f} % sure"
     if value is PAID:
         result = _cost_on_test_images(answer, tested_images)
@@ -284,12 +304,15 @@ def _time_and_size(line: Mapping[Any, Any]) -> str:
 
 
 def _expected_accuracy_sentences(line: Mapping[Any, Any]) -> str:
-    """Sentences, each after a space, on the accuracy expected from the images on which the model was chosen.
+    """Sentences, each after a space, on the accuracy that was expected when the model was chosen.
 
-    A second sentence says that test images are harder or easier, if the interval of the accuracy on them does not
-    overlap the interval of the expected accuracy.
+    Models are chosen on other images than the test images. A second sentence says that test images are harder (or
+    easier), if the interval of the accuracy on them is below (or above) the interval of the expected accuracy. A last
+    one counts test images that are copies of training or validation images, if there are any.
+    line: the line of the recommended model in table `recommendation_answer`.
     """
-    # balanced accuracy may be expected, but unknown for test images; then the two cannot be compared
+    # The expected accuracy may be balanced (the mean over classes) while only plain accuracy is known for test images.
+    # Then the two cannot be compared
     has_same_metric = line.get(METRIC) != BALANCED or _is_balanced(line)
     metric = "a balanced accuracy" if line.get(METRIC) == BALANCED else "an accuracy"
     expected = small.format_with_interval(line, RIGHT)
@@ -338,26 +361,31 @@ def _cost_on_test_images(line: Mapping[Any, Any], tested_images: str) -> str:
 
 
 def _expected_cost_sentences(line: Mapping[Any, Any]) -> str:
-    """Sentences, each after a space, on the cost expected from the images on which the model was chosen.
+    """Sentences, each after a space, on the cost of an image that was expected when the model was chosen.
 
-    If the model was tested, a second one compares it with the cheapest single answer to all test images.
+    If the cost on test images is known, a second sentence gives the cost of always giving the same answer (the cheapest
+    such answer). A last one counts test images that are copies of training or validation images, if there are any.
+    line: the line of the recommended model in table `recommendation_answer`.
     """
     sentences = f" It was chosen on other images, which suggest a cost of {_paid(line, COST_EXPECTED)} an image."
     if not pd.isna(line[COST]):
         cost_of_one_answer = format_cost(float(line[COST_OF_ONE_ANSWER]))
         sentences += f" Always answering {line[ONE_ANSWER]} would cost {cost_of_one_answer} an image"
-        if line.get(COST.high, 0) >= line[COST_OF_ONE_ANSWER]:
+        if line.get(COST.high, 0) >= line[COST_OF_ONE_ANSWER]:  # the interval of the model's cost reaches up to it
             sentences += ": the test images do not show that the model costs less"
         sentences += "."
     return sentences + _copies_sentence(line)
 
 
 def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
-    """The sentences on the most accurate model, and on a model that takes half the time, if there is one.
+    """One statement on the alternatives to the recommended model: the most accurate one, and one of half its time.
 
-    lines:      table `recommendation_answer` of one data set. Its line of the smallest model is not described here.
-    candidates: table `recommendation` of the same data set.
-    Empty if the recommended model is at the level of chance, or if the answer has no other line.
+    With costs, the alternative is the model of least expected cost instead of the most accurate one.
+    lines:      table `recommendation_answer` of one data set. Its line of the smallest model, which is the recommended
+                one, is not described here.
+    candidates: table `recommendation` of the same data set, for the chart of candidates that no other candidate beats
+                in both accuracy (or cost) and time: the front.
+    Empty if the recommended model is at the level of chance, or if the answer has no alternatives.
 
     >>> line = {"dataset": "photos", "file_mb": 4.0}
     >>> smallest = line | {"line": "smallest", "candidate": "small", "top1_expected": 0.9, "latency_ms": 4.0}
@@ -380,7 +408,8 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
 
     sentences = []
     for line in lines[lines[LINE] != SMALLEST].to_dict("records"):
-        if line[CANDIDATE] == answer[CANDIDATE]:  # the smallest is the best itself; it cannot have half its own time
+        # the smallest is also the best; this is never the line FASTER, as no model takes half its own time
+        if line[CANDIDATE] == answer[CANDIDATE]:
             sentences.append(f"No model within the limits is expected to be {better}.")
             continue
         expected = f"{_paid(line, PAID)} an image" if value is PAID else small.format_with_interval(line, RIGHT)
@@ -422,7 +451,9 @@ def _with_pairs(confusions: pd.DataFrame) -> pd.DataFrame:
 def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
     """The sentence on the most frequent confusion: a class and the class that was predicted instead.
 
-    If several confusions are equally frequent, it names them. If all are, it names only the first few.
+    If several confusions are the most frequent, the sentence names them. If all confusions are equally frequent, it
+    says so and names only the first few.
+    confusions: lines of table `recommendation_confusions` of one data set, one for each pair of classes.
     """
     errors = confusions[ERRORS].max()
     total = int(confusions[ERRORS].sum())
@@ -446,7 +477,9 @@ def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
 
 
 def _cost_statements(confusions: pd.DataFrame) -> list[Statement]:
-    """The sentence on the pair of classes whose errors cost most in total.
+    """One statement on the confusion that costs most: a true and a predicted class, and all errors of this kind.
+
+    confusions: lines of table `recommendation_confusions` of one data set, one for each pair of classes.
 
     >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 1, "cost_of_errors": 20.0}
     >>> few = pd.DataFrame([line, line | {"label": "dog", "predicted_class": "wolf", "errors": 3, "cost_of_errors": 3}])

@@ -17,7 +17,10 @@ from fca.types import Table, interval_columns
 
 
 def finetuning_figure(gains: Table) -> alt.FacetChart:
-    """The figure of the gain of each fine-tuned network over its linear probe, with its interval."""
+    """The figure of how much more accurate each fine-tuned network is than the linear probe on the same network.
+
+    gains: table `recommendation_finetuning`, with a line for each fine-tuned network.
+    """
     frame = gains.frame.assign(panel=style.panels(gains.frame, DATASET))
     base: Any = alt.Chart().encode(y=kinds.category(alt.Y, str(CANDIDATE), None))
     across = kinds.quantity(alt.X, TUNING_GAIN, "gain over the linear probe", grid=True)
@@ -27,13 +30,16 @@ def finetuning_figure(gains: Table) -> alt.FacetChart:
         "Each mark is a fine-tuned network against the linear probe on the same network, on the same test images, with "
         "the 95 % interval. To the right of the dashed line, fine-tuning is better.",
     )
-    layers = kinds.layers(kinds.reference(0.0, upright=False), kinds.interval_marks(base, TUNING_GAIN, False), dots)
-    return style.faceted(layers, frame, title, (DATASET,), row=24)
+    layers = kinds.layers(
+        kinds.reference(0.0, upright=False), kinds.interval_marks(base, TUNING_GAIN, upright=False), dots
+    )
+    return style.faceted(layers, frame, title, filters=(DATASET,), row=24)
 
 
 def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
-    """The sentence on the fine-tuned network that gained most over its linear probe.
+    """The statement on the fine-tuned network that gained most accuracy over the linear probe on the same network.
 
+    If the interval of the gain contains 0, the sentence adds that the gain may be nothing.
     gains: table `recommendation_finetuning` of one data set, the largest gain first.
 
     >>> line = {"candidate": "net 128 px (fine-tuned)", "top1_finetuned": 0.95, "top1_probe": 0.86, "gain": 0.09}
@@ -46,7 +52,8 @@ def finetuning_statements(gains: pd.DataFrame) -> list[Statement]:
     """
     largest = gains.iloc[0].to_dict()
     name = str(largest[CANDIDATE]).removesuffix(" (fine-tuned)")
-    is_significant = not largest[TUNING_GAIN.low] <= 0 <= largest[TUNING_GAIN.high]  # also if it lost accuracy
+    # the interval leaves out 0: a gain, or a loss of accuracy
+    is_significant = not largest[TUNING_GAIN.low] <= 0 <= largest[TUNING_GAIN.high]
     doubt = "" if is_significant else ", which may be nothing"
     gain = f"{small.format_with_interval(largest, TUNING_GAIN)} on {largest[N_TEST]:.0f} test images{doubt}"
     accuracies = f"{100 * largest[TUNED_TOP1]:.1f} %, its linear probe {100 * largest[PROBE_TOP1]:.1f} %"

@@ -31,7 +31,11 @@ COLOURS = ("#0072b2", "#c4562b")  # 3:1 on white and on black
 
 
 def more_images_figure(curve: Table) -> alt.FacetChart:
-    """The figure of accuracy against training images per class: measured with parts of them, predicted with more."""
+    """The figure of accuracy against training images per class: measured with up to all images, predicted with more.
+
+    curve: table `recommendation_more_images`, with a line for each number of images. Column POINT says whether its
+           accuracy was measured or predicted.
+    """
     frame = curve.frame.assign(panel=style.panels(curve.frame, DATASET))
     across = kinds.quantity(alt.X, A_CLASS, "training images per class", grid=True, type="log", padding=20, nice=False)
     up = kinds.quantity(alt.Y, ACCURACY, "accuracy", grid=True)
@@ -57,14 +61,15 @@ def more_images_figure(curve: Table) -> alt.FacetChart:
         "Diamonds are measured: the probe on all training images and on halves, quarters and eighths of them. The line "
         "is the expected accuracy with its 90 % band; it ends where predictions were not compared with measurements.",
     )
-    return style.faceted(kinds.layers(band, line, points, diamonds), frame, title, (DATASET,), 320)
+    return style.faceted(kinds.layers(band, line, points, diamonds), frame, title, filters=(DATASET,), height=320)
 
 
 def more_images_statements(curve: pd.DataFrame) -> list[Statement]:
-    """The sentence on the expected gain from twice as many training images, or from fewer, as far as was predicted.
+    """The statement on how much accuracy is expected to rise with twice as many training images.
 
-    curve: table `recommendation_more_images` of one data set. Empty if predictions do not go up to FEWEST_TIMES as many
-    images.
+    If predictions end before that, the statement is about the largest predicted number of images. It is left out, and
+    the list is empty, if predictions end below FEWEST_TIMES the present number.
+    curve: table `recommendation_more_images` of one data set; column TIMES is a multiple of the present number.
 
     >>> line = {"dataset": "photos", "images_a_class": 20.0, "accuracy": 0.8, "accuracy_low": 0.76}
     >>> line |= {"accuracy_high": 0.84, "times": 1.0, "point": "predicted", "metric": "accuracy"}
@@ -89,7 +94,7 @@ def more_images_statements(curve: pd.DataFrame) -> list[Statement]:
     present_images = images / line[TIMES]
     more_images = f"{images - present_images:.0f} more training images a class, {images:.0f} a class in all"
     gain = small.format_with_interval(line, MORE_GAIN)
-    if line[MORE_GAIN] < SMALL_GAIN:
+    if line[MORE_GAIN] < SMALL_GAIN:  # without the accuracy, whose error may be as large as the gain
         sentence = f"{more_images}, bring less than a point: {gain} are expected."
     else:
         accuracy = small.format_with_interval(line, ACCURACY.with_format(".1%", "accuracy"))
