@@ -53,9 +53,9 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
         predictions: dict[str, Any] = {}
         if is_training and run_id in clean_row_of_training.index:  # a training shows the predictions of its weights
             clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}
-            predictions = _predictions(store, clean_row)
+            predictions = _right_and_wrong_images(store, clean_row)
         elif run_id in clean_run_ids:
-            predictions = _predictions(store, row)
+            predictions = _right_and_wrong_images(store, row)
 
         training_id = run_id if is_training else row["parent"]  # missing for a model that was not trained here
         curve = _curve(store.folder(str(training_id))) if pd.notna(training_id) else []
@@ -65,7 +65,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
         n_wrong.update((predictions["fingerprint"], image) for image in predictions.get("wrong", ()))
         write(folder / FOLDER / f"{run_id}.js", "fcaRun", run_id, {**predictions, "curve": curve})
 
-    thumbnails = dict(_thumbnails(store, n_wrong, len(written_rows)))
+    thumbnails = dict(_disputed_thumbnails(store, n_wrong, len(written_rows)))
     write(folder / FOLDER / "thumbnails.js", "fcaThumbnails", thumbnails)
 
 
@@ -75,7 +75,7 @@ def write(path: Path, function: str, *values: Any) -> None:
     write_text(path, f"{function}({arguments});\n")
 
 
-def _predictions(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
+def _right_and_wrong_images(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
     """What a prediction got right and wrong; empty where its arrays are missing, damaged or of another data set.
 
     Keys are `fingerprint` (of the data set), `classes` (class -> number of right images, number of images) and `wrong`
@@ -134,7 +134,7 @@ def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in figures.items() if isinstance(value, int | float) and math.isfinite(value)}
 
 
-def _thumbnails(store: Store, n_wrong: Counter[tuple[str, str]], n_runs: int) -> Iterator[tuple[str, str]]:
+def _disputed_thumbnails(store: Store, n_wrong: Counter[tuple[str, str]], n_runs: int) -> Iterator[tuple[str, str]]:
     """Image id and thumbnail (a data URI) of the images on which runs disagree most, where the images still exist.
 
     Runs disagree most on an image that half of the runs get wrong.

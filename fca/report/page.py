@@ -151,7 +151,7 @@ def render(page: Page) -> str:
     answers_for_template = []
     for number, headline in enumerate(page.answers):
         headline_terms = terms.explained(f"{headline.question} {headline.sentence}", explained_words)
-        answers_for_template.append({**_answer(number, headline), "terms": headline_terms})
+        answers_for_template.append({**_headline_for_template(number, headline), "terms": headline_terms})
     section_terms = {section.key: terms.explained(_visible_text(section), explained_words) for section in sections}
 
     data = {
@@ -186,7 +186,7 @@ def render(page: Page) -> str:
     )
 
 
-def _answer(number: int, headline: Headline) -> dict[str, Any]:
+def _headline_for_template(number: int, headline: Headline) -> dict[str, Any]:
     """A headline as the values that the template shows, by their names in the template.
 
     The sentence is split at its first number with an interval, which the template sets in bold.

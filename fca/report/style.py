@@ -30,7 +30,10 @@ class NothingToDraw(Exception):
 
 
 def config(dark: bool = False) -> dict[str, Any]:
-    """Vega-Lite's configuration: fonts, colours and grid of the light or the dark page."""
+    """Vega-Lite's configuration: fonts, colours and grid of the light or the dark page.
+
+    Its colours are ink (main text), soft (labels and axes), grid lines, and the ranges that encode values.
+    """
     ink, soft, grid = ("#e8eaed", "#a9b0bb", "#2e343d") if dark else ("#1c2128", "#57606a", "#e6e8eb")
     text = {"labelColor": soft, "titleColor": soft, "labelFont": FONT, "titleFont": FONT}
     lines = {"gridColor": grid, "domainColor": soft, "tickColor": soft}

@@ -255,7 +255,7 @@ def parsed(path: str | Path, content: bytes, **kinds: type) -> dict[str, Any]:
 
 def content_of(path: str | Path) -> bytes:
     """The bytes of a file. Raises DamagedFile if it cannot be read, FileNotFoundError if there is none."""
-    with _damage(path), open(path, "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
+    with _reading_errors_as_damage(path), open(path, "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
         return file.read()
 
 
@@ -354,7 +354,7 @@ def opened(path: str | Path) -> Iterator[io.BufferedReader]:
 
     Raises DamagedFile for one that cannot be read or is no regular file, FileNotFoundError if there is none.
     """
-    with _damage(path), Path(path).open("rb") as file:
+    with _reading_errors_as_damage(path), Path(path).open("rb") as file:
         yield file
 
 
@@ -364,7 +364,7 @@ def read_array(path: Path) -> np.ndarray:
     Raises DamagedFile for a file that is missing, is no .npy file, or does not have the length that its header states.
     """
     try:
-        with _damage(path):
+        with _reading_errors_as_damage(path):
             array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         header_size = getattr(array, "offset", 0)  # where the values begin in the file
         if array.nbytes + header_size != path.stat().st_size:
@@ -419,7 +419,7 @@ def make_way(*paths: Path) -> None:
 
 
 @contextmanager
-def _damage(path: str | Path) -> Iterator[None]:
+def _reading_errors_as_damage(path: str | Path) -> Iterator[None]:
     """Turn errors of the body, which reads this file, into DamagedFile.
 
     For a missing file FileNotFoundError is raised. Errors in MACHINE_IN_NEED (too many open files, no memory, ...) stay

@@ -62,7 +62,7 @@ def read_rows(outputs: Path) -> pd.DataFrame:
     store_path = outputs.absolute()
     stamps = _stamps(outputs / "runs")
     if _last is None or _last[0] != store_path or not _last[1].equals(stamps):
-        _last = store_path, stamps, _frame(_rows_with_stamps(outputs, stamps))
+        _last = store_path, stamps, _frame_of_rows(_rows_with_stamps(outputs, stamps))
     return _last[2].copy(deep=False)  # a new frame, so that the caller can add columns
 
 
@@ -220,7 +220,7 @@ def _signature(table: pa.Table) -> bytes:
     return hashlib.sha256(text.encode()).hexdigest().encode()
 
 
-def _frame(table: pa.Table) -> pd.DataFrame:
+def _frame_of_rows(table: pa.Table) -> pd.DataFrame:
     """The rows as a frame: the columns of BASE first, then other columns by name, and columns of the recipe last.
 
     Columns of BASE are there even if no row has a value. Other columns without a value, and the stamps, are left out.
@@ -237,13 +237,13 @@ def _frame(table: pa.Table) -> pd.DataFrame:
     for name in [*base_types, *other_names]:
         has_values = name in table.column_names and table[name].null_count < table.num_rows
         if has_values:
-            columns[name] = _series(table[name], base_types.get(name))
+            columns[name] = _series_of_column(table[name], base_types.get(name))
         elif name in base_types:
             columns[name] = empty_columns[base_types[name]]
     return pd.DataFrame(columns)
 
 
-def _series(column: pa.ChunkedArray, declared_type: type | None) -> pd.Series:
+def _series_of_column(column: pa.ChunkedArray, declared_type: type | None) -> pd.Series:
     """A column of the index as a series of pandas, whose missing values stay missing.
 
     declared_type: the type of the values by the declaration of the column; None: no declaration, the values decide.

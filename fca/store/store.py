@@ -309,7 +309,8 @@ class Store:
     def drop(self, run_id: str) -> None:
         """Remove the folder of a run that was refused before it computed anything.
 
-        A folder with a row, or with anything from which the work can resume, stays.
+        A folder stays if it has a row, or a file from which the work can resume. If no other run is stored, the store's
+        folder is removed, too.
         """
         folder = self.folder(run_id)
         result_names = (ROW, "last.ckpt", "best.safetensors", "journal.jsonl")
@@ -317,7 +318,7 @@ class Store:
             return
 
         shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # not empty: there are other runs
+        with suppress(OSError):  # a folder that is not empty, as there are other runs
             folder.parent.rmdir()
             self.outputs.rmdir()
 

@@ -116,7 +116,7 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
     Rows under different shifts belong to one subject if they have the same network and snapshot (see `_subject_key`).
     """
     key_by_index: dict[int, tuple[Any, ...]] = {}  # index of a row -> key of its subject
-    properties_by_key: dict[tuple[Any, ...], dict[str, Any]] = {}
+    properties_by_key: dict[tuple[Any, ...], dict[str, Any]] = {}  # what may distinguish subjects with the same model
     evaluations: set[tuple[Any, ...]] = set()  # (key of the subject, shift)
 
     # In a fixed order, so that names do not depend on the order of the rows
@@ -139,7 +139,7 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
         for column in ("adaptation", "weights", "seed"):
             value = _none_if_missing(row[column])
             is_weights_of_run = _RUN.fullmatch(str(value)) is not None  # then the property `run` has this id already
-            if properties.get(column) is None and not is_weights_of_run:
+            if properties.get(column) is None and not is_weights_of_run:  # the first row that has a value decides
                 properties[column] = value
 
     names = _distinct_names(list(properties_by_key.values()))

@@ -147,6 +147,7 @@ class AtInput:
         image_ids = self.data.items["image_id"].tolist()
 
         def read_mask(position: int) -> UInt8[np.ndarray, "height width 3"]:
+            """The mask of the image at this position in the split; FcaError if the image has none."""
             row = int(self._split_rows[position])
             mask = self.data.mask(row)
             if mask is None:

@@ -54,7 +54,8 @@ class Describe:
         data = context.data
         split_data = _split_as_for_training(data)
 
-        # keys are left out where they change nothing, so that results stored before they existed stay valid
+        # The id of the run is a hash of its identity. Keys are left out where they change nothing, so that results
+        # stored before they existed stay valid.
         identity: dict[str, Any] = {"data": data.fingerprint}
         if data.group is not None:
             identity["group"] = data.group

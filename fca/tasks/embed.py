@@ -97,7 +97,7 @@ def embed_run(work: ForwardWork) -> Run[ForwardWork]:
     if work.split != ALL_SPLITS:  # the check looks for images of the split, and "all" is not the name of a split
         check_forward(work)
 
-    identity = {
+    identity = {  # the id of the run is a hash of it
         "data": data.fingerprint,
         "split": work.split,
         "encoder": encoder.identity(),

@@ -74,7 +74,7 @@ class Latency:
         context.check_clean("latency")
         model = context.model
         ncl = context.subset.ncl
-        identity = {
+        identity = {  # the id of the run is a hash of it
             "model": model.identity(),
             "ncl": ncl,
             "batch": self.batch,

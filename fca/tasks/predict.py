@@ -314,7 +314,7 @@ def predict_run(
 def score_run(predict_run: Run[ForwardWork], work: Scoring) -> Run[Scoring]:
     """The run that computes the accuracy on a subset from the logits that a predict run stores."""
     groups = work.groups
-    identity: dict[str, Any] = {
+    identity: dict[str, Any] = {  # the id of the run is a hash of it
         "parent": predict_run.run_id,
         "classes": [work.data.classes[c] for c in work.subset.classes],
     }

@@ -777,6 +777,7 @@ class Goal:
         record: Record,
         bank: ItemBank | None,
     ) -> None:
+        """Set the precision that ends a test, and what its estimates are made of; see the class for the arguments."""
         self.width = width
         self.ability_se = ability_se
         self.estimator = estimator

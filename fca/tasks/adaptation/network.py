@@ -158,7 +158,8 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
     recipe = _recipe_for(context, finetune)
     callbacks = context.trainer.meaning()  # those of Lightning that may change results
 
-    # optional keys are left out where they change nothing, so that results from before they existed stay valid
+    # The id of the run is a hash of its identity. Optional keys are left out where they change nothing, so that results
+    # from before they existed stay valid.
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in context.subset.classes],
