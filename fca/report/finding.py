@@ -67,7 +67,7 @@ class Headline(NamedTuple):
 
 
 def study_findings(analysis: Analysis) -> tuple[Finding, ...]:
-    """The list `FINDINGS` of the study to which an analysis belongs.
+    """The list `FINDINGS` of the study to which an analysis belongs: its figures, and the sentences that it can state.
 
     It is in the module of the analysis or, otherwise, in module `figures` of the same package.
     Raises FcaError where neither module has it.
@@ -121,6 +121,7 @@ def notes(tables: Iterable[Table]) -> list[str]:
 def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], most: int) -> list[Headline]:
     """Headlines for the top of a page, at most `most`: the first finding of every study, then the second of each.
 
+    A finding is a question that a study answers by sentences on a data set; a headline is its first sentence.
     Where possible all headlines are about one data set: the data set with most headlines or, among several, the one
     with most lines in the tables. A finding that states nothing about this data set gives a headline on the next data
     set about which it states something. With several data sets the first headline says how many more there are.
@@ -136,7 +137,8 @@ def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], mo
     for dataset in datasets:
         findings_and_frames = zip(ranked_findings, frames_by_finding, strict=True)
         headlines_by_dataset.append([_headline(finding, frames, dataset) for finding, frames in findings_and_frames])
-    headlines_by_dataset.sort(key=lambda headlines: headlines.count(None))  # stable: ties keep the order by lines
+    # by the number of missing headlines; the sort is stable, so ties keep the order by lines
+    headlines_by_dataset.sort(key=lambda headlines: headlines.count(None))
 
     # for each finding, the headline on the first data set that has one
     first_headlines: list[Headline] = []

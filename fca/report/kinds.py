@@ -111,7 +111,8 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
     The format ends in % for a share, and begins with + for a difference.
 
     channel: `alt.X` or `alt.Y`.    title: None: the meaning of the column; empty: no title.
-    grid:    whether there are grid lines; None: as in the style of all figures.    scale: as of `alt.Scale`.
+    grid:    whether there are grid lines; None: as in the style of all figures.
+    scale:   settings of `alt.Scale`, in addition to the usual ones.
     """
     number_format = column.number_format
     is_share = number_format.endswith("%")
