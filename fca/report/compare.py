@@ -31,10 +31,13 @@ MAX_THUMBNAILS = 60  # of a page
 
 
 def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> None:
-    """Write compare/<run id>.js beside the page for each training, and each prediction of clean test images.
+    """Write the scripts with which a page compares runs: compare/<run id>.js for each run, and thumbnails.js.
 
-    The file of a training includes the predictions of its best weights, and the file of a prediction the curve of the
-    training of its weights. Of more than MAX_RUNS runs the last ones are written; runs with neither have no file.
+    The file of a training has its learning curve, and its best weights' predictions for clean test images. The file of
+    a prediction has these predictions, if they are for clean test images, and the learning curve of the training of its
+    weights, if there was one. A run with neither has no file. Only the last MAX_RUNS runs are written.
+
+    folder: the folder of the page.    rows: the runs of the page (see `Page.rows`).
     """
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
     clean_rows = rows[is_clean_test]
@@ -48,13 +51,13 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
         is_training = row["task"] == "train"
 
         predictions: dict[str, Any] = {}
-        if is_training and run_id in clean_row_of_training.index:
+        if is_training and run_id in clean_row_of_training.index:  # a training shows the predictions of its weights
             clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}
-            predictions = _predictions(store, clean_row)
+            predictions = _right_and_wrong_images(store, clean_row)
         elif run_id in clean_run_ids:
-            predictions = _predictions(store, row)
+            predictions = _right_and_wrong_images(store, row)
 
-        training_id = run_id if is_training else row["parent"]
+        training_id = run_id if is_training else row["parent"]  # missing for a model that was not trained here
         curve = _curve(store.folder(str(training_id))) if pd.notna(training_id) else []
         if not predictions and not curve:
             continue
@@ -62,7 +65,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
         n_wrong.update((predictions["fingerprint"], image) for image in predictions.get("wrong", ()))
         write(folder / FOLDER / f"{run_id}.js", "fcaRun", run_id, {**predictions, "curve": curve})
 
-    thumbnails = dict(_thumbnails(store, n_wrong, len(written_rows)))
+    thumbnails = dict(_disputed_thumbnails(store, n_wrong, len(written_rows)))
     write(folder / FOLDER / "thumbnails.js", "fcaThumbnails", thumbnails)
 
 
@@ -72,11 +75,13 @@ def write(path: Path, function: str, *values: Any) -> None:
     write_text(path, f"{function}({arguments});\n")
 
 
-def _predictions(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
+def _right_and_wrong_images(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
     """What a prediction got right and wrong; empty where its arrays are missing, damaged or of another data set.
 
-    Returned are `fingerprint` of the data set, `classes` (class -> number of right images, number of images) and
-    `wrong` (image id -> its class and the predicted class, of the first MAX_WRONG wrong images).
+    Keys are `fingerprint` (of the data set), `classes` (class -> number of right images, number of images) and `wrong`
+    (image id -> its class and the predicted class, for the first MAX_WRONG images that are wrong).
+
+    row: the stored result of the prediction.
     """
     with if_whole(), suppress(IndexError):  # a damaged run is compared by its row alone
         classes = np.asarray(store.array(row[RUN_ID], "logit_classes"))
@@ -89,6 +94,7 @@ def _predictions(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
 
         true_classes = labels[is_predicted]
         predicted_classes = classes[pred].astype(str)
+        # for each image whether it is right, indexed by its true class
         is_right = pd.Series(predicted_classes == true_classes.to_numpy(), true_classes.to_numpy())
         counts_by_class = is_right.groupby(level=0).agg(["sum", "size"])
 
@@ -106,8 +112,12 @@ def _predictions(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
 
 
 def _curve(folder: Path) -> list[dict[str, Any]]:
-    """The figures of every epoch of a training; none where it stored none, or where the file holds something else."""
-    with if_whole():
+    """The learning curve of a training: for each epoch its number and the finite values, such as losses, by name.
+
+    Empty where the training stored no history, or where its file is damaged or has another content.
+    folder: the folder of the training's run.
+    """
+    with if_whole():  # damage ends the block
         history = read_object(folder / FITTED).get("history")
         if not isinstance(history, list):
             return []
@@ -124,11 +134,11 @@ def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in figures.items() if isinstance(value, int | float) and math.isfinite(value)}
 
 
-def _thumbnails(store: Store, n_wrong: Counter[tuple[str, str]], n_runs: int) -> Iterator[tuple[str, str]]:
-    """Image id and thumbnail (a data URI) of the images that runs disagree on most, where the images still exist.
+def _disputed_thumbnails(store: Store, n_wrong: Counter[tuple[str, str]], n_runs: int) -> Iterator[tuple[str, str]]:
+    """Image id and thumbnail (a data URI) of the images on which runs disagree most, where the images still exist.
 
-    n_wrong: (fingerprint, image id) -> how many of the n_runs runs get the image wrong. Runs disagree most at half of
-             them.
+    Runs disagree most on an image that half of the runs get wrong.
+    n_wrong: (fingerprint of the data set, image id) -> how many of the n_runs runs get the image wrong.
     """
     disputed = sorted(n_wrong, key=lambda image: abs(n_wrong[image] - n_runs / 2))[:MAX_THUMBNAILS]
     fingerprints = dict.fromkeys(fingerprint for fingerprint, _ in disputed)

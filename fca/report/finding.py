@@ -67,9 +67,10 @@ class Headline(NamedTuple):
 
 
 def study_findings(analysis: Analysis) -> tuple[Finding, ...]:
-    """`FINDINGS` of the study of an analysis: in its module, or in `figures` of its package.
+    """The list `FINDINGS` of the study to which an analysis belongs: its figures, and the sentences that it can state.
 
-    Raises FcaError where neither has any.
+    It is in the module of the analysis or, otherwise, in module `figures` of the same package.
+    Raises FcaError where neither module has it.
     """
     analysis_class = type(analysis)
     module = sys.modules[analysis_class.__module__]
@@ -120,8 +121,12 @@ def notes(tables: Iterable[Table]) -> list[str]:
 def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], most: int) -> list[Headline]:
     """Headlines for the top of a page, at most `most`: the first finding of every study, then the second of each.
 
-    All are about one data set where possible: the one with most headlines, and among these the one with most lines in
-    the tables. A finding that states nothing about it takes the next data set that it is about.
+    A finding is a question that a study answers by sentences on a data set; a headline is its first sentence.
+    Where possible all headlines are about one data set: the data set with most headlines or, among several, the one
+    with most lines in the tables. A finding that states nothing about this data set gives a headline on the next data
+    set about which it states something. With several data sets the first headline says how many more there are.
+
+    tables: name of each table -> the table.
     """
     ranked_findings = _ranked_findings(analyses, tables)
     frames_by_finding = [[tables[table.name].frame for table in finding.tables] for finding in ranked_findings]
@@ -132,7 +137,8 @@ def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], mo
     for dataset in datasets:
         findings_and_frames = zip(ranked_findings, frames_by_finding, strict=True)
         headlines_by_dataset.append([_headline(finding, frames, dataset) for finding, frames in findings_and_frames])
-    headlines_by_dataset.sort(key=lambda headlines: headlines.count(None))  # stable: ties keep the order by lines
+    # by the number of missing headlines; the sort is stable, so ties keep the order by lines
+    headlines_by_dataset.sort(key=lambda headlines: headlines.count(None))
 
     # for each finding, the headline on the first data set that has one
     first_headlines: list[Headline] = []
@@ -150,13 +156,13 @@ def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], mo
 
 
 def _ranked_findings(analyses: Iterable[Analysis], tables: Mapping[str, Table]) -> list[Finding]:
-    """The findings with a question whose tables exist: the first of every study, then the second of each, and so on."""
+    """The findings with a question whose tables exist: the first finding of every study, then the second, and so on."""
     studies = dict.fromkeys(study_findings(analysis) for analysis in analyses)  # several analyses may share a study
     findings_by_study = [
         [finding for finding in findings if finding.question and finding.is_in(tables)] for findings in studies
     ]
     ranked_findings: list[Finding] = []
-    for findings_of_rank in zip_longest(*findings_by_study):
+    for findings_of_rank in zip_longest(*findings_by_study):  # None for a study that has fewer findings
         ranked_findings.extend(finding for finding in findings_of_rank if finding is not None)
     return ranked_findings
 

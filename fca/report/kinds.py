@@ -108,8 +108,11 @@ def tooltips(columns: Iterable[Column]) -> list[alt.Tooltip]:
 def quantity(channel: type, column: Column, title: str | None = None, grid: bool | None = None, **scale: Any) -> Any:
     """A numeric axis in the number format of a column: shares as percent, differences with their sign.
 
+    The format ends in % for a share, and begins with + for a difference.
+
     channel: `alt.X` or `alt.Y`.    title: None: the meaning of the column; empty: no title.
-    grid:    whether there are grid lines; None: as in the style of all figures.    scale: as of `alt.Scale`.
+    grid:    whether there are grid lines; None: as in the style of all figures.
+    scale:   settings of `alt.Scale`, in addition to the usual ones.
     """
     number_format = column.number_format
     is_share = number_format.endswith("%")
@@ -126,7 +129,7 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
         axis["tickMinStep"] = 1
         axis["format"] = ",.0f"
         axis["tickCount"] = TICKS
-        axis["labelExpr"] = "datum.value % 1 ? '' : datum.label"  # from 0 to 1 Vega also marks a half, and calls it 1
+        axis["labelExpr"] = "datum.value % 1 ? '' : datum.label"  # from 0 to 1 Vega also marks 0.5, and labels it 1
     elif channel is alt.X and scale.get("type") != "log":  # a logarithmic axis has ticks of its own
         axis["tickCount"] = TICKS
     if is_difference:
@@ -193,14 +196,15 @@ def points_with_intervals(
     scale: Any = None,
     size: int = 80,
 ) -> alt.LayerChart:
-    """Dots with the interval `<value>_low` to `<value>_high` where `hover` has it.
+    """A figure of dots, each with its interval from `<value>_low` to `<value>_high` if `hover` has these columns.
 
+    value:    the column that the dots show.
     along:    the channel of the categories: `alt.Y` for dots in rows, `alt.X` for dots in columns.
     hover:    the columns shown under the pointer.
     coloured: the hue of the dots; without it all have one colour.
     dodge:    a column whose values are drawn beside each other within one category.
-    line:     where a dashed line of reference is drawn (see `reference`).
-    joined:   a column; dots with the same value (and colour) are joined by a line.
+    line:     the value at which a dashed line of reference is drawn (see `reference`).
+    joined:   a column; dots with the same value in it (and the same colour) are joined by a line.
     where:    a Vega expression: which lines of the frame are drawn.
     scale:    the axis of the value (see `quantity`); None: the one of its column.
     """
@@ -257,12 +261,14 @@ def _dodge_scale(coloured: Hue | None, upright: bool) -> alt.Scale:
 def heat_map(
     value: Column, x: Any, y: Any, hover: Sequence[Column], domain: tuple[float, float], bright_low: bool = False
 ) -> alt.LayerChart:
-    """A square of colour for each pair of categories, with its number on it.
+    """A square of colour for each pair of categories, with its value as a number on the square.
 
-    domain: the values at the two ends of the colours.    bright_low: whether the lowest value is the brightest.
+    x, y:   the channels of the categories.    hover: the columns shown under the pointer.
+    domain: the values at the two ends of the colour scale.    bright_low: whether the lowest value is the brightest.
     """
     middle = sum(domain) / 2
-    is_dark_square = f"datum.{value} {'>' if bright_low else '<'} {middle}"  # a Vega expression
+    # a Vega expression; a dark square has a white number
+    is_dark_square = f"datum.{value} {'>' if bright_low else '<'} {middle}"
     base = alt.Chart().encode(x=x, y=y, tooltip=tooltips(hover))
     colours = alt.Scale(domain=list(domain), reverse=bright_low)
     squares = base.mark_rect().encode(color=alt.Color(f"{value}:Q", scale=colours, legend=None))
@@ -300,11 +306,14 @@ FIXED = {"fixed": True}  # `usermeta` of a figure whose panels have one width on
 
 
 def pictures(frame: pd.DataFrame, hover: Sequence[Column], bold: str, plain: str) -> alt.LayerChart:
-    """A grid of thumbnails (columns `thumbnail`, `row`, `column`) with two lines of text below each.
+    """A grid of thumbnails with two lines of text below each.
 
-    bold, plain: the columns of the texts. A click opens the address in the column `large`, where there is one.
+    frame:       has columns `thumbnail` (a data URI) and `row` and `column` (the place in the grid, from 0). A click on
+                 a thumbnail opens the address in the column `large`, which the page adds for pictures of full size.
+    hover:       the columns shown under the pointer.
+    bold, plain: the columns of the first and the second line of text.
     """
-    # every place of the grid is in the domain: one that is empty, or filtered away, keeps its room
+    # every place of the grid is in the domain, so that an empty place, or a picture filtered away, keeps its room
     column_places = list(range(int(frame["column"].max()) + 1))
     row_places = list(range(int(frame["row"].max()) + 1))
     base = alt.Chart().encode(

@@ -108,7 +108,8 @@ def write_page(folder: Path, page: Page) -> Path:
             raise FcaError("folder of the page", folder, allowed, "take another name")
 
     write_text(index, render(page))  # first: even if a later step fails, the folder is recognised as a page's
-    for subfolder in ("figures", "tables", FOLDER, LARGE):  # emptied, so that no figure of an earlier page stays
+    # all folders of a page, with those of run comparisons and large pictures, are emptied of an earlier page's files
+    for subfolder in ("figures", "tables", FOLDER, LARGE):
         shutil.rmtree(folder / subfolder, ignore_errors=True)
         (folder / subfolder).mkdir(parents=True)
 
@@ -125,13 +126,16 @@ def write_page(folder: Path, page: Page) -> Path:
 
 
 def render(page: Page) -> str:
-    """The HTML of a page: it loads nothing from the network, and everything from the data is escaped."""
+    """The HTML of a page, with its scripts, style and data inside.
+
+    It loads nothing from the network, and everything from the data is escaped.
+    """
     sections = [section for section in page.sections if section.has_content]
     tables = [table for section in page.sections for table in section.tables]
     varying_rows, constant_values = _varying_and_constant(page.rows)
     filter_columns = _filter_columns(tables)
 
-    # figures by key: the small ones beside the answers, then those of the sections
+    # figures by key: the small figures beside the headlines at the top, then the figures of the sections
     figures: dict[str, dict[str, Any]] = {}
     for number, headline in enumerate(page.answers):
         if headline.figure is not None:
@@ -142,12 +146,12 @@ def render(page: Page) -> str:
     # a click on a thumbnail opens the picture at full size
     figures = {key: with_picture_links(figure, page.large) for key, figure in figures.items()}
 
-    # every term is explained once, where it first appears: answers come before sections
-    explained_words: set[str] = set()  # those that the page has explained so far
+    # every word of the glossary is explained once, where it first appears: headlines come before sections
+    explained_words: set[str] = set()
     answers_for_template = []
     for number, headline in enumerate(page.answers):
         headline_terms = terms.explained(f"{headline.question} {headline.sentence}", explained_words)
-        answers_for_template.append({**_answer(number, headline), "terms": headline_terms})
+        answers_for_template.append({**_headline_for_template(number, headline), "terms": headline_terms})
     section_terms = {section.key: terms.explained(_visible_text(section), explained_words) for section in sections}
 
     data = {
@@ -175,14 +179,19 @@ def render(page: Page) -> str:
         data=data,
         commands=_combinations_with_counts(page.rows.dropna(subset="command"), ["command"]),
         made_by=_combinations_with_counts(page.rows, list(_ENVIRONMENT_COLUMNS)),
-        css=Markup((_WEB / "page.css").read_text()),  # noqa: S704  not escaped: fca's own files, as are the next two
+        # Markup: these are files of fca, so they are not escaped
+        css=Markup((_WEB / "page.css").read_text()),  # noqa: S704
         js=Markup("\n".join((_WEB / name).read_text() for name in _SCRIPTS)),  # noqa: S704
         vega=Markup(_vega()),  # noqa: S704
     )
 
 
-def _answer(number: int, headline: Headline) -> dict[str, Any]:
-    """A headline as the template shows it; its first number with an interval is cut out, to be set in bold."""
+def _headline_for_template(number: int, headline: Headline) -> dict[str, Any]:
+    """A headline as the values that the template shows, by their names in the template.
+
+    The sentence is split at its first number with an interval, which the template sets in bold.
+    number: position of the headline on the page, part of the key of its figure.
+    """
     sentence = headline.sentence
     match = _NUMBER_WITH_INTERVAL.search(sentence)
     start, end = match.span() if match else (0, 0)  # without a number the whole sentence comes after it
@@ -199,8 +208,8 @@ def _answer(number: int, headline: Headline) -> dict[str, Any]:
 def _visible_text(section: Section) -> str:
     """The text of a section that a person sees before opening a table: question, caption, legends, axes, panels.
 
-    It includes field names of the figure's specification, which do no harm: the text is only searched for terms.
-    Tooltips are left out: they have many columns, most of which nobody looks at.
+    It is only searched for words of the glossary, so it may include the specification of the figure as JSON. Tooltips
+    are left out: they have many columns, most of which nobody looks at.
     """
     question, caption_lines = section.caption
     figure = section.figure or {}
@@ -225,13 +234,15 @@ def _without_tooltips(node: Any) -> Any:
 
 
 def with_picture_links(figure: dict[str, Any], large: Mapping[str, Path]) -> dict[str, Any]:
-    """The figure with the address of the full picture, as `large`, beside each thumbnail that has one.
+    """The figure with the address of the full-size picture, as field `large`, beside each thumbnail that has one.
 
-    The address is relative to the page, whose folder has a copy: a page that is moved contains no local path.
+    The address is relative to the page, whose folder has a copy of the picture: so it stays valid when the page is
+    moved, and reveals no path of this machine.
     large: thumbnail (a data URI) -> the file of the same picture at full size.
     """
 
     def with_address(line: dict[str, Any]) -> dict[str, Any]:
+        """A line of the figure's data, with `large` if its thumbnail has a full-size picture."""
         if line.get("thumbnail") not in large:
             return line
         return {**line, "large": f"{LARGE}/{name_of_large(line['thumbnail'])}"}
@@ -254,9 +265,10 @@ def _titles_by_missing_reason(sections: Sequence[Section]) -> dict[str, list[str
 
 
 def filtered(figure: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """The figure with a filter for each of these fields that its data have and that it does not filter by yet.
+    """The figure (a Vega-Lite specification) with a filter for each of these fields that its data have.
 
-    A filter is a parameter `only_<field>`, which the page sets to the values that are shown.
+    A field by which the figure filters already gets no second filter. A filter is a parameter `only_<field>`, which
+    the page sets to the values that are shown; while it is empty, all lines are shown.
 
     >>> spec = {"data": {"name": "d"}, "datasets": {"d": [{"model": "vit"}]}, "mark": "point"}
     >>> filtered(spec, ["model", "ncl"])["params"]
@@ -278,10 +290,10 @@ def filtered(figure: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:
 
 
 def compact(figure: dict[str, Any]) -> dict[str, Any]:
-    """The figure as the page stores it, smaller: without its title, which the page has as text, and with smaller data.
+    """The figure as the page stores it: without its title, which the page shows as text, and with smaller data.
 
-    The names of fields are stored once and not in every line. Fields that the figure never uses are left out: a field
-    stays if every word of its name occurs somewhere in the specification.
+    The names of fields are stored once instead of in every line. Fields that the figure does not use are left out. As
+    names also occur inside Vega expressions, a field stays if every word of its name occurs in the specification.
     """
     encoding = {name: value for name, value in figure.items() if name not in ("datasets", "title")}
     words = set(re.findall(r"\w+", json.dumps(encoding)))
@@ -306,10 +318,10 @@ def _vega() -> str:
 def grid(frame: pd.DataFrame, columns: Sequence[Column] = ()) -> dict[str, Any]:
     """A frame as JSON for the page's tables; columns without a single value are left out.
 
-    Returned are `columns` (each with name, kind and, where declared, meaning; kind is percent, number, image or text),
-    `lines` (the values of the first thousand lines) and `all` (the number of all lines).
+    Its keys are `columns` (each with name, kind and, where declared, meaning; kind is percent, number, image or text),
+    `lines` (the values of the first MAX_TABLE_LINES lines) and `all` (the number of all lines).
 
-    columns: the declarations of those columns that have one.
+    columns: the declarations of columns; a column of the frame may have none.
 
     >>> share = Column("top1", float, ".2%", "top-1 accuracy")
     >>> grid(pd.DataFrame({"ncl": [2], "top1": [0.5], "classes": [(0, 7)]}), [share])["lines"]
@@ -343,7 +355,11 @@ def _display_kind(column: Column, values: pd.Series) -> str:
 
 
 def _varying_and_constant(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The columns in which runs differ, identifying ones first; and column -> value of those in which all agree."""
+    """Split the columns of a table of runs: those in which runs differ, and those in which all runs have one value.
+
+    Returns the frame of the first, columns that identify a run (_FIRST_COLUMNS) before the others, and column -> value
+    of the second. A column without any value stays in the frame.
+    """
     constant_values: dict[str, Any] = {}
     for name in rows:
         values = style.cells(rows[name])
@@ -351,7 +367,7 @@ def _varying_and_constant(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, A
             constant_values[str(name)] = values[0]
 
     varying_columns = [name for name in rows if name not in constant_values]
-    varying_columns.sort(key=lambda name: name not in _FIRST_COLUMNS)
+    varying_columns.sort(key=lambda name: name not in _FIRST_COLUMNS)  # False sorts first
     return rows[varying_columns], constant_values
 
 
@@ -361,7 +377,10 @@ def _filter_columns(tables: Sequence[Table]) -> list[Column]:
 
 
 def _values_to_choose(tables: Sequence[Table], column: Column) -> list[Any]:
-    """The values of a column in all tables, in their declared order, else sorted; empty for fewer than two values."""
+    """The values of a column in all tables, from which a person chooses a filter: in declared order, else sorted.
+
+    Empty for fewer than two values, among which there is nothing to choose.
+    """
     values: set[Any] = set()
     for table in tables:
         if column in table.frame:
@@ -374,9 +393,10 @@ def _values_to_choose(tables: Sequence[Table], column: Column) -> list[Any]:
 
 
 def _combinations_with_counts(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[dict[str, str], int]]:
-    """Every combination of values in these columns, most frequent first, and how many runs have it.
+    """The combinations of values that runs have in these columns, each with its number of runs, most frequent first.
 
-    A combination lacks the columns in which its runs have no value.
+    A combination is column -> value, without the columns in which its runs have no value.
+    rows: the table of runs.    names: the columns; those that the table lacks are ignored.
     """
     present_names = [name for name in names if name in rows]
     cells = rows[present_names].dropna(axis="columns", how="all")
@@ -434,10 +454,10 @@ class AnalysesReport:
         """Write the page, its figures and tables into the folder; returns the path of the page.
 
         results:  one for each of `analyses`, in their order.
-        rows:     all runs of the store, with their declared `columns`. The page lists those that the tables read, and
-                  the runs that these were computed from (their parents).
-        command:  what makes the page again.
-        left_out: sentences on what of the store the page does not show.
+        rows:     all runs of the store, one a line; `columns` are the declarations of its columns. The page lists the
+                  runs that the tables read, and the runs from which these were computed (their parents).
+        command:  the command that makes the page again.
+        left_out: sentences that say what of the store the page does not show.
         large:    thumbnail -> the file of the same picture at full size.
         """
         tables_by_name = tables_of_results(results)
@@ -493,8 +513,10 @@ def headlines_of_results(results: Sequence[Result]) -> list[Headline]:
 def _sections(result: Result, tables_by_name: Mapping[str, Table]) -> Iterator[Section]:
     """A section of the page for each figure of an analysis, with the figure or the reason why it is missing.
 
-    A table that several figures draw stands in the section of the first of them. A finding may have no figure, only
-    sentences: they stand in the section that has the first table of the finding.
+    A table that several figures draw is only in the section of the first one. The sentences of a finding that has no
+    figure are in the section that has the finding's first table.
+
+    tables_by_name: the tables of all analyses, because a finding may also draw tables of other analyses.
     """
     findings = findings_of(result.analysis)
     findings_without_figure = [finding for finding in findings if finding.draw is None]
@@ -539,7 +561,10 @@ def _sentences(findings: Iterable[Finding], tables: Mapping[str, Table]) -> list
 
 
 def _undrawn_tables(results: Sequence[Result], drawn_tables: set[str]) -> Iterator[Section]:
-    """One section with the tables that no figure shows and their sentences; nothing where there are none."""
+    """One section with the tables that no figure shows, and the sentences of their findings.
+
+    No section where figures show all tables that have lines.    drawn_tables: the names of the tables with a figure.
+    """
     undrawn = {}
     for result in results:
         for table in result.tables:

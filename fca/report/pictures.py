@@ -69,12 +69,13 @@ def png_of(pixels: UInt8[np.ndarray, "height width 3"]) -> bytes:
 
 
 def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) -> Pictures:
-    """Thumbnails of these images, and the run id of their data set's description (task `describe`).
+    """Thumbnails of these images, in their order, with the run of the task `describe` on their data set.
 
-    A thumbnail comes from the cache if an earlier page made it. Else it is made from the image, or taken from a
-    description by version 0.1, which stored thumbnails of all images. It is None if the image no longer exists.
+    They come from the cache if an earlier page made them. Otherwise they are made of the images, if these still exist,
+    or taken from a run of `describe` by version 0.1, which stored a thumbnail of every image. None for other images.
 
-    fingerprint: of their data set; None (responses from a file): the first described set that has all of them.
+    fingerprint: the fingerprint of their data set. None if it is unknown, as for responses from a file: then the first
+                 described data set that has all of the images is taken.
     """
     rows = store.rows("task == 'describe'")
     run_id_by_fingerprint = dict(zip(rows["fingerprint"], rows["run_id"], strict=True))
@@ -95,11 +96,11 @@ def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) ->
 
 
 def _thumbnail_uris(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None) -> dict[str, str]:
-    """Image id -> its thumbnail as a data URI, for images that have one.
+    """Image id -> its thumbnail as a data URI, for images that have a thumbnail.
 
-    Thumbnails and full pictures that the cache lacks are made and added to it, as far as the images still exist.
+    Thumbnails and full-size pictures that the cache lacks are made and added to it, if the images still exist.
 
-    run_id: of the task `describe` on this data set, None if it was not described.
+    run_id: the run of the task `describe` on this data set; None if the data set was not described.
     """
     uri_by_image = {}
     file_by_image = {}
@@ -111,6 +112,7 @@ def _thumbnail_uris(store: Store, fingerprint: str, image_ids: Sequence[str], ru
             uri_by_image[image_id] = data_uri(png)
 
     def is_incomplete(image_id: str) -> bool:
+        """Whether the cache lacks the thumbnail or the full-size picture of this image."""
         return image_id not in uri_by_image or _full_size(_large_file(store, uri_by_image[image_id])) is None
 
     incomplete_ids = [image_id for image_id in image_ids if is_incomplete(image_id)]
@@ -136,8 +138,8 @@ def name_of_large(uri: str) -> str:
 def large_pictures(store: Store, tables: Iterable[Table]) -> dict[str, Path]:
     """Thumbnail -> the cached file of the same picture at full size, for the thumbnails in these tables that have one.
 
-    A picture no larger than its thumbnail has none, nor one of a description of version 0.1. Links are not followed:
-    a store from elsewhere must not have a file of this machine copied into a page.
+    There is no file for a picture that is no larger than its thumbnail, or whose thumbnail was stored by version 0.1.
+    Symbolic links are not followed: they would let a store from a stranger copy any file of this machine into a page.
     """
     uris: dict[str, None] = {}
     for table in tables:
@@ -189,12 +191,13 @@ def _picture_bytes(file: Path, image_format: str = "PNG") -> bytes | None:
 def _thumbnails(
     store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None
 ) -> Iterator[tuple[str, UInt8[np.ndarray, "height width 3"], Image.Image | None]]:
-    """Image id, thumbnail and full image of each image that can be read.
+    """Yield image id, thumbnail and full image of each image that can be read.
 
-    Thumbnails are fitted into a square, on white. They come from a description of version 0.1 where there is one, which
-    has no full images (None); else from the images of the data set, if it is still there.
+    A thumbnail is the image fitted into a square, on white. If `run_id` was made by version 0.1, the thumbnails come
+    from this run, and the full images are None. Otherwise they are made of the images of the data set, if it still
+    exists.    run_id: the run of the task `describe` on this data set; None if there is none.
     """
-    if run_id is not None and (store.folder(run_id) / "thumbnails.npy").exists():
+    if run_id is not None and (store.folder(run_id) / "thumbnails.npy").exists():  # a run of version 0.1
         positions = pd.Index(store.items(fingerprint)["image_id"]).get_indexer(pd.Index(image_ids))
         thumbnails = np.asarray(store.array(run_id, "thumbnails")[positions])
         for image_id, pixels in zip(image_ids, thumbnails, strict=True):

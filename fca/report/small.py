@@ -20,9 +20,10 @@ ALIKE = 1e-12  # a smaller difference of two shares is the rounding of equal one
 
 
 def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
-    """A value with its interval over ordered steps, such as numbers of classes.
+    """A small figure of a value with its interval over ordered steps, such as numbers of classes.
 
-    hover: the columns shown under the pointer.    line: the height of a dashed line of reference.
+    along: the column of the steps.    hover: the columns shown under the pointer.
+    line:  the value at which a dashed line of reference is drawn.
 
     >>> share = Column("top1", float, ".1%", "accuracy")
     >>> frame = pd.DataFrame({"ncl": [2, 5], "top1": [0.9, 0.8], "top1_low": [0.8, 0.7], "top1_high": [1.0, 0.9]})
@@ -41,10 +42,10 @@ def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Col
 
 
 def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
-    """A value with its interval for each of the first four lines of a frame, the first in colour and the others grey.
+    """A value with its interval for each of the first MAX_NAMES lines of a frame, the first in colour, the others grey.
 
     names: the column of the names at the side.    hover: the columns shown under the pointer.
-    line:  where a dashed line of reference is drawn.
+    line:  the value at which a dashed line of reference is drawn.
     """
     first_lines = frame.head(MAX_NAMES).reset_index(drop=True)
     first_lines = first_lines.assign(first=first_lines.index == 0)
@@ -108,7 +109,10 @@ def _steps(along: Column) -> alt.X:
 
 
 def _axis(channel: type, value: Column) -> Any:
-    """An axis with few ticks; counts start at 0, and a vertical axis has its title above."""
+    """The axis of a small figure: few ticks, no grid lines. Counts start at 0; a vertical axis has its title above.
+
+    channel: `alt.X` or `alt.Y`.    value: the column on the axis.
+    """
     scale: dict[str, Any] = {"zero": True} if value.value_type is int else {}
     axis = kinds.quantity(channel, value, None, False, **scale)
     axis["axis"]["tickCount"] = 3
@@ -127,11 +131,12 @@ def _sized(chart: Any, frame: pd.DataFrame) -> Any:
 
 
 def format_with_interval(line: Any, value: Column) -> str:
-    """A number with its interval for a sentence, in the unit of its column.
+    """A number with its interval as text for a sentence, in the unit of its column.
 
     The interval is left out where it is missing or has no width.
 
-    line: the value, by the name of its column, and the ends of its interval by `value.low` and `value.high`.
+    line: a line of a table: has the number in column `value`, and the ends of its interval in `value.low` and
+          `value.high`.
 
     >>> share = Column("top1", float, ".1%", "accuracy")
     >>> format_with_interval({"top1": 0.981, "top1_low": 0.97, "top1_high": 0.99}, share)

@@ -30,7 +30,10 @@ class NothingToDraw(Exception):
 
 
 def config(dark: bool = False) -> dict[str, Any]:
-    """Vega-Lite's configuration: fonts, colours and grid of the light or the dark page."""
+    """Vega-Lite's configuration: fonts, colours and grid of the light or the dark page.
+
+    Its colours are ink (main text), soft (labels and axes), grid lines, and the ranges that encode values.
+    """
     ink, soft, grid = ("#e8eaed", "#a9b0bb", "#2e343d") if dark else ("#1c2128", "#57606a", "#e6e8eb")
     text = {"labelColor": soft, "titleColor": soft, "labelFont": FONT, "titleFont": FONT}
     lines = {"gridColor": grid, "domainColor": soft, "tickColor": soft}
@@ -128,11 +131,12 @@ def faceted(
              shown; empty shows all. A line without a value in the field (a best of all models has no model) stays.
     height:  of a panel, pixels; not used where `row` is given.
     columns: panels in a row; None: as many as fit the page.
-    row:     pixels for each name on the vertical axis, where every panel has names of its own.
+    row:     pixels for each name on the vertical axis, for panels that each have other names; None: all panels share
+             one vertical axis.
     """
     panel_names = list(dict.fromkeys(frame["panel"]))
     if not columns:
-        max_columns = 3 if len(panel_names) in (5, 6, 9) else 4  # these fill rows of three better
+        max_columns = 3 if len(panel_names) in (5, 6, 9) else 4  # these numbers of panels fill rows of three better
         columns = min(len(panel_names), max_columns)
     width = {1: 560, 2: 400, 3: 290}.get(columns, 220)  # pixels of a panel: together about the width of the page
 
@@ -190,10 +194,10 @@ def as_svg(figure: dict[str, Any]) -> str:
 
 
 def save(figure: dict[str, Any], stem: Path) -> None:
-    """Write the figure on white, without a browser.
+    """Write the figure, on a white ground, as files that begin with the path `stem`. It needs no browser.
 
-    Written are `stem`.svg, .png and .pdf, the data as `stem`.csv, and `stem`-column.svg and .pdf, which fit the column
-    of a paper.
+    The files are `stem`.svg, .png and .pdf, the data as `stem`.csv, and `stem`-column.svg and `stem`-column.pdf, which
+    fit the column of a paper.
     """
     svg = as_svg(figure)
     page_width = float(_size_attributes(svg)[1])
@@ -235,7 +239,7 @@ def _for_column(figure: dict[str, Any], page_width: float) -> str:
     panel = figure.get("spec", {})
     has_fixed_width = "usermeta" in figure  # see `kinds.FIXED`
     if "width" in panel and not has_fixed_width:
-        # what the page's figure is wider than its panels is their axes, whose text shrinks to the print size
+        # the rest of the page's figure beside its panels is their axes, which shrink with the text to the print size
         width_of_axes = page_width - figure["columns"] * panel["width"]
         axis_width = width_of_axes / figure["columns"] * PRINT_FONT_SIZE / PAGE_FONT_SIZE
         untitled["columns"] = 1

@@ -42,7 +42,7 @@ def glossary() -> dict[str, str]:
     meanings = {}
     for line in GLOSSARY.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("| ") or len(cells) != 2:
+        if not line.startswith("| ") or len(cells) != 2:  # text around the table, or the line below its heading
             continue
         words = _plain(cells[0])
         meaning = _plain(cells[1])

@@ -37,7 +37,8 @@ def is_held(folder: Path) -> bool:
 def acquire(folder: Path) -> str | None:
     """Claim a run folder for this process, so that no other worker computes the run.
 
-    A stale claim is replaced, and unfinished files in the folder are removed.
+    The claim of a worker that no longer works (a stale claim) is replaced, and unfinished files in the folder are
+    removed.
     Returns the token of the new claim, which identifies it to `is_mine` and `release`; None if a live worker holds the
     folder, or claims it at the same moment.
     """
@@ -48,7 +49,7 @@ def acquire(folder: Path) -> str | None:
         try:
             folder.unlink(missing_ok=True)
         except OSError:
-            if not folder.is_dir():  # else another worker has made the folder since
+            if not folder.is_dir():  # otherwise another worker has replaced it by a folder: no error
                 raise
 
     claim = _read(path)
@@ -73,7 +74,10 @@ def acquire(folder: Path) -> str | None:
 
 
 def _this_worker() -> dict[str, Any]:
-    """The fields of a claim that identify this process: pids are reused, so its start time is one of them."""
+    """The fields of a claim that identify this process.
+
+    The start time of the process is one of them, because the system gives process ids away again.
+    """
     process = psutil.Process()
     return {
         "host": socket.gethostname(),
@@ -146,10 +150,10 @@ def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[Announc
         with repeating(sweep.beat, BEAT_S):
             yield sweep
     finally:
-        with suppress(OSError):  # the first that fails ends these steps
+        with suppress(OSError):  # the first step that fails ends the clean-up
             path.unlink()
-            path.parent.rmdir()  # fails if another sweep is running
-            outputs.rmdir()  # fails unless nothing was written
+            path.parent.rmdir()  # fails if the folder has the file of another running sweep
+            outputs.rmdir()  # fails if anything was stored
 
 
 def sweeps(outputs: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
@@ -207,13 +211,14 @@ def clear(folder: Path) -> dict[str, Any] | None:
 def beating(held: dict[Path, str]) -> Iterator[None]:
     """Keep claims alive by a heartbeat while the body runs, and release them at its end.
 
-    held: folder -> token. The body may add claims to it.
+    held: folder of a run -> token of its claim. The body may add claims to it.
     """
 
     def beat() -> None:
-        for folder, token in list(held.items()):  # a copy: the body may add one meanwhile
+        """Renew the time of every claim that this process still holds."""
+        for folder, token in list(held.items()):  # a copy, because the body may add a claim meanwhile
             if is_mine(folder, token):
-                with suppress(FileNotFoundError):  # taken over this moment; it is noticed before the row is written
+                with suppress(FileNotFoundError):  # lost this moment, which `Store.write` notices
                     os.utime(folder / CLAIM)
 
     try:
@@ -230,7 +235,7 @@ def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
     stop = threading.Event()
 
     def repeat() -> None:
-        while not stop.wait(seconds):  # true as soon as the body has ended
+        while not stop.wait(seconds):  # `wait` returns False after this time, and True as soon as the body has ended
             work()
 
     thread = threading.Thread(target=repeat, daemon=True, name=f"fca-{work.__name__}")
@@ -263,12 +268,13 @@ def _slurm_job() -> str:
 def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
     """Whether nobody works under this claim any more, so that another worker may take the run over.
 
-    claim: content of the file at `path`; {} if that is no valid claim.
+    claim: the content of the file at `path`; {} if the file is no valid claim.
     """
-    if not claim or claim["started"] > time.time() + STALE_S:  # no valid claim, or one from the future
+    is_from_future = bool(claim) and claim["started"] > time.time() + STALE_S  # by more than clocks differ
+    if not claim or is_from_future:
         return True
 
-    # A job of SLURM that was requeued made the claim in its earlier life, whose process is gone
+    # A SLURM job that was requeued has the same number as before: the claim is from its earlier, ended process
     this_job = _slurm_job()
     claiming_job = str(claim.get("job"))
     is_same_job = this_job.partition(".")[0] == claiming_job.partition(".")[0]
@@ -285,16 +291,18 @@ def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
             return True
 
     try:
-        return abs(time.time() - path.stat().st_mtime) > STALE_S  # clocks of hosts may differ by less
+        # the time of the file is that of the last heartbeat; the clocks of two hosts may differ, but by less
+        return abs(time.time() - path.stat().st_mtime) > STALE_S
     except FileNotFoundError:  # released this moment
         return True
 
 
 def _remove_stale(path: Path, token: str | None) -> None:
-    """Remove the stale claim with this token; None: of a file that is no valid claim.
+    """Remove a stale claim.
 
-    It is renamed before it is removed, so that only one of several workers gets it. If another worker has taken the
-    run over in between, the renamed file is that worker's fresh claim, which is put back.
+    The file is renamed before it is removed, so that only one of several workers gets it. If another worker has taken
+    the run over in between, the renamed file is the fresh claim of that worker, which is put back.
+    token: the token of the stale claim; None: the file is no valid claim and has no token.
     """
     renamed_path = part_of(path)
     try:

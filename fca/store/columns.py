@@ -151,10 +151,12 @@ def present_name(name: str) -> str:
 
 
 def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
-    """The row of these values, as JSON can hold it: in the order of declaration, without the values that are None.
+    """The row (stored result of a run) with these values as JSON can hold them, without values that are None.
 
+    Its columns are in the order of their declaration.
     values:  column -> value.
-    columns: those that the row's task declares in addition to BASE. Columns of the recipe need no declaration.
+    columns: the columns that the task of the run declares in addition to BASE. Columns of the recipe need no
+             declaration.
     Raises ValueError for any other column, for a value of the wrong type, and for NaN or an infinite number.
 
     >>> checked({"task": "score", "run_id": "0123456789ab", "top1": None})
@@ -183,7 +185,7 @@ def _typed(column: Column, value: Any) -> Any:
 
     Raises ValueError for a value that is not of that type, and for NaN or an infinite number.
     """
-    if column.value_type is tuple:
+    if column.value_type is tuple:  # of texts or whole numbers
         return [item if isinstance(item, str) else int(item) for item in value]
     if column.value_type is float:
         value = float(value)

@@ -120,9 +120,9 @@ def _entry_line(path: Path) -> str:
 
 
 def read_row(folder: str | Path) -> Whole:
-    """The row in a run's folder, with the files that it lists; columns get their present names.
+    """The row (stored result) in a run's folder, with the files that it lists; columns get their present names.
 
-    Only row.json is read: the files are not checked.
+    Only row.json is read. The files that it lists are not checked.
     Raises DamagedFile if row.json is damaged, FileNotFoundError for a run that is not finished.
     """
     path = f"{folder}/{ROW}"
@@ -132,7 +132,7 @@ def read_row(folder: str | Path) -> Whole:
     if row["run_id"] != os.path.basename(folder):  # noqa: PTH119
         raise DamagedFile(path, f"is the row of run {row['run_id']:.40}")
 
-    listed = row.pop(FILES, None)  # neither is a column of the row itself
+    listed = row.pop(FILES, None)  # this and the id of the schema describe the row, and are no columns of it
     schema = row.pop(SCHEMA, None)
     if listed is None and SIGNED not in content:
         raise DamagedFile(path, "lists no files: written by an earlier version; repeat the command")
@@ -163,8 +163,8 @@ def _check_types(path: str, row: Row) -> None:
 def problem_of(folder: str | Path) -> DamagedFile | None:
     """The first damaged file of a finished run; None if the run is intact.
 
-    Files older than the row are compared by size alone, unless a reader left a note of damage in the folder. A listed
-    file that was removed on purpose, as a record in the folder says, is no damage.
+    Files older than the row are compared only by size, which is fast, unless a reader left a note of damage in the
+    folder. A listed file that was removed on purpose, as a record in the folder says, is no damage.
     Raises FileNotFoundError for a run that is not finished.
     """
     try:
@@ -196,11 +196,11 @@ def removed(folder: str | Path) -> dict[str, str]:
 
 
 def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> None:
-    """Raise DamagedFile for a file that is missing, or has not the size or bytes that the row lists as `entry`.
+    """Raise DamagedFile for a file that is missing, or does not have the size and bytes that the row lists.
 
     The bytes are compared if the file is later than the row, or if `always` is true; in both cases only once in this
-    process.
-    written_ns: when the row was written.
+    process, as a large file takes long.
+    entry: size and checksum in the row.    written_ns: the time when the row was written.
     """
     size, mtime_ns = _stamp(path)
     if size != entry.size:
@@ -213,7 +213,7 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
 
     if checksum(path) != entry.digest:
         raise DamagedFile(path, "was altered")
-    if is_later_than_row:  # as in a copied store: it gets the row's time, so the next check need not read it
+    if is_later_than_row:  # as in a copied store; with the row's time the file is not read at the next check
         with suppress(OSError):  # a store may be read-only
             os.utime(path, ns=(mtime_ns, written_ns))
     remember(path)
@@ -222,13 +222,14 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
 def check_header(path: Path) -> None:
     """Raise DamagedFile for weights (.safetensors) that are missing, or not as long as their header says.
 
-    For weights that no row lists yet, so that there is no checksum to compare. Such a file begins with 8 bytes, which
-    give the length of a header; the header is JSON, with the range of bytes behind it that each tensor takes.
+    It is for weights that no row lists yet, so that there is no checksum to compare. A file of weights begins with 8
+    bytes, the length of the header. The header is JSON; it has the range of bytes, from its end, of each tensor.
     """
     try:
         with opened(path) as file:
             header_length = int.from_bytes(file.read(8), "little")
-            header_bytes = file.read(min(header_length, path.stat().st_size))  # a damaged length may be enormous
+            # no more than the file has: a damaged length may be enormous
+            header_bytes = file.read(min(header_length, path.stat().st_size))
         tensors = json.loads(header_bytes)
         ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
         if path.stat().st_size != 8 + header_length + max(ends, default=0):
@@ -244,7 +245,7 @@ def compare(path: Path) -> None:
 
     The file is read only once in this process. A file that no row lists is not checked.
     """
-    if was_whole(path):
+    if was_whole(path):  # compared before
         return
     try:
         intact = read_row(path.parent)

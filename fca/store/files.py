@@ -108,8 +108,8 @@ def abandoned_parts(folder: Path) -> Iterator[Path]:
     Files of other hosts are not among them, because their processes cannot be checked from here.
     """
     for unfinished_path in folder.glob(".*.part"):
-        writer = _WRITER.search(unfinished_path.name)
-        if writer is None:  # fca did not write it
+        writer = _WRITER.search(unfinished_path.name)  # process id and host
+        if writer is None:  # fca did not write the file
             continue
 
         pid = int(writer[1])
@@ -227,13 +227,18 @@ def read_object(path: str | Path, **kinds: type) -> dict[str, Any]:
 
 
 def parsed(path: str | Path, content: bytes, **kinds: type) -> dict[str, Any]:
-    """The object in JSON content that was read from this path, as a dictionary; see `read_object`."""
+    """The object in JSON content that was read from a file, as a dictionary.
+
+    path:  the file, for the error.
+    kinds: key -> type of its value, for keys that the object must have.
+    Raises DamagedFile for content that is no JSON object, or is nested too deeply, and for a missing or wrong key.
+    """
     if not content:
         raise DamagedFile(path, "is empty")
 
     try:
         value = json.loads(content, parse_constant=_refuse_constant)
-        if content.count(b"[") + content.count(b"{") > DEEPEST:  # with fewer brackets it cannot be too deep
+        if content.count(b"[") + content.count(b"{") > DEEPEST:  # quick: with fewer brackets it cannot be too deep
             _check_depth(value)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(path, f"is not JSON ({_one_line(error)})") from error
@@ -250,7 +255,7 @@ def parsed(path: str | Path, content: bytes, **kinds: type) -> dict[str, Any]:
 
 def content_of(path: str | Path) -> bytes:
     """The bytes of a file. Raises DamagedFile if it cannot be read, FileNotFoundError if there is none."""
-    with _damage(path), open(path, "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
+    with _reading_errors_as_damage(path), open(path, "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
         return file.read()
 
 
@@ -273,7 +278,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 def check_yaml(path: str | Path, content: bytes) -> None:
     """Raise DamagedFile for invalid YAML, YAML that makes objects, or YAML with more values than a configuration has.
 
-    The text is checked event by event, because a few lines whose aliases repeat each other can make gigabytes.
+    The text is checked event by event before it is loaded, because loading a few lines whose aliases repeat each other
+    can take gigabytes.
     """
     if len(content) > LONGEST_YAML:
         raise DamagedFile(path, f"has {len(content):,} bytes, over {LONGEST_YAML:,}, as no configuration has")
@@ -304,7 +310,7 @@ class _Measure:
         ] = {}  # anchor -> number of values, height; None: no anchor
 
     def add(self, event: yaml.Event) -> None:
-        """Count the next event of the parser.
+        """Count the values of the next event of the parser, and the levels of their nesting.
 
         Raises ValueError for a tag that could make any object, an alias without a finished anchor, and a text that has
         too many values or is nested too deeply.
@@ -330,7 +336,7 @@ class _Measure:
                 anchor, total_at_start = self.open_collections.pop()
                 height = self.heights.pop() + 1  # its contents and the collection itself
                 self.size_of_anchor[anchor] = (self.total - total_at_start, height)
-                self._count(0, height)  # its values were counted one by one
+                self._count(0, height)  # only the height: the values in it were counted one by one
 
     def _count(self, values: int, height: int) -> None:
         """Add a number of values, nested to this height, to the innermost open collection; ValueError for too many."""
@@ -348,24 +354,24 @@ def opened(path: str | Path) -> Iterator[io.BufferedReader]:
 
     Raises DamagedFile for one that cannot be read or is no regular file, FileNotFoundError if there is none.
     """
-    with _damage(path), Path(path).open("rb") as file:
+    with _reading_errors_as_damage(path), Path(path).open("rb") as file:
         yield file
 
 
 def read_array(path: Path) -> np.ndarray:
     """The array in a .npy file, memory-mapped and read without pickle.
 
-    Raises DamagedFile for a file that is missing, is no such file, or does not have the length that its header states.
+    Raises DamagedFile for a file that is missing, is no .npy file, or does not have the length that its header states.
     """
     try:
-        with _damage(path):
+        with _reading_errors_as_damage(path):
             array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        header_size = getattr(array, "offset", 0)
+        header_size = getattr(array, "offset", 0)  # where the values begin in the file
         if array.nbytes + header_size != path.stat().st_size:
             raise DamagedFile(path, "is longer than its header allows")
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
-    except (OSError, DamagedFile):
+    except (OSError, DamagedFile):  # these say already what is wrong, or are no fault of the file
         raise
     except Exception as error:  # whatever numpy's parser of headers raises
         raise DamagedFile(path, f"is no whole array ({_one_line(error)})") from error
@@ -375,7 +381,8 @@ def read_array(path: Path) -> np.ndarray:
 def read_frame(path: Path, about: str = "") -> pd.DataFrame:
     """The frame in a Parquet file that `write_frame` wrote.
 
-    about: identity of the frame, which is part of the checksum, so that another frame cannot take its place.
+    about: identity of the frame, such as a fingerprint. It is part of the checksum in the file, so that the file of
+           another frame cannot take its place.
     Raises DamagedFile for a file that is missing, was altered, or was written with another `about`.
     """
     try:
@@ -412,10 +419,11 @@ def make_way(*paths: Path) -> None:
 
 
 @contextmanager
-def _damage(path: str | Path) -> Iterator[None]:
-    """Turn the errors of reading this file, which the body does, into DamagedFile.
+def _reading_errors_as_damage(path: str | Path) -> Iterator[None]:
+    """Turn errors of the body, which reads this file, into DamagedFile.
 
-    A missing file stays a FileNotFoundError, and errors in MACHINE_IN_NEED, which say nothing of the file, stay too.
+    For a missing file FileNotFoundError is raised. Errors in MACHINE_IN_NEED (too many open files, no memory, ...) stay
+    as they are, because they say nothing about the file.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  to read a pipe or device may never end
@@ -430,7 +438,7 @@ def _damage(path: str | Path) -> Iterator[None]:
             raise DamagedFile(os.path.dirname(path), "is not a folder") from None  # noqa: PTH120
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
     except OSError as error:
-        if error.errno in MACHINE_IN_NEED or error.errno is None:
+        if error.errno in MACHINE_IN_NEED or error.errno is None:  # None: not an error of the system
             raise
         raise DamagedFile(path, f"cannot be read ({os.strerror(error.errno)})") from error
 
@@ -463,7 +471,10 @@ def _refuse_constant(constant: str) -> None:
 
 
 def _check_depth(value: object) -> None:
-    """Raise RecursionError for a JSON value with more than DEEPEST levels, on which recursive code may fail."""
+    """Raise RecursionError for a JSON value with more than DEEPEST levels of nesting, on which recursive code may fail.
+
+    The levels are visited one after another, without recursion.
+    """
     level_values = [value]  # all values of one level of nesting, level by level
     for _ in range(DEEPEST):
         inner_values: list[object] = []

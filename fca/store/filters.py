@@ -61,9 +61,10 @@ def column_of(word: str) -> str:
 
 
 def words_of(filters: Filters | None) -> list[str]:
-    """Filters that were given in Python, as the words that a command line would have; none for None.
+    """Filters that were given in Python, as the words that a command line would have; an empty list for None.
 
-    Raises FcaError for a single string, whose letters would be taken for words.
+    filters: a list of such words, or a dictionary: column -> value, or a list of allowed values.
+    Raises FcaError for a single string, because its letters would be taken for words.
 
     >>> words_of({"ncl": [2, 5], "model": "a, b", "encoder": None})
     ['ncl=2,5', "model='a, b'", 'encoder=null']
@@ -85,7 +86,7 @@ def words_of(filters: Filters | None) -> list[str]:
 
 
 def as_typed(value: object) -> str:
-    """A value as a user types it in a filter; None is null, and a whole float loses its decimals.
+    """A value as a user types it in a filter. None becomes null, and a whole float loses its decimals.
 
     Text is quoted where it would be misread: if it is empty or "null", begins with =, has spaces at its ends, or
     contains a comma, bracket, quote or backslash.
@@ -111,7 +112,7 @@ def check_columns(words: Iterable[str], columns: Iterable[object], keys: Iterabl
     """Raise FcaError for a filter on an unknown column; the error suggests a similar name.
 
     words: the filters.    columns: the known columns.
-    keys: keys of the command, with which the user may have confused a filter.
+    keys:  keys that the command takes beside filters; a mistyped key looks like a filter, so they are suggested, too.
     """
     names = [str(column) for column in columns]
     for word in words:
@@ -128,9 +129,9 @@ def check_columns(words: Iterable[str], columns: Iterable[object], keys: Iterabl
 
 
 def query_of(word: str, frame: pd.DataFrame) -> str:
-    """The query (see `fca.store.query`) that a filter means on this frame.
+    """The query (see `fca.store.query`) that a filter, such as ncl=2,5, means on this frame.
 
-    Whether a typed value is a number, a truth value, a tuple or text depends on the values in the column of the frame.
+    The values in the column of the frame decide whether a typed value is a number, a truth value, a tuple or text.
     Raises FcaError for a word that is no filter, an unknown column, several values after < or >, and text where the
     column has numbers.
 
@@ -176,9 +177,9 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
 
 
 def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame) -> str | None:
-    """One query that is true where the query and all filters are; None if there are no query and no filters.
+    """One query that holds where the given query and all filters hold; None if there are neither.
 
-    words: the filters.    frame: the rows to which the query will be applied, see `query_of`.
+    words: the filters.    frame: the rows to which the query will be applied; they tell the types of typed values.
 
     >>> combined_query("ncl == 2 or seed == 1", ["ncl=5"], pd.DataFrame({"ncl": [2], "seed": [1]}))
     '(ncl == 2 or seed == 1) and (ncl in [5])'
@@ -195,7 +196,10 @@ def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame)
 
 
 def unmatched_filter_lines(words: Iterable[str], frame: pd.DataFrame) -> list[str]:
-    """A sentence for each filter that selects none of these rows; it lists some values that the column has."""
+    """A sentence for each filter that matches none of these rows, with up to _SHOWN_VALUES values of its column.
+
+    words: the filters.    frame: the rows before any filter is applied.
+    """
     sentences = []
     for word in words:
         column = column_of(word)
@@ -219,7 +223,9 @@ def named_columns(query: str | None, words: Iterable[str]) -> set[str]:
 
 
 def _typed_values(typed: str) -> list[str | None]:
-    """The values of a typed list, which may have brackets, without their quotes; None for null without quotes.
+    """The values of a typed list, separated by commas, without the quotes around them; None for null without quotes.
+
+    The list may stand in brackets.
 
     >>> _typed_values("[a, 'b, c']"), _typed_values("a"), _typed_values(""), _typed_values("null,'null'")
     (['a', 'b, c'], ['a'], [''], [None, 'null'])
@@ -243,10 +249,11 @@ def _typed_values(typed: str) -> list[str | None]:
 
 
 def _literals(column: str, text: str, present: pd.Series) -> list[str]:
-    """What a typed value may mean, as literals of a query: one for each kind of value in the column that fits it.
+    """The literals of a query that a typed value may mean: one for each kind of value in the column that fits.
 
-    Kinds are number, truth value, tuple and text. In a column with several kinds "3" may be the number and the text.
-    present: the values of the column that are not missing.    Raises FcaError if no kind fits.
+    Kinds are number, truth value, tuple and text. In a column of numbers and texts "3" may be the number or the text.
+    text: the typed value.    present: the values of the column that are not missing.
+    Raises FcaError if no kind fits.
     """
     if pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_bool_dtype(present):
         kinds = {"number"}  # known without looking at each value

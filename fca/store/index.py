@@ -62,14 +62,14 @@ def read_rows(outputs: Path) -> pd.DataFrame:
     store_path = outputs.absolute()
     stamps = _stamps(outputs / "runs")
     if _last is None or _last[0] != store_path or not _last[1].equals(stamps):
-        _last = store_path, stamps, _frame(_rows_with_stamps(outputs, stamps))
+        _last = store_path, stamps, _frame_of_rows(_rows_with_stamps(outputs, stamps))
     return _last[2].copy(deep=False)  # a new frame, so that the caller can add columns
 
 
 def _stamps(runs: Path) -> pa.Table:
-    """Folder, size and time of change of row.json of every finished run, sorted by folder.
+    """The stamps of all finished runs: folder, and size and time of change of its row.json, sorted by folder.
 
-    Strings and os functions instead of Path, which takes twice as long over thousands of runs.
+    It uses strings and os functions, because Path takes twice as long over thousands of runs.
     """
     root = str(runs)
     run_ids = sorted(filter(is_run_id, os.listdir(runs))) if runs.is_dir() else []  # noqa: PTH208
@@ -89,9 +89,9 @@ def _stamps(runs: Path) -> pa.Table:
 def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
     """The rows of all runs in `stamps`, with the columns of their stamps, in the order in which the runs finished.
 
+    A row comes from the index if the index has its current stamp; otherwise its row.json is parsed. If many rows were
+    parsed or are gone, a new index is written. Damaged rows are left out, with a warning.
     stamps: folder of each finished run, with size and time of its row.json, sorted by folder.
-    They come from the index where it has their current stamp; the others are parsed. If that were many, a new index is
-    written. Damaged rows are left out, with a warning.
     """
     table = _read_index(outputs / INDEX)
     indexed_stamps = table.select(_STAMP.names)
@@ -119,7 +119,7 @@ def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
         order = pc.sort_indices(pa.table(texts), sort_keys=[(name, "ascending") for name in sort_columns])
         table = table.take(order)
 
-    n_changed = len(current ^ set(indexed))  # new or lost
+    n_changed = len(current ^ set(indexed))  # stamps that are new, or only in the old index
     if n_changed > WORTHWHILE + len(current) // 100:
         with suppress(OSError):  # a store that may only be read
             _write_index(outputs / INDEX, table)
@@ -134,8 +134,9 @@ def _as_tuples(stamps: pa.Table) -> list[tuple[str, int, int]]:
 def _parsed_rows(runs: Path, stamps: Sequence[tuple[str, int, int]], damaged: list[DamagedFile]) -> pa.Table:
     """A table of rows read from their files, with a line for each run and the columns of its stamp.
 
-    stamps: (folder of a run, size and time of its row.json).
-    Damaged rows are left out and appended to `damaged`.
+    A column whose values have different types is stored as JSON.
+    stamps: for each run its folder, and the size and time of its row.json.
+    damaged: the errors of damaged rows, which are left out, are appended to it.
     """
     rows: list[Row] = []
     stamps_of_rows: list[tuple[str, int, int]] = []
@@ -183,7 +184,7 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _joined(old: pa.Table, new: pa.Table) -> pa.Table:
-    """The rows of both tables; a column whose type differs between them becomes JSON in both."""
+    """The rows of both tables, first those of `old`. A column whose type differs between them becomes JSON in both."""
     for name in set(old.column_names) & set(new.column_names):
         if old[name].type == new[name].type:
             continue
@@ -191,7 +192,7 @@ def _joined(old: pa.Table, new: pa.Table) -> pa.Table:
         new_column = _arrow_column(_python_values(new[name]), None)
         old = old.set_column(old.column_names.index(name), name, old_column)
         new = new.set_column(new.column_names.index(name), name, new_column)
-    return pa.concat_tables([old, new], promote_options="default")  # a column of one of them is missing in the other
+    return pa.concat_tables([old, new], promote_options="default")  # fills columns that only one table has with nulls
 
 
 def _read_index(path: Path) -> pa.Table:
@@ -219,10 +220,10 @@ def _signature(table: pa.Table) -> bytes:
     return hashlib.sha256(text.encode()).hexdigest().encode()
 
 
-def _frame(table: pa.Table) -> pd.DataFrame:
-    """The rows as a frame: columns of BASE first, then others by name, those of the recipe last.
+def _frame_of_rows(table: pa.Table) -> pd.DataFrame:
+    """The rows as a frame: the columns of BASE first, then other columns by name, and columns of the recipe last.
 
-    Columns of BASE are there even if no row has a value; other columns without a value, and the stamps, are left out.
+    Columns of BASE are there even if no row has a value. Other columns without a value, and the stamps, are left out.
     """
     base_types = {str(column): column.value_type for column in BASE}
     other_names = [name for name in table.column_names if name not in base_types and name not in _STAMP.names]
@@ -236,18 +237,18 @@ def _frame(table: pa.Table) -> pd.DataFrame:
     for name in [*base_types, *other_names]:
         has_values = name in table.column_names and table[name].null_count < table.num_rows
         if has_values:
-            columns[name] = _series(table[name], base_types.get(name))
+            columns[name] = _series_of_column(table[name], base_types.get(name))
         elif name in base_types:
             columns[name] = empty_columns[base_types[name]]
     return pd.DataFrame(columns)
 
 
-def _series(column: pa.ChunkedArray, declared_type: type | None) -> pd.Series:
-    """A column as a series of pandas.
+def _series_of_column(column: pa.ChunkedArray, declared_type: type | None) -> pd.Series:
+    """A column of the index as a series of pandas, whose missing values stay missing.
 
     declared_type: the type of the values by the declaration of the column; None: no declaration, the values decide.
     """
-    # The type of an Arrow column of one type; empty for a column of JSON
+    # The Python type of the column's values; empty for a column of JSON, whose values have several types
     stored_types = {python_type for python_type, arrow_type in _ARROW_TYPES.items() if arrow_type == column.type}
     values: Any = column.to_pandas(types_mapper=_PANDAS_OF_ARROW.get) if stored_types else _python_values(column)
 

@@ -76,7 +76,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def _parsed(self, text: bytes) -> Line:
-        """The object in one line of JSON. Raises FcaError if it is none, or lacks what its readers need."""
+        """The object in one line of JSON. Raises FcaError for another text, and for an object that lacks values."""
         try:
             line = parsed(self.path, text)
             if not self.is_whole(line):

@@ -122,20 +122,22 @@ class _Refused(Exception):
 
 
 def _parsed(query: str) -> tuple[ast.expr, dict[str, str]]:
-    """The syntax tree of a query, and the names of columns that it has in backticks.
+    """The syntax tree of a query, and a dictionary for the columns that the query names in backticks.
 
-    Python's parser knows no backticks, so each such name is replaced by a word. The second result tells the column of
-    each of these words.    Raises _Refused for a text that Python's parser does not take as an expression.
+    Python's parser knows no backticks, so each such name is replaced by a word; the dictionary is word -> column.
+    The operators & and | become `and` and `or`.
+    Raises _Refused for a text that Python's parser does not take as an expression.
     """
     if len(query) > LONGEST:
         raise _Refused(f"it has {len(query):,} characters, more than {LONGEST:,}")
     columns: dict[str, str] = {}
 
     def as_python(token: re.Match[str]) -> str:
+        """The text that replaces a match of _TOKEN: a text in quotes, a name in backticks, & or |."""
         column = token[1]
         if column is None:  # & or |; a text in quotes stays as it is
             return _WORDS.get(token[0], token[0])
-        word = f"backticks_{column.encode().hex()}"
+        word = f"backticks_{column.encode().hex()}"  # hex, because the name may have any characters
         columns[word] = column
         return word
 
@@ -162,7 +164,10 @@ class _Reader:
         self.columns = columns
 
     def condition(self, node: ast.expr) -> pd.Series:
-        """Whether the condition holds for each line of the frame: True, False, or missing."""
+        """Whether the condition holds for each line of the frame: True, False, or missing.
+
+        node: the syntax tree of the condition.    Raises _Refused for what is no condition.
+        """
         match node:
             case ast.BoolOp(op, values):
                 join = operator.and_ if isinstance(op, ast.And) else operator.or_
@@ -171,7 +176,7 @@ class _Reader:
                 return ~self.condition(part)
             case ast.Compare(left, operators, right):
                 # A chain such as 2 <= ncl < 10 is 2 <= ncl and ncl < 10
-                comparisons = zip([left, *right], operators, right, strict=False)
+                comparisons = zip([left, *right], operators, right, strict=False)  # the last of `right` begins none
                 return functools.reduce(operator.and_, (self._compared(*comparison) for comparison in comparisons))
             case ast.Name() if pd.api.types.is_bool_dtype(column := self._column(node)):
                 return column
@@ -181,7 +186,11 @@ class _Reader:
         raise _refused(node)
 
     def _compared(self, left: ast.expr, comparison: ast.cmpop, right: ast.expr) -> pd.Series:
-        """The result of one comparison for each line: of a column, on either side, with a literal or a column."""
+        """The result of one comparison for each line of the frame: True, False, or missing.
+
+        One side, left or right, is a column; the other side is a literal or another column.
+        Raises _Refused for another comparison, and for values that cannot be compared with the column.
+        """
         if not isinstance(left, ast.Name):
             if not isinstance(right, ast.Name) or type(comparison) not in _SIDES_SWAPPED:
                 raise _refused(left, "stands where a column should be")
@@ -198,7 +207,7 @@ class _Reader:
         if value is None and isinstance(comparison, ast.Eq | ast.NotEq):
             return column.isna() if isinstance(comparison, ast.Eq) else column.notna()
         if isinstance(value, str) and isinstance(comparison, ast.Eq | ast.NotEq):
-            value = [value]  # by `isin`, as in pandas, so that a missing text differs from every text
+            value = [value]  # compared as a list, as pandas does: then a missing text differs from every text
         try:
             if isinstance(value, list | tuple):
                 return self._is_among(column, comparison, value)
@@ -231,15 +240,16 @@ class _Reader:
         return self.frame[name]
 
     def _value(self, node: ast.expr) -> Any:
-        """What stands on a side of a comparison: a column, a plain value, or a list or tuple of plain values.
+        """The value of one side of a comparison: a column, a plain value, or a list or tuple of plain values.
 
-        Sets become lists. Raises _Refused for anything else.
+        A set becomes a list. Raises _Refused for anything else.
         """
         match node:
             case ast.Name():
                 return self._column(node)
             case ast.Constant(str() | bool() | int() | float() | None as value):
                 return value
+            # Python parses -1 as the sign and the number 1
             case ast.UnaryOp(ast.USub() | ast.UAdd() as sign, ast.Constant(int() | float() as value)):
                 return -value if isinstance(sign, ast.USub) else value
             case ast.List(parts) | ast.Tuple(parts) | ast.Set(parts):

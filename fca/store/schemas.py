@@ -45,12 +45,12 @@ def _column_as_json(column: Column) -> dict[str, Any]:
 
 
 def read_schema(outputs: Path, schema_id: str) -> tuple[Column, ...]:
-    """The columns of a stored schema, in order.
+    """The columns of a stored schema (the declarations of a row's columns), in order.
 
-    Raises DamagedFile for an id that is no id, a missing file, and a wrong field, which the error names.
+    Raises DamagedFile for text that is no id of a schema, a missing file, and a wrong field, which the error names.
     """
     path = outputs / FOLDER / f"{schema_id}.json"
-    if not _ID.fullmatch(schema_id):  # such a name could lead out of the folder
+    if not _ID.fullmatch(schema_id):  # another text, such as ../x, could lead out of the folder
         raise DamagedFile(path, "is no schema: its name is no id")
     try:
         content = content_of(path)
@@ -64,7 +64,8 @@ def _column_from_json(path: Path, number: int, described: object) -> Column:
     """The column that an entry of a schema describes.
 
     Every field is checked, because a store may come from somebody else.
-    number: position of the column, for errors.    Raises DamagedFile for a field that is missing or wrong.
+    number: position of the column in the schema, for errors.    described: the entry, as parsed from JSON.
+    Raises DamagedFile for a field that is missing or wrong.
     """
     fields: dict[str, Any] = described if isinstance(described, dict) else {}
     texts = [fields.get(name) for name in ("name", "kind", "format", "meaning")]
@@ -89,14 +90,14 @@ def _column_from_json(path: Path, number: int, described: object) -> Column:
 
 
 def known_columns(outputs: Path) -> Iterator[Column]:
-    """The columns that the schemas of a store declare; of several with one name the first, in the order of files.
+    """The columns that the schemas of a store declare, each name once.
 
-    A damaged schema is skipped.
+    Of several columns with the same name, the first in the order of the files is taken. A damaged schema is skipped.
     """
     names: set[str] = set()
     for path in sorted((outputs / FOLDER).glob("*.json")):
         columns: tuple[Column, ...] = ()
-        with if_whole():  # the rows that it describes can be read without it
+        with if_whole():  # damage ends the block; rows can be read without their schema
             columns = read_schema(outputs, path.stem)
         for column in columns:
             if column not in names:

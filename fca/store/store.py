@@ -108,7 +108,7 @@ class Store:
         return self.state_and_damage(run_id)[1]
 
     def state_and_damage(self, run_id: str) -> tuple[State, DamagedFile | None]:
-        """The results of `state` and `problem` together, at the cost of one.
+        """The state of a run, and its first damaged file or None; as fast as one of `state` and `problem`.
 
         A damaged run that a worker is repeating is RUNNING, with its damage.
         """
@@ -119,7 +119,8 @@ class Store:
         except FileNotFoundError:
             state, damaged = self._state_without_row(run_id)
 
-        if state is not State.DONE and claims.is_held(folder):  # a finished run may be claimed for a moment longer
+        # a worker keeps its claim for a moment after it has finished a run, so a finished run is DONE nevertheless
+        if state is not State.DONE and claims.is_held(folder):
             return State.RUNNING, damaged
         return state, damaged
 
@@ -153,10 +154,11 @@ class Store:
         return damaged_tables
 
     def without(self, damaged: DamagedFile) -> Store:
-        """A store that leaves out the runs that need a damaged file, for a reader that came upon this file.
+        """A store that leaves out the runs that need a damaged file, for a reader that found this file to be damaged.
 
-        The first call looks for all other damage, too, so that the reader need not begin again for each damaged file.
-        The log names the files. Raises `damaged` itself if it is left out already: the reader would make no progress.
+        The first call also looks for all other damage, so that the reader need not start again for each damaged file.
+        The log names the files. Raises `damaged` itself if the file is left out already, because the reader would find
+        it again and again.
         """
         if damaged.args in [file.args for file in self.left_out]:
             raise damaged
@@ -223,8 +225,8 @@ class Store:
         """Store the result of a run, which is then done; returns its row as it was stored.
 
         row:     column -> value, with `run_id`.    arrays: name -> array.
-        token:   of the claim under which the run was computed.
-        columns: those that the run's task declares, in addition to the ones that all rows share.
+        token:   the token of the claim under which the run was computed.
+        columns: the columns that the run's task declares in addition to the columns that all rows share.
         Raises ClaimLost, and stores no row, if another worker holds the claim by now; ValueError for a value that its
         column does not allow.
         """
@@ -259,8 +261,8 @@ class Store:
     def remove_weights(self, run_id: str, paths: Iterable[Path], why: str) -> None:
         """Remove weights of a finished run on purpose.
 
-        paths: the files.    why: the reason, for the record. The record is written first: because of it, the missing
-        files do not count as damage.
+        A record with the reason is written first. Because of this record, the missing files do not count as damage.
+        paths: the files.    why: the reason.
         """
         names = [path.name for path in paths]
         if not names:
@@ -286,9 +288,9 @@ class Store:
     def clear(self, run_id: str) -> None:
         """Prepare the folder of a run so that it can be done again; only for the holder of the run's claim.
 
-        Folders, pipes and broken links in the place of the run's files are removed. From a damaged run the row and the
-        records are removed, and if the damage is in an array or weights, all arrays and weights. If it is in the row or
-        a record, these stay, because the work may resume from them.
+        Folders, pipes and broken links in the place of the run's files are removed. If the run is damaged, its row and
+        its records (of errors, damage and removed files) are removed. If the damage is in an array or weights, all
+        arrays and weights are removed, too; otherwise they stay, because the work may resume from them.
         """
         damaged = self.problem(run_id)
         folder = self.folder(run_id)
@@ -307,7 +309,8 @@ class Store:
     def drop(self, run_id: str) -> None:
         """Remove the folder of a run that was refused before it computed anything.
 
-        A folder with a row, or with anything from which the work can resume, stays.
+        A folder stays if it has a row, or a file from which the work can resume. If no other run is stored, the store's
+        folder is removed, too.
         """
         folder = self.folder(run_id)
         result_names = (ROW, "last.ckpt", "best.safetensors", "journal.jsonl")
@@ -315,7 +318,7 @@ class Store:
             return
 
         shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # not empty: there are other runs
+        with suppress(OSError):  # a folder that is not empty, as there are other runs
             folder.parent.rmdir()
             self.outputs.rmdir()
 
@@ -331,9 +334,10 @@ class Store:
         return error
 
     def keep_items(self, data: ImageData) -> None:
-        """Store the list of images of a data set (see `items`), unless it is stored intact.
+        """Store the list of images of a data set (see `items`), unless it is stored already and intact.
 
-        Lines of arrays of runs follow the order of this list, and the categories of its labels that of the classes.
+        The lines of a run's arrays are in the order of this list. The label is categorical; its categories are the
+        class keys in the order of the classes.
         """
         path = self.outputs / "items" / f"{data.fingerprint}.parquet"
         with if_whole():
@@ -344,7 +348,7 @@ class Store:
                 damage.remember(path)
             return
 
-        # Missing or damaged: `if_whole` has ended its block
+        # Only reached if the list is missing or damaged: then `if_whole` has ended its block before the return
         remove(path)
         remove_parts(path.parent)
         label = pd.Categorical(data.items["label"], categories=list(data.classes))
@@ -353,6 +357,7 @@ class Store:
     def items(self, fingerprint: str) -> pd.DataFrame:
         """The list of images of the data set with this fingerprint: columns image_id, label, split and annotations.
 
+        The list is cached until its file changes.
         Raises DamagedFile for a list that is missing or damaged, and for a fingerprint that leads out of items/.
         """
         path = self.outputs / "items" / f"{fingerprint}.parquet"
@@ -407,7 +412,7 @@ class Store:
     def save(self, table: Table) -> Path:
         """Save the table of an analysis, as Parquet and CSV with a description beside them; returns its folder.
 
-        Its id is a hash of its name, its parameters and the runs that it read: the same table is written over.
+        Its id is a hash of its name, its parameters and the runs that it read: the same table replaces an earlier one.
         """
         identity = {
             "name": table.name,

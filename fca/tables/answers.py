@@ -33,15 +33,16 @@ _RUN = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<snapshot>[^/]+)")  # weights of a 
 
 
 def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
-    """`predict` rows of full models on test images, clean or under a corruption, with the subject of each row.
+    """The predictions of full models on test images, clean or under a corruption, with the subject of each.
 
-    A subject is what responds in item response theory: a network at one snapshot. Sub-models are no subjects, because
-    they know only some of the classes and were not evaluated on all images.
+    A row of the result is one `predict` run. A subject is what responds in item response theory: a network at one
+    snapshot (the weights at some point of its training). Sub-models are no subjects, because they know only some of the
+    classes and were not evaluated on all images.
 
-    New columns: `subject` (its name), `corruption` (a kind, or clean) and `severity` (0 for clean); `model` and
-    `snapshot` become those of the subject. Each version of a data set counts as a data set (see `by_version`). Where a
-    data set has rows of a corruption at the reference size, its other rows of that corruption are left out.
-    The result is sorted by data set, subject, corruption and severity.
+    New columns: `subject` (its name), `corruption` (a kind, or clean) and `severity` (0 for clean). `model` and
+    `snapshot` are changed to the model and the snapshot of the subject. Each version of a data set counts as a data set
+    (see `by_version`). If a data set has rows of a corruption at the reference size, its rows of this corruption at
+    other sizes are left out. The result is sorted by data set, subject, corruption and severity.
 
     query: restricts the rows; None: all.    Raises FcaError for a query that cannot be read.
     """
@@ -50,7 +51,7 @@ def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
 
     corruptions = rows["shift"].fillna("").map(kind_and_severity)  # None: a shift that is no corruption
     rows = rows[corruptions.notna()].reset_index(drop=True)
-    no_features = rows[:0]
+    no_features = rows[:0]  # `by_version` also names rows of features, which are not needed here
     rows, _ = by_version(store, [rows], no_features)
     corruption_columns = pd.DataFrame(corruptions.dropna().tolist(), columns=["kind", "severity"])
     rows = rows.assign(
@@ -67,15 +68,16 @@ def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
 
 
 def _without_other_sizes(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows, without those at other sizes where a data set has a corruption at the reference size (224 pixels).
+    """Leave out rows of a corruption at other sizes if the data set has the corruption at the reference size (224 px).
 
-    The rows left out are of images that were corrupted as stored, or of published corrupted images whose margin the
-    network's crop cut a second time. The responses to these differ so much from those at the reference size that one
-    network would count as two subjects. A warning for each data set counts them.
+    Rows at other sizes are of images that were corrupted as stored, or of published corrupted images whose margin the
+    network's crop cut a second time. Responses to these images differ so much from responses at the reference size that
+    one network would count as two subjects. A warning for each data set says how many rows are left out.
     """
     is_at_reference = rows["corrupted_at"] == "reference"
     corruption_of_dataset = [rows["dataset"], rows["corruption"]]
-    has_reference = is_at_reference.groupby(corruption_of_dataset).transform("any")  # the same for all rows of a group
+    # for each row, whether any row of the same data set and corruption is at the reference size
+    has_reference = is_at_reference.groupby(corruption_of_dataset).transform("any")
     is_left_out = has_reference & ~is_at_reference
 
     is_published = rows["shift"].str.startswith("imagenet_c/")
@@ -114,15 +116,15 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
     Rows under different shifts belong to one subject if they have the same network and snapshot (see `_subject_key`).
     """
     key_by_index: dict[int, tuple[Any, ...]] = {}  # index of a row -> key of its subject
-    properties_by_key: dict[tuple[Any, ...], dict[str, Any]] = {}
+    properties_by_key: dict[tuple[Any, ...], dict[str, Any]] = {}  # what may distinguish subjects with the same model
     evaluations: set[tuple[Any, ...]] = set()  # (key of the subject, shift)
 
     # In a fixed order, so that names do not depend on the order of the rows
     rows_by_run_id = sorted(records(rows.reset_index()), key=lambda row: row["run_id"])
     for row in rows_by_run_id:
         key = _subject_key(row)
-        if (key, row["shift"]) in evaluations:  # the same network was evaluated again under other settings
-            key = (*key, row["run_id"])  # which makes it a second subject
+        if (key, row["shift"]) in evaluations:  # the same network was evaluated again, under other settings
+            key = (*key, row["run_id"])  # it counts as a second subject, which the run id tells apart
         evaluations.add((key, row["shift"]))
         key_by_index[row["index"]] = key
 
@@ -136,8 +138,8 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
         properties = properties_by_key[key]
         for column in ("adaptation", "weights", "seed"):
             value = _none_if_missing(row[column])
-            is_weights_of_run = _RUN.fullmatch(str(value)) is not None  # the property `run` has it already
-            if properties.get(column) is None and not is_weights_of_run:
+            is_weights_of_run = _RUN.fullmatch(str(value)) is not None  # then the property `run` has this id already
+            if properties.get(column) is None and not is_weights_of_run:  # the first row that has a value decides
                 properties[column] = value
 
     names = _distinct_names(list(properties_by_key.values()))
@@ -151,10 +153,10 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def _subject_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What identifies the subject of a row: (training run, model, snapshot), or (None, model, snapshot, settings ...).
+    """The key of a row's subject: (training run, model, snapshot), or (None, model, snapshot, settings ...).
 
-    A network that was trained in the store is identified by its training; published weights, which no run trained, are
-    identified by the settings with which they were loaded.
+    A network that was trained in the store is identified by the run of its training. Published weights, which no run
+    trained, are identified by the settings with which they were loaded.
     """
     training_run = _none_if_missing(row["parent"])
     snapshot = _none_if_missing(row["snapshot"])
@@ -178,9 +180,9 @@ def _distinct_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
     """A unique name for each subject: `model`, or `model/snapshot` if the model has snapshots other than the best.
 
     Subjects with the same name get further words, such as `resnet18, probe` or `resnet18, seed 1`, until all names
-    differ; the run, which always differs, comes last.
+    differ. The last word to be added is the id of the run, which always differs.
 
-    subjects: `model`, `snapshot` and `run` of each, with `adaptation`, `weights` and `seed` where they are known.
+    subjects: for each subject its `model`, `snapshot` and `run`, and its `adaptation`, `weights` and `seed` if known.
     """
     models_with_snapshots = {subject["model"] for subject in subjects if subject["snapshot"] not in (None, "best")}
     names: list[str] = []
@@ -219,10 +221,10 @@ class DatasetResponses(NamedTuple):
 
 
 def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) -> list[DatasetResponses]:
-    """The responses to clean test images, one entry for each data set: of stored full models, and from files.
+    """The responses (right or wrong) of models to clean test images, one entry for each data set.
 
-    The subjects are full models with all of their snapshots. Sub-models are no subjects, because they know only some of
-    the classes.
+    They are from stored predictions and from files. The subjects, which respond, are full models with all of their
+    snapshots. Sub-models are no subjects, because they know only some of the classes.
 
     query: restricts the stored rows, not the files; None: all.
     files: paths. If all items of a file are images of a stored data set, its subjects are added to that data set;
@@ -239,9 +241,8 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
     for file in files:
         file_responses = read_responses(file)
         name = stem_of(file)
-        stored = {  # files have no fingerprint
-            key: gathered.responses for key, gathered in gathered_by_name.items() if gathered.fingerprint
-        }
+        # only entries from the store have a fingerprint; a file is not matched with an earlier file
+        stored = {key: gathered.responses for key, gathered in gathered_by_name.items() if gathered.fingerprint}
         stored_name = matching_stored_dataset(file_responses, stored, file)
         if stored_name is not None:
             responses = with_file_subjects(stored[stored_name], file_responses)
@@ -258,9 +259,9 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
 def select_responses(
     gathered: DatasetResponses, subjects: Bool[np.ndarray, " subjects"], items: Bool[np.ndarray, " items"]
 ) -> DatasetResponses:
-    """The responses of the selected subjects to the selected items; the runs and `left_out` stay the same.
+    """The responses of the selected subjects (models) to the selected items (images).
 
-    subjects, items: masks, True for what is kept.
+    The other fields of `gathered`, such as its runs, stay the same.    subjects, items: masks, True for what is kept.
     """
     responses = gathered.responses
     cells = np.ix_(subjects, items)  # indexes the block where a selected row meets a selected column
@@ -277,8 +278,8 @@ def select_responses(
 def subjects_at_chance(responses: Responses) -> Bool[np.ndarray, " subjects"]:
     """Whether the accuracy of each subject is not significantly above always predicting the most frequent label.
 
-    It is tested on clean images, or without any on those of the lowest severity, if their labels are known. All False
-    where no label is known; False for a subject without a response to such images.
+    It is tested on the labelled images of the lowest severity, which are clean images if there are any. All are False
+    if no such image has a label; a subject without a response to these images is False.
     """
     items = responses.items
     is_cleanest = (items["severity"] == items["severity"].min()).to_numpy()
@@ -306,10 +307,11 @@ def at_severity(gathered: DatasetResponses, severity: int) -> DatasetResponses:
 
 
 def responses_of_dataset(store: Store, dataset: str, rows: pd.DataFrame) -> DatasetResponses:
-    """The response matrix of one data set, with every image of the split once for each severity, in ascending order.
+    """The response matrix (subjects x items) of one data set.
 
-    rows: rows of `rows_of_subjects` of this data set, with a single shift for each severity. A subject without a row at
-    some severity has no response (NaN, and -1 as predicted class) to its images.
+    The items are all images of the split, once for each severity, by ascending severity. A subject that was not
+    evaluated at some severity has no response (NaN, and -1 as predicted class) to the images of that severity.
+    rows: rows of `rows_of_subjects` of this data set, with a single shift for each severity.
     """
     first_row = records(rows.head(1))[0]
     fingerprint = first_row["fingerprint"]

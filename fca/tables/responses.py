@@ -90,7 +90,7 @@ def kind_and_severity(shift: str) -> tuple[str, int] | None:
 
 
 def place_of(item: str) -> Place:
-    """The image, corruption and severity that the name of an item states: `<image_id>`, or `<image_id>@<shift>`.
+    """The image, corruption and severity in the name of an item, which is `<image_id>` or `<image_id>@<shift>`.
 
     >>> place_of("a@b.png@corruption/fog/3"), place_of("a@b.png")
     (Place(image_id='a@b.png', corruption='fog', severity=3), Place(image_id='a@b.png', corruption='clean', severity=0))
@@ -126,10 +126,10 @@ def frame_of_items(items: Sequence[str], labels: Sequence[str | None] | None = N
 def frame_of_subjects(
     subjects: Sequence[str], models: Sequence[str] | None = None, snapshots: Sequence[str | None] | None = None
 ) -> pd.DataFrame:
-    """The frame `Responses.subjects` for these names of subjects.
+    """The frame `Responses.subjects` (columns subject, model, snapshot) for these names of subjects.
 
-    models, snapshots: of each subject. Where they are None, they are read from the names: `resnet18/0.1` is snapshot
-    0.1 of resnet18, and any other name is that of a model without a snapshot.
+    models, snapshots: the model and the snapshot of each subject. If they are None, they are read from the names:
+    `resnet18/0.1` is snapshot 0.1 of resnet18, and any other name is the name of a model without a snapshot.
 
     >>> frame_of_subjects(["resnet18/0.1", "timm/vit_b16"])["model"].tolist()
     ['resnet18', 'timm/vit_b16']
@@ -214,7 +214,10 @@ def _invalid_response_error(value: Any, path: Path, subject: str, item: str) -> 
 
 
 def _read_npz(path: Path) -> Responses:
-    """Read an npz of plain arrays, see `read_responses`. Raises FcaError for arrays that do not fit together."""
+    """Read the responses in an npz of plain arrays, whose names `read_responses` lists.
+
+    Raises FcaError for arrays that do not fit together, and for responses other than 0, 1 or missing.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -232,7 +235,7 @@ def _read_npz(path: Path) -> Responses:
         correct = _right_wrong_or_missing(arrays["correct"], path)
     else:
         class_positions = {key: position for position, key in enumerate(classes)}
-        no_class = MISSING - 1  # equals no prediction, not even a missing one
+        no_class = MISSING - 1  # for a label that is no class: it equals no prediction, not even a missing one
         true = np.array([class_positions.get(str(key), no_class) for key in labels or ()])
         correct = np.where(pred == MISSING, np.nan, pred == true)  # subjects x items
 
@@ -315,7 +318,10 @@ def _right_wrong_or_missing(correct: np.ndarray, path: Path) -> Float[np.ndarray
 
 
 def _write_npz(responses: Responses, path: Path) -> None:
-    """Write all of `Responses` except image, corruption and severity, which the names of the items contain."""
+    """Write responses to an npz, from which `_read_npz` reads them.
+
+    Columns image, corruption and severity are not written, because the names of the items contain them.
+    """
     subjects = responses.subjects[["subject", "model", "snapshot"]]
     items = responses.items[["item", "label"]]
     arrays: dict[str, np.ndarray] = {}
@@ -337,19 +343,23 @@ def _opened_text(path: Path, mode: str) -> TextIOWrapper:
 
 
 def _read_csv(path: Path) -> Responses:
-    """Read a CSV file: a header line with the items, then a line for each subject with cells 0, 1 or empty."""
+    """Read responses from a CSV file: a header line with the items, then a line for each subject.
+
+    A cell is 0, 1 or empty (no response). Raises FcaError for another cell, and for an item without a name.
+    """
     column_names, lines = read_lines(path, path)
     items = column_names[1:]
     subjects: list[str] = []
     rows: list[list[float]] = []
     for subject, *cells in lines:
-        invalid_cells = set(cells) - set(_RESPONSE_OF_CELL)  # per line, not per cell: files have millions of cells
+        invalid_cells = set(cells) - set(_RESPONSE_OF_CELL)  # one check a line is fast: files have millions of cells
         if invalid_cells:
             column = next(column for column, cell in enumerate(cells) if cell in invalid_cells)
             raise _invalid_response_error(cells[column], path, subject, items[column])
         subjects.append(without_escape(subject))
         rows.append([_RESPONSE_OF_CELL[cell] for cell in cells])
-    correct = np.array(rows, dtype=np.float64).reshape(len(subjects), len(items))  # also of a file without subjects
+    # reshaped for a file without subjects, whose array would not have two dimensions
+    correct = np.array(rows, dtype=np.float64).reshape(len(subjects), len(items))
 
     # Spreadsheets may end every line with separators, which look like empty columns without a name
     while items and not items[-1] and np.isnan(correct[:, -1]).all():
@@ -385,7 +395,7 @@ def _read_jsonlines(path: Path) -> Responses:
     correct = np.full((len(lines), len(column_of_item)), np.nan)
     for subject_responses, (_, responses) in zip(correct, lines, strict=True):
         columns = [column_of_item[item] for item in responses]
-        subject_responses[columns] = list(responses.values())  # a view: this fills a line of `correct`
+        subject_responses[columns] = list(responses.values())  # a view of a line of `correct`, which this fills
 
     subjects = [subject for subject, _ in lines]
     return Responses(correct, frame_of_subjects(subjects), frame_of_items(list(column_of_item)))
@@ -394,10 +404,11 @@ def _read_jsonlines(path: Path) -> Responses:
 def _subject_and_responses(text: str, number: int, path: Path) -> tuple[str, dict[str, float]]:
     """The subject of one line of JSON, and its responses: item -> 1.0, 0.0, or NaN for null.
 
-    number: of the line, for errors. Raises FcaError for a line of another form and for another response.
+    number: the number of the line, for errors.
+    Raises FcaError for a line of another form, and for a response other than 0, 1 and null.
     """
     try:
-        line = json.loads(text, object_pairs_hook=_dict_of_unique_names)
+        line = json.loads(text, object_pairs_hook=_dict_of_unique_names)  # raises ValueError for a repeated name
         subject, responses = str(line["subject_id"]), dict(line["responses"])
     except (ValueError, KeyError, TypeError) as error:
         allowed = '{"subject_id": "a", "responses": {"item": 1}}, every name once'
@@ -441,13 +452,13 @@ FORMATS = {  # suffix -> reader and writer
 
 
 def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], file: str) -> str | None:
-    """Name of the stored data set whose images the items of a file are; None if no stored set has any of them.
+    """The name of the stored data set that has all items of a file as images; None if no stored set has any of them.
 
     Two data sets may give their images the same names (cifar10 and cifar100: test/00000), so labels in the file must
-    equal the stored ones. If several sets remain, the stem of the file must name one of them.
+    equal the stored labels. If several sets remain, the stem of the file must name one of them.
 
-    read: the content of the file.    stored: responses of each stored data set.    file: its path.
-    Raises FcaError if sets contain only some of the items, if labels differ, or if several sets remain.
+    read: the content of the file.    stored: data set -> its responses.    file: the path of the file.
+    Raises FcaError if stored sets have only some of the items, if labels differ, or if several sets remain.
     """
     items = read.items["item"]
     is_stored_by_set = {  # data set -> whether it has each item
@@ -479,9 +490,9 @@ def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], fi
 
 
 def _first_relabelled(read: Responses, stored: Responses) -> str | None:
-    """The first item whose label in the file differs from the stored one, with both labels; None if there is none.
+    """The first item whose label in the file differs from its stored label, as text with both; None if there is none.
 
-    Items without a label in the file are not compared.
+    Items without a label in the file are not compared.    read: the content of the file.
     """
     items = read.items["item"]
     file_labels = read.items["label"]
@@ -499,9 +510,9 @@ def _first_relabelled(read: Responses, stored: Responses) -> str | None:
 def with_file_subjects(stored: Responses, read: Responses) -> Responses:
     """The responses of one stored data set, with the subjects of a file added below the stored subjects.
 
-    All items of the file must be among the stored ones. Stored items that the file lacks have no response (NaN).
-    If the file has no predictions, a right response still tells the predicted class, which is the label; a wrong one
-    becomes -1, another class.
+    All items of the file must be stored items. The file's subjects have no response (NaN) to stored items that the file
+    lacks. If the file has no predictions, a right response still tells the predicted class, which is the label; after a
+    wrong response the predicted class is unknown (-1).
     """
     columns = pd.Index(stored.items["item"]).get_indexer(pd.Index(read.items["item"]))  # of the file's items
     correct = np.full((len(read.subjects), len(stored.items)), np.nan)
@@ -515,7 +526,7 @@ def with_file_subjects(stored: Responses, read: Responses) -> Responses:
     else:
         stored_positions = [class_positions.get(key, MISSING) for key in read.classes]
         stored_positions.append(MISSING)  # -1, no response, indexes this last entry
-        pred[:, columns] = np.array(stored_positions)[read.pred]  # positions in the file's classes -> in stored ones
+        pred[:, columns] = np.array(stored_positions)[read.pred]  # positions in the file's classes -> in stored classes
 
     assert stored.pred is not None  # stored runs always have predictions
     return replace(

@@ -91,10 +91,10 @@ class Rows:
         return pd.concat([self.trained, self.full])
 
     def without(self, conflicts: Mapping[str, Conflict]) -> Rows:
-        """The rows of the data sets without a conflict.
+        """These rows without the data sets that have a conflict.
 
-        conflicts: data set -> why its rows must not be compared. The sentence of each conflict is logged as a warning
-        and added to `left_out`.
+        The sentence of each conflict is logged as a warning and added to `left_out`.
+        conflicts: data set -> why its rows must not be compared.
         """
         sentences = [conflict.sentence for conflict in conflicts.values()]
         for sentence in sentences:
@@ -120,10 +120,13 @@ class Rows:
 
 
 def select(store: Store, query: str | None, split: str = "test") -> Rows:
-    """The rows of the store that the few-class analyses read; the store is read once.
+    """The rows (stored results of runs) that the few-class analyses read. The store is read once.
 
-    query: restricts the rows; None: no restriction. A condition on a column that a kind of row lacks does not restrict
-           that kind: recipe_epochs == 5 keeps all `embed` rows.
+    They are trainings, clean test predictions of full models with their best weights, scores of these predictions on
+    subsets of the classes, and clean features.
+
+    query: restricts the rows; None: no restriction. A condition on a column that a kind of row does not have does not
+           restrict this kind: recipe_epochs == 5 keeps all `embed` rows.
     split: the split of the images in `embedded`.
     Raises FcaError for a query that cannot be read.
     """
@@ -139,7 +142,7 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
 
     is_scored = (rows["task"] == "score") & rows["parent"].isin(full["run_id"])
     scored = apply_query(rows[is_scored], query)
-    scored = scored[scored["ncl"] < scored["num_classes"]]  # a score on all classes repeats the row in `full`
+    scored = scored[scored["ncl"] < scored["num_classes"]]  # a score on all classes repeats its parent in `full`
 
     trained, full, scored, embedded = by_version(store, [trained, full, scored], embedded)
     model_names = _distinct_names(pd.concat([trained, full]))
@@ -220,14 +223,14 @@ def _warn_of_diverged(n_trainings: int, n_rows: int) -> None:
 def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFrame) -> list[pd.DataFrame]:
     """The same frames, in which column `dataset` tells the versions of a data set apart.
 
-    Two versions of a data set have the same name but other images (another fingerprint). They are named like this:
+    Two versions of a data set have the same name but different images (and fingerprints). They are named like this:
     - If only one version of cifar100 is read, it stays `cifar100`.
     - If several are read, one that was limited to its first images is called `cifar100 (limit 20)`, and the complete
       one `cifar100`. Several complete ones (or rows of earlier versions of fca, which recorded no limit) get the
       beginning of their fingerprint: `cifar100 (3f2a91)`.
-    - A set with a test split alone and its 70/10/20 cut, on which networks are trained, count as one version: features
-      of all its images belong to accuracies on the test images of the cut. If models were tested on both, each gets a
-      name of its own, and the rows of features are repeated for both names.
+    - A set that has only a test split is cut 70/10/20 when networks are trained on it. The set and its cut count as one
+      version, so that features of all its images are compared with accuracies on the test images of the cut. If models
+      were tested on both, each gets a name of its own, and the rows of features are repeated for both names.
 
     models: frames of trainings and predictions.    embedded: rows of features.
     Returns the frames of `models` in their order, then `embedded`. Their new column `stored` keeps the stored name,
@@ -287,10 +290,11 @@ def _dataset_name(dataset: str, words: Sequence[str]) -> str:
 def _versions_and_words(
     store: Store, dataset_rows: pd.DataFrame, stored_rows: pd.DataFrame
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """The version of each stored fingerprint of one data set, and the words that distinguish each version.
+    """The versions of one data set: fingerprint -> version, and version -> the words that distinguish it in a name.
 
-    A version is the fingerprint that the set had before its 70/10/20 cut. Its words are its limit, if it has one, and
-    the beginning of its fingerprint where the limits are not enough; a single version needs no words.
+    A version is the fingerprint that the set had before it was cut 70/10/20 for training. Its words are its limit (the
+    number of first images that were used), if it has one, and the beginning of its fingerprint if several versions have
+    the same limit. A single version needs no words.
 
     dataset_rows: the rows of the data set that an analysis reads.    stored_rows: all stored rows of that data set.
     """
@@ -319,9 +323,10 @@ def _versions_and_words(
 
 @lru_cache(maxsize=32)  # hashing all items takes long, and each analysis of a report asks again
 def _fingerprints_before_cut(store: Store, fingerprints: tuple[str, ...]) -> dict[str, str]:
-    """Each fingerprint of one data set -> the fingerprint of that set before it was cut into 70/10/20 for training.
+    """Fingerprint of a data set -> the fingerprint that the set had before it was cut 70/10/20 for training.
 
     A set that is no cut, or whose original is not stored, has its own fingerprint as value.
+    fingerprints: all stored fingerprints of the versions of one data set.
     """
     items_by_fingerprint = {name: store.items(name) for name in fingerprints}
     test_only = [name for name, items in items_by_fingerprint.items() if set(items["split"]) == {"test"}]
@@ -332,7 +337,8 @@ def _fingerprints_before_cut(store: Store, fingerprints: tuple[str, ...]) -> dic
         for candidate in test_only:  # only sets without a training split are cut
             if candidate == name or len(items_by_fingerprint[candidate]) != len(items):
                 continue
-            if fingerprint(items, candidate) == name:  # a cut is hashed with its original's fingerprint as version
+            # the fingerprint of a cut is a hash of its items and of the fingerprint of the original
+            if fingerprint(items, candidate) == name:
                 before_cut[name] = candidate
                 break
     return before_cut
@@ -427,14 +433,15 @@ def drop_conflicting_rows(
     per_model: Sequence[str] = (),
     columns: Sequence[str] | None = None,
 ) -> Rows:
-    """The rows except those of data sets whose rows must not be compared; these are logged and noted in `left_out`.
+    """Leave out the data sets whose rows must not be compared; each is logged, and noted in `left_out` of the result.
 
     An axis of an analysis is a column whose values it compares or averages over, such as the model or the seed. The
     rows of a data set must not be compared if they differ in a column that is no axis, such as the number of epochs:
-    the difference would be taken for one between models. A missing value equals every value, except in WEIGHT_COLUMNS.
+    the difference would be mistaken for a difference between models. A missing value equals every value, except in
+    WEIGHT_COLUMNS.
 
     rows:      everything that the analysis read.
-    read:      those of the rows that it puts in one table.
+    read:      the rows that the analysis puts in one table.
     name:      the column that names models or encoders.
     per_model: columns that the user allowed to differ between models; `recipe` stands for the whole recipe.
     columns:   the columns to look at; None: all.
@@ -480,9 +487,10 @@ class _ComparisonRule(NamedTuple):
 
 
 def _agreeing_filters(read: pd.DataFrame, rule: _ComparisonRule) -> list[str]:
-    """A filter for each column in which rows of some data set differ although they must agree.
+    """Filters, as typed on a command line, after which the rows of every data set agree in all columns that must agree.
 
-    Each filter keeps the most frequent value; further differences are searched for among the rows that it keeps.
+    There is one filter for each column in which rows of some data set differ. It keeps the most frequent value; further
+    differences are searched for among the rows that it keeps.
     """
     filters: list[str] = []
     remaining = read
@@ -511,8 +519,9 @@ class _Differing(NamedTuple):
 def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Differing | None:
     """The first column in which rows of one data set differ although they must agree; None if there is none.
 
-    Columns of CONFIG, and of the recipe, must agree between all rows that are compared; WEIGHT_COLUMNS only between the
-    rows of one model and task, since networks may start from different weights.
+    Columns of CONFIG (what was requested) and of the recipe must agree between all rows that are compared.
+    WEIGHT_COLUMNS must agree only between the rows of one model and task, since networks may start from different
+    weights.
     """
     compared = [str(column) for column in dataset_rows if rule.columns is None or column in rule.columns]
 
@@ -528,6 +537,7 @@ def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Dif
             if len(_distinct_values(values)) < 2:
                 continue
 
+            # if each model has a single value, the user may allow models to differ, which the error suggests
             has_one_per_model = all(
                 len(_distinct_values(model_rows[column].dropna())) < 2 for _, model_rows in group.groupby(rule.name)
             )
@@ -546,8 +556,8 @@ def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Dif
 def _groups_that_must_agree(dataset_rows: pd.DataFrame, column: str, rule: _ComparisonRule) -> list[pd.DataFrame]:
     """The rows of one data set in groups, each of which must have a single value in this column.
 
-    There is one group for each model if the column may differ between models, one for each class subset if it may
-    differ between subsets, and otherwise a single group.
+    If the column may differ between models, there is a group for each model; if it may differ between subsets of the
+    classes, a group for each subset; otherwise a single group.
     """
     keys = []
     if column in rule.per_model or ("recipe" in rule.per_model and column.startswith(RECIPE)):
@@ -564,7 +574,8 @@ def _conflict(
 ) -> Conflict:
     """The conflict of a data set whose rows differ, with filters that keep one value of each column that differs.
 
-    read: the rows of all data sets that the analysis read.    first: the first difference between `dataset_rows`.
+    dataset_rows: the rows of this data set.    read: the rows of all data sets that the analysis puts in one table.
+    first: the first difference between `dataset_rows`.
     """
     columns: list[str] = []
     conditions: list[str] = []
@@ -604,13 +615,16 @@ class _Selection(NamedTuple):
 
 
 def _rows_with_commonest_value(rows: pd.DataFrame, differing: _Differing) -> _Selection:
-    """The selection of the rows with the most frequent value in the column in which rows differ."""
+    """The selection of the rows with the most frequent value in the column in which rows differ.
+
+    It has a mask of the rows, and the same selection as a filter and as the condition of a query.
+    """
     column = differing.column
     value = _commonest(differing.values)
     word = f"{column}={as_typed(value)}"
     condition = f"{column} == {_literal(value)}"
     is_missing = rows[column].isna()
-    if value is None:
+    if value is None:  # most rows have no value: it is compared by `isna`, as nothing equals a missing value
         return _Selection(is_missing, word, condition)
 
     has_value = rows[column] == value
@@ -624,8 +638,9 @@ def _rows_with_commonest_value(rows: pd.DataFrame, differing: _Differing) -> _Se
 def _condition_on_other_datasets(dataset: str, dataset_rows: pd.DataFrame, read: pd.DataFrame) -> str:
     """The condition of a query that holds for the rows of every data set except this one.
 
-    dataset_rows: its rows.    read: the rows of all data sets. A query sees stored names, so a name that several
-    versions share (see `by_version`) cannot exclude one of them; then the condition is on the fingerprint.
+    A query is applied to stored names. If several versions of the data set share its stored name (see `by_version`),
+    the name cannot exclude one of them, so the condition is on the fingerprint.
+    dataset_rows: the rows of this data set.    read: the rows of all data sets.
     """
     stored_name = dataset
     n_versions = 1

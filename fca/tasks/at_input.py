@@ -63,7 +63,7 @@ class AtInput:
     def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, context: RunContext) -> None:
         """Open the images now; masks and backgrounds are opened when a shift first asks for them.
 
-        split: that of the images.    rows: positions in `data.items` of all images that will be asked for.
+        split: the split of the images.    rows: positions in `data.items` of all images that will be asked for.
         """
         machine = context.machine
         self.data = data
@@ -103,9 +103,10 @@ class AtInput:
         return as_input(to_device(self._backgrounds[self._positions_in_split(rows)], self.device))
 
     def noise(self, rows: Rows, seed: int, draw: int) -> Float[Tensor, "rows 3 size size"]:
-        """Standard normal numbers for each image, keyed by (seed, image id, draw) and drawn on the CPU.
+        """Standard normal noise for each image.
 
-        So they are the same on any device and in any batch.    draw: number of the draw, for several of one image.
+        The random numbers are keyed by (seed, image id, draw) and drawn on the CPU, so an image has the same noise on
+        any device and in any batch.    draw: the number of the draw, for shifts that need several draws of an image.
         """
 
         def draw_noise() -> Tensor:
@@ -121,6 +122,7 @@ class AtInput:
                 list(pool.map(fill, range(len(rows))))  # list raises what a thread has raised
             return torch.from_numpy(noise).to(self.device)
 
+        # shifts that are computed in turn on one batch share its noise
         return self.once("noise", (rows.tobytes(), seed, draw), draw_noise)
 
     def once(self, kind: str, key: Any, make: Callable[[], Tensor]) -> Tensor:
@@ -138,16 +140,20 @@ class AtInput:
 
     @cached_property
     def _masks(self) -> Pixels:
-        """The masks of the split at input size, by position in the split; decoded and cached as images are."""
+        """The masks of the split at input size, by position in the split.
+
+        Masks are read as images with three equal channels of 0 and 1, so that they are decoded and cached like images.
+        """
         image_ids = self.data.items["image_id"].tolist()
 
         def read_mask(position: int) -> UInt8[np.ndarray, "height width 3"]:
+            """The mask of the image at this position in the split; FcaError if the image has none."""
             row = int(self._split_rows[position])
             mask = self.data.mask(row)
             if mask is None:
                 allowed = f"a mask for every image of {self.data.name}"
                 raise FcaError(f"mask of {image_ids[row]}", None, allowed, WITH_MASKS)
-            return np.repeat(mask[..., None], 3, axis=2).view(np.uint8)  # an image has three channels
+            return np.repeat(mask[..., None], 3, axis=2).view(np.uint8)  # as an image: three channels of 0 and 1
 
         # a data set of its own: the fingerprint keeps its cached pixels apart from those of the images
         mask_data = replace(
@@ -160,12 +166,16 @@ class AtInput:
 
     @cached_property
     def _backgrounds(self) -> Pixels | None:
-        """The images of the split without their objects, by position in the split; None if the data set has none."""
+        """The images of the split without their objects, by position in the split.
+
+        None if the data set has no such images. They are cached at input size, as the images themselves.
+        """
         background = self.data.background
         if background is None:
             return None
 
         image_ids = self.data.items["image_id"].iloc[self._split_rows].tolist()
+        # a data set of its own: the fingerprint keeps its cached pixels apart from those of the images
         background_data = replace(
             self._split_data,
             read=lambda position: background(image_ids[position]),
@@ -198,11 +208,12 @@ class OutputsUnderShifts(NamedTuple):
 def outputs_under(
     shifts: Sequence[InputShift], classifier: Classifier, images: AtInput, example_rows: Rows
 ) -> OutputsUnderShifts:
-    """The classifier's outputs for all images under each of these shifts, in full precision.
+    """The classifier's outputs for all images under each of these shifts, in full precision (float32).
 
-    All shifts of a batch are computed in turn, so that its pixels, masks and noise are made once.
+    For each batch of images all shifts are computed in turn, so that pixels, masks and noise are made once.
 
-    example_rows: images of which shifted examples are returned.    Raises FcaError for logits that are NaN or infinite.
+    example_rows: positions in `data.items` of the images of which thumbnails under each shift are returned.
+    Raises FcaError for logits that are NaN or infinite.
     """
     module = classifier.module.eval().to(images.device)
     n_images = len(images.rows)
@@ -220,7 +231,7 @@ def outputs_under(
                 shifted = shift.at_input(images, rows)
                 shifted = shifted.contiguous(memory_format=torch.channels_last)  # 1.5 times as fast
                 logits = module(classifier.normalise(shifted)).float().cpu().numpy()
-                check_outputs("logits", logits, before=n_forwarded)
+                check_outputs("logits", logits, before=n_forwarded)  # `before` lets the error count over all batches
                 batches_of_shift.append(logits)
             n_forwarded += len(rows)
 

@@ -25,7 +25,8 @@ def check_masks(shifts: Sequence[Shift], data: ImageData, split: str, classes: S
 def check_masks_of(setting: str, data: ImageData, split: str, classes: Sequence[int] | None = None) -> None:
     """Raise FcaError unless these images have object masks.
 
-    setting: what needs them, as it is typed (key=value).    classes: as in `check_masks`.
+    setting: the setting that needs the masks, as a user types it (key=value), for the error.
+    classes: label indices of the classes whose images are needed; None: they are not known yet.
     """
     key, _, value = setting.partition("=")
     if data.mask is no_mask:
@@ -34,6 +35,7 @@ def check_masks_of(setting: str, data: ImageData, split: str, classes: Sequence[
     if "mask_content" not in data.items:  # whether an image has a mask is known only when it is read
         return
 
+    # `mask_content` identifies the mask of each image; it is empty for an image without a mask
     items = data.items.iloc[data.rows(split, classes)]
     ids_without_mask = items.loc[items["mask_content"] == "", "image_id"].tolist()
     is_without_any_mask = len(ids_without_mask) == len(items)
@@ -50,12 +52,12 @@ def known_keys(model: Model) -> list[str] | None:
 
 
 def check_classes(model: Model, data: ImageData, split: str) -> None:
-    """Raise FcaError for a stored run that knows no class of the data, or the class of no image of the split.
+    """Raise FcaError if the model knows no class of the data, or if no image of the split is of a class that it knows.
 
-    Other models are checked once they are built.
+    Models whose classes are known only once they are built pass; they are checked then.
     """
     model_keys = known_keys(model)
-    if model_keys is None:
+    if model_keys is None:  # not known before the model is built
         return
 
     distinct_keys = set(model_keys)
@@ -72,9 +74,10 @@ def check_classes(model: Model, data: ImageData, split: str) -> None:
 
 
 def check_subset(model: Model, data: ImageData, subset: Sequence[int], predicted: Sequence[int] | None = None) -> None:
-    """Raise FcaError for a subset with classes that the model does not know, or whose images are not predicted.
+    """Raise FcaError for a subset with a class that the model does not know, or whose images are not predicted.
 
-    subset: label indices.    predicted: label indices whose images are predicted; None: all that the model knows.
+    subset:    label indices of the classes of the subset.
+    predicted: label indices of the classes whose images are predicted; None: all classes that the model knows.
     """
     model_keys = known_keys(model)
     if model_keys is None and predicted is None:  # nothing is known before the model is built

@@ -63,15 +63,16 @@ class Compile:
     calibration: Annotated[int, Allowed(1, 10_000)]
 
     def plan(self, context: RunContext) -> list[Run[Compiling]]:
-        """The run in fp32 and, for precision=int8, another one that quantises its program.
+        """One run that writes the program in fp32 and, for precision=int8, a second run that quantises this program.
 
+        A program is an ONNX file that computes the network's features.
         Raises FcaError for a network without weights, for models that are no network in PyTorch, and where the packages
         that write programs are missing.
         """
         context.check_clean("compile")
         check_packages("task", "compile")
-        check_has_weights(context, "probe")  # a program has features, for probes
-        learns_nothing = not context.model.learns
+        check_has_weights(context, "probe")  # a program computes features for probes, so random weights are useless
+        learns_nothing = not context.model.learns  # such as HOG
         if learns_nothing or isinstance(context.model, Compiled | OnnxFile):
             kind = "has no layers" if learns_nothing else "is a program already"
             raise FcaError("model", context.model.label(), f"a network in PyTorch; this {kind}", "choose another model")
@@ -94,7 +95,7 @@ class Compile:
         if self.precision == FP32:
             return [fp32_run]
 
-        data = for_training(context.data)  # with training images, which calibrate int8, also if all images were test
+        data = for_training(context.data)  # training images calibrate int8, so a set that is all test is split
         int8_run = Run(
             "compile",
             {**identity, "precision": INT8, "data": data.fingerprint, "calibration": self.calibration},
@@ -105,7 +106,7 @@ class Compile:
         return [fp32_run, int8_run]
 
     def run(self, runs: Sequence[Run[Compiling]], context: RunContext) -> Iterator[Finished]:
-        """Write the programs, each as program.onnx and program.json in its run's folder, and yield the runs."""
+        """Write each program as program.onnx and program.json in the folder of its run, and yield the finished runs."""
         for run in runs:
             start = time.perf_counter()
             columns: dict[str, Any] = {}
@@ -114,7 +115,7 @@ class Compile:
             else:
                 program, description, n_calibration = self._int8_program(run, context)
                 columns[N_CALIBRATION] = n_calibration
-                context.store.keep_items(run.work.data)
+                context.store.keep_items(run.work.data)  # only int8 programs depend on images
             keep_program(context.store.folder(run.run_id), program, description)
 
             columns[FILE_MB] = len(program) / 1e6
@@ -125,7 +126,8 @@ class Compile:
     def _fp32_program(self, run: Run[Compiling]) -> tuple[bytes, Description]:
         """The program of the network's features in fp32, and its description.
 
-        Raises FcaError for a network whose images are prepared otherwise than by resizing and cropping.
+        Raises FcaError for a network whose images are not prepared by resizing and cropping, as the description, from
+        which the program's user prepares images, knows nothing else.
         """
         work = run.work
         encoder = work.model.build()
@@ -159,11 +161,12 @@ class Compile:
 
 
 def with_every_depth(model: Model) -> tuple[Model, tuple[str, ...]]:
-    """The model as an encoder with the features of all its depths side by side, and the names of the depths.
+    """The model as an encoder of the features of all its depths, concatenated, and the names of its depths.
 
-    A network with one depth stays as it is. Raises FcaError for a model that is configured with a single depth.
+    A depth is a stage after which a network can be truncated; WHOLE is the network as it is. A network with one depth
+    is returned unchanged. Raises FcaError for a model that is configured with a single depth.
     """
-    if not isinstance(model, OfSeveralDepths):
+    if not isinstance(model, OfSeveralDepths):  # it cannot be truncated
         return model, (WHOLE,)
 
     if model.depth != WHOLE:

@@ -49,21 +49,22 @@ class Describe:
     summary: ClassVar[tuple[Column | str, ...]] = (N_IMAGES, N_TRAIN, N_VAL, "n_test", N_UNUSED, *DETAILS)
 
     def plan(self, context: RunContext) -> list[Run[None]]:
-        """One run, whatever the subset, model and seed. Raises FcaError for a shift."""
+        """One run for the data set, whatever the subset, model and seed. Raises FcaError for a shift."""
         context.check_clean("describe")
         data = context.data
         split_data = _split_as_for_training(data)
 
-        # keys are left out where they change nothing, so that results stored before they existed stay valid
+        # The id of the run is a hash of its identity. Keys are left out where they change nothing, so that results
+        # stored before they existed stay valid.
         identity: dict[str, Any] = {"data": data.fingerprint}
         if data.group is not None:
             identity["group"] = data.group
         if data.unused:  # these images are counted, but are no part of the fingerprint
             identity["unused"] = data.unused
         if data.fingerprint_kind == "content":
-            identity["files"] = "damage, bits"  # before, only pixels were examined
-        if split_data is not data:
-            identity["cut"] = split_data.fingerprint  # before, a set of one split was described as all test
+            identity["files"] = "damage, bits"  # earlier versions examined only the pixels
+        if split_data is not data:  # earlier versions described a set of one split as it is, all test
+            identity["cut"] = split_data.fingerprint
 
         columns = {
             "dataset": data.name,
@@ -78,12 +79,13 @@ class Describe:
             context.store.keep_items(context.data)
             arrays = describe_images(context.data, context.machine.workers)
 
+            # findings and counts are about the splits that a training would use
             split_data = _split_as_for_training(context.data)
             write_text(context.store.folder(run.run_id) / FINDINGS, csv_text(findings(split_data, arrays)))
 
             columns = summary(split_data, arrays)
             if columns[CHECKSUM] is not None:
-                # with the data set's own splits, not those drawn for training, so that it can be compared
+                # by the splits of the data set itself, not those drawn for training, so that it can be compared
                 columns[CHECKSUM] = checksum(context.data, arrays["sha256"])
             yield Finished(run, columns, arrays)
 
@@ -195,9 +197,9 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
 def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
     """The lines of findings.csv, one for each finding that a person should look at.
 
-    Findings are: files that cannot be read, with the reason; those that are damaged, or use few of their 16 bits;
+    Findings are: files that cannot be read, with the reason; files that are damaged, or use few of their 16 bits;
     groups in several of train, val and test, with their numbers of images; pairs of duplicates that differ in split or
-    label, exact ones before near ones.
+    label, exact duplicates before near duplicates.
 
     Columns: finding (its kind), image_id, split, label, other_* (these of the second image of a pair), group, detail.
     """
@@ -238,6 +240,7 @@ def _contradicting_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pair
 
     both_images = first.join(second.add_prefix("other_"))
     lines = both_images.assign(finding=f"{kind} duplicate" + contradiction)
+    # descending, so that pairs with two labels come before pairs that are only in two splits
     return lines[contradiction != ""].sort_values("finding", ascending=False, kind="stable")
 
 
@@ -249,8 +252,8 @@ def _damaged_files(images: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:
     return damaged.assign(finding="damaged file", detail=details)
 
 
-EIGHTH = 2**13  # of the range of 16 bits
-QUARTER = 2**14
+EIGHTH_OF_16_BITS = 2**13  # of the range of values
+QUARTER_OF_16_BITS = 2**14
 
 
 def _uses_few_bits(largest: Float32[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
@@ -264,7 +267,7 @@ def _uses_few_bits(largest: Float32[np.ndarray, " images"]) -> Bool[np.ndarray, 
     largest_of_set = _largest_of_set(largest)
     if largest_of_set == 0:  # there is no file of 16 bits, or all are black
         return np.zeros(len(largest), bool)
-    limit = QUARTER if largest_of_set < QUARTER else EIGHTH
+    limit = QUARTER_OF_16_BITS if largest_of_set < QUARTER_OF_16_BITS else EIGHTH_OF_16_BITS
     return largest < limit
 
 
@@ -274,10 +277,15 @@ def _largest_of_set(largest: Float32[np.ndarray, " images"]) -> int:
 
 
 def _files_of_few_bits(images: pd.DataFrame, largest: Float32[np.ndarray, " images"]) -> pd.DataFrame:
-    """A line for each file that uses few of its 16 bits, with its largest value and what to do as its detail."""
+    """A line for each file that uses few of its 16 bits, so that it is shown too dark.
+
+    Its detail is the largest value of the file and what the user can do.
+
+    images: image_id, split and label of all images.    largest: the largest value of each; NaN without 16 bits.
+    """
     largest_of_set = _largest_of_set(largest)
-    if largest_of_set < QUARTER:
-        white = fewest_bits(largest_of_set)
+    if largest_of_set < QUARTER_OF_16_BITS:
+        white = fewest_bits(largest_of_set)  # the largest value of as many bits as the files use, such as 4095
         step = f"no 16-bit file of the set has more than {largest_of_set}: set dataset.white={white}"
     else:
         step = (
@@ -324,7 +332,10 @@ UNREADABLE: dict[str, Any] = {
 
 
 def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
-    """The values of one image, by the names of UNREADABLE; or the reason why it, or its mask, cannot be read."""
+    """The values of one image, by the names of UNREADABLE; or the reason why the image or its mask cannot be read.
+
+    index: position of the image in `data.items`.
+    """
     try:
         image, in_file = _read(data, index)
         mask = data.mask(index)
@@ -359,9 +370,9 @@ def _read(data: ImageData, index: int) -> tuple[UInt8[np.ndarray, "height width 
 
 
 def _area_and_centroid(mask: Bool[np.ndarray, "height width"] | None) -> tuple[float, float, float]:
-    """The object's share of the image, and its centroid (y, x) as shares of height and width.
+    """The object's share of the image, and the (y, x) of its centroid as shares of the image's height and width.
 
-    All NaN without a mask; for an empty one the share is 0 and the centroid NaN.
+    Without a mask all three are NaN. For an empty mask the share is 0 and the centroid is NaN.
     """
     if mask is None:
         return np.nan, np.nan, np.nan

@@ -88,16 +88,16 @@ def encoder_keys_in_errors() -> Iterator[None]:
 
 
 def embed_run(work: ForwardWork) -> Run[ForwardWork]:
-    """The run that computes the features of a split, or of all images, with an encoder.
+    """The run that computes the features of the images of a split, or of all images, with an encoder.
 
-    Raises FcaError for an encoder without weights and for a split without images, unless all images are embedded.
+    Unless all images are embedded, raises FcaError for an encoder without weights and for a split without images.
     """
     data = work.data
     encoder = work.model
-    if work.split != ALL_SPLITS:  # the check looks for images of the split, and "all" is none
+    if work.split != ALL_SPLITS:  # the check looks for images of the split, and "all" is not the name of a split
         check_forward(work)
 
-    identity = {
+    identity = {  # the id of the run is a hash of it
         "data": data.fingerprint,
         "split": work.split,
         "encoder": encoder.identity(),
@@ -113,8 +113,10 @@ def embed_run(work: ForwardWork) -> Run[ForwardWork]:
 
 
 def embed_images(run: Run[ForwardWork], context: RunContext) -> Finished:
-    """Do an embed run: the features of its images, or similarities of a sample if the encoder compares images.
+    """Do an embed run, and return it with its columns and arrays.
 
+    The array is the features of its images (images x features, float16). An encoder that has no features but compares
+    two images gives similarities of a sample instead, see `compare_sample`.
     Raises FcaError for features that are NaN, or larger than float16 holds.
     """
     data = run.work.data
@@ -154,7 +156,7 @@ def compare_sample(
     Arrays: sampled, positions of the sampled images within the split's items; similarity (sampled images x classes),
     see `mean_similarities`.
     """
-    rank = rank_in_class(data.items.iloc[rows], encoder.seed)  # in a random order of each class
+    rank = rank_in_class(data.items.iloc[rows], encoder.seed)  # 0, 1, ... in a random order of the images of each class
     sampled = np.flatnonzero(rank < encoder.images_per_class)
     sampled_rows = rows[sampled]
 
@@ -162,9 +164,9 @@ def compare_sample(
     n_calls = n_images * (n_images - 1) // 2
     cost = f"{n_calls:,} calls of the similarity function: every pair of {n_images:,} sampled images"
     log.info(cost)
-    print(cost, flush=True)
+    print(cost, flush=True)  # before the calls begin, also if stdout is buffered
 
-    # with a cache of 0 GB these images alone are read, not the whole set
+    # a cache of 0 GB: only the sampled images are read, instead of caching the whole set
     opened = open_pixels(data, encoder.geometry, context.cache, context.machine.workers, 0.0, sampled_rows)
     pixels = opened[sampled_rows]
 
@@ -188,7 +190,7 @@ def mean_similarities(
 ) -> Float32[np.ndarray, "images classes"]:
     """Mean similarity of every image to the other images of every class.
 
-    mean[i, c] = sum of s(i, j) over j != i with label c / number of those j;   NaN where there is none
+    mean[i, c] = sum of s(i, j) over J / |J|, where J are the images j != i with label c;   NaN where J is empty
     """
     n = len(labels)
     sums = np.zeros((n, n_classes))
@@ -200,6 +202,6 @@ def mean_similarities(
 
     class_sizes = np.bincount(labels, minlength=n_classes)
     is_of_class = labels[:, None] == np.arange(n_classes)  # images x classes
-    n_others = class_sizes - is_of_class  # an image is not compared with itself
+    n_others = class_sizes - is_of_class  # images x classes: one less for the image's own class, without itself
     means = np.divide(sums, n_others, out=np.full_like(sums, np.nan), where=n_others > 0)
     return means.astype(np.float32)

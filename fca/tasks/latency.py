@@ -67,17 +67,20 @@ class Latency:
     threads: Annotated[int | None, Allowed(1, 1024)]
 
     def plan(self, context: RunContext) -> list[Run[Timed]]:
-        """One run: the network with a head for the subset's classes, on this machine. Raises FcaError for a shift."""
+        """One run, which measures the network with a head for the subset's classes on this machine.
+
+        Raises FcaError for a shift.
+        """
         context.check_clean("latency")
         model = context.model
         ncl = context.subset.ncl
-        identity = {
+        identity = {  # the id of the run is a hash of it
             "model": model.identity(),
             "ncl": ncl,
             "batch": self.batch,
             "rounds": self.rounds,
             "threads": self.threads,
-            "host": socket.gethostname(),  # a speed is that of one machine
+            "host": socket.gethostname(),  # a speed is valid only for one machine
             "accelerator": context.machine.accelerator,
         }
         columns = {"model": model.label(), "weights": model.weights_label(), "ncl": ncl}
@@ -85,7 +88,10 @@ class Latency:
         return [Run("latency", identity, columns, work=Timed(model, keys))]
 
     def run(self, runs: Sequence[Run[Timed]], context: RunContext) -> Iterator[Finished]:
-        """Measure the networks of all these runs in interleaved rounds, then yield each run with its columns."""
+        """Measure the networks of all these runs in interleaved rounds, then yield each run with its columns.
+
+        Interleaved, so that a disturbance of the machine hits all networks alike.
+        """
         from fca.training.speed import ProcessorTime, load, on_threads, speeds  # imports torch; planning does not
 
         check_threads("task.threads", self.threads)
@@ -102,6 +108,7 @@ class Latency:
         for run, subject, speed in zip(runs, subjects, measured_speeds, strict=True):
             is_program = subject.file_mb is not None  # in onnxruntime, on the CPU
             used_accelerator = "cpu" if is_program else accelerator_for(subject.network.module, accelerator)
+            # batches are not measured for task.batch=null
             throughput = {} if speed.images_per_s is None else _interval_columns(SPEED, speed.images_per_s)
             columns: dict[str, Any] = {
                 **_interval_columns(LATENCY, speed.latency_ms),
@@ -109,7 +116,7 @@ class Latency:
                 BATCH: self.batch,
                 THREADS: threads,
                 LOAD: load_at_start,
-                OTHERS_CPU: share_of_others,
+                OTHERS_CPU: share_of_others,  # processor time that other processes took during the measurement
                 DEVICE: device_name(used_accelerator),
                 GFLOPS: subject.cost.flops / 1e9 or None,  # 0: not counted, as for HOG in NumPy
                 MEMORY: subject.cost.memory / 2**20,
@@ -132,18 +139,18 @@ class _Subject(NamedTuple):
 
 
 def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subject:
-    """A model as it is measured, with a head for these classes if it takes one.
+    """A model in the form in which its speed is measured, with a head for these classes if it takes one.
 
-    A compiled network becomes the file that `fca export` would write of a linear probe on it. An ONNX file is measured
-    with the head that it has, and a model that takes none, such as HOG, without: a linear layer is cheap.
+    A compiled network becomes the file that `fca export` would write of a linear probe on it. An ONNX file keeps the
+    head that it has. A model that takes no head, such as HOG, is measured without one, because a linear layer is cheap.
     """
     from fca.training.speed import cost  # imports torch
 
     if isinstance(model, Compiled):
-        feature_columns = model.description.columns(model.depth)
+        feature_columns = model.description.columns(model.depth)  # slice of the program's features
         n_features = feature_columns.stop - feature_columns.start
         weight = np.zeros((len(keys), n_features))  # the values of the weights do not change the speed
-        bias = weight[:, 0]
+        bias = weight[:, 0]  # zeros, one for each class
         return _program_in_onnxruntime(model.with_head(weight, bias), model.description.geometry.size, threads)
 
     if isinstance(model, OnnxFile):

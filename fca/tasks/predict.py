@@ -125,10 +125,11 @@ class Predict:
     group_columns: list[str]
 
     def plan(self, context: RunContext) -> list[Run]:
-        """One predict run for each shift, of all classes; then one score run for each, if there is a subset or groups.
+        """One predict run of all classes for each shift and, if there is a subset or groups, one score run for each.
 
         A score run computes the accuracy on the subset from the logits that the predict run stored. Raises FcaError for
-        a model that cannot predict these images, and for a subset of shifted images without task.keep=logits.
+        a model that cannot predict these images, and for a subset of shifted images without task.keep=logits, because
+        logits of shifted images are stored only with this key.
         """
         if self.keep not in (None, "logits"):
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
@@ -161,22 +162,23 @@ class Predict:
 
 
 def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) -> list[Run[ForwardWork]]:
-    """For each shift, the run that predicts a whole split.
+    """For each shift of the configuration, the run that predicts a whole split.
 
-    A trained model of the store predicts the same images as the predictions that belong to its training. So the data
-    are split as for its training; and a sub-model that reproduces the original (compat), whose head has all classes,
-    predicts only the images of its subset.
+    A trained model of the store must predict the same images as the predictions that belong to its training. So the
+    data are split as its training split them. A sub-model (trained on a subset of the classes) that reproduces the
+    original (compat) has a head for all classes, but predicts only the images of its subset.
 
-    keep_logits: of shifted images, too. Raises FcaError without the column of groups by which the training split the
-    data, and for a shift that needs masks which the images do not have.
+    keep_logits: whether the logits of shifted images are stored, too.
+    Raises FcaError if the column of groups by which the training split the data is missing, and for a shift that needs
+    masks which the images do not have.
     """
     data = context.data
-    classes = None
+    classes = None  # the images of all classes that the model knows are predicted
 
-    training_row = _training_row(context.model)
+    training_row = _training_row(context.model)  # None for a model that was not trained in the store
     if training_row is not None:
         group = training_row.get("group")
-        lacks_group_column = group not in (None, *data.items)
+        lacks_group_column = group not in (None, *data.items)  # `data.items` iterates over names of columns
         if lacks_group_column and training_row["dataset"] == data.name:  # other data sets were not split by training
             allowed = f"{group}, by which training {training_row['run_id']} split it"
             raise FcaError("dataset.group", data.group, allowed, f"add dataset.group={group}")
@@ -186,7 +188,9 @@ def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) ->
         if training_row.get("compat") and is_data_of_training:
             classes = training_row["classes"]
 
-    model, zero_shot_columns = with_class_keys(context.model, data)
+    model, zero_shot_columns = with_class_keys(
+        context.model, data
+    )  # a zero-shot model gets the classes to choose among
     identity = model.identity()
     model_columns = {
         "model": model.label(),
@@ -204,14 +208,16 @@ def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) ->
 
 
 def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
-    """A zero-shot model with the classes that it chooses among; other models stay as they are.
+    """Give a zero-shot model the keys of the classes that it chooses among; other models are returned unchanged.
 
-    Classes that the configuration gives stay. Otherwise they are those of the data set, or published ones that contain
-    them (see `Nameable.choose_among`): networks trained on the published classes choose among all of them, so a model
-    with fewer classes to choose among would have an easier test. The masked protocol restricts the stored logits to
-    the classes of the data set.
+    Classes that the configuration gives are kept. Otherwise the model gets a published list of classes that contains
+    the classes of the data set (see `Nameable.choose_among`), or, if there is none, the classes of the data set.
+    The published list is preferred because networks trained on it choose among all of its classes: a model with fewer
+    classes to choose among would have an easier test. The masked protocol later restricts the stored logits to the
+    classes of the data set.
 
-    Also returns column ZERO_SHOT with the name of the classes; no column where they are those of the data set.
+    Also returns a dictionary with column ZERO_SHOT, which names the list of classes; it is empty for other models, and
+    where the model chooses among the classes of the data set.
     """
     if not isinstance(model, Nameable):
         return model, {}
@@ -222,6 +228,7 @@ def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str
 
     for column, published in model.choose_among.items():
         published_keys = class_keys(published)
+        # such a data set has a column of the items named in `choose_among`, and no class outside of the list
         if column in data.items and set(data.classes) <= set(published_keys):
             return model.naming(published_keys), {ZERO_SHOT: published}
     return model.naming(data.classes), {}
@@ -290,8 +297,9 @@ def predict_run(
 ) -> Run[ForwardWork]:
     """The run that does this work. Its id depends on data, split, weights and shift, not on a subset or a seed.
 
-    weights: identity of the model's weights.    columns: of the row, beside those of the data.
-    parent:  id of the run that makes the weights, which is done first; None: no run does.
+    weights: the identity of the model's weights.
+    columns: column -> value of the run's row (its stored result), without the columns that describe the data.
+    parent:  id of the run that makes the weights and has to be done first; None: the weights exist already.
     """
     identity = {
         "data": work.data.fingerprint,
@@ -306,12 +314,12 @@ def predict_run(
 def score_run(predict_run: Run[ForwardWork], work: Scoring) -> Run[Scoring]:
     """The run that computes the accuracy on a subset from the logits that a predict run stores."""
     groups = work.groups
-    identity: dict[str, Any] = {
+    identity: dict[str, Any] = {  # the id of the run is a hash of it
         "parent": predict_run.run_id,
         "classes": [work.data.classes[c] for c in work.subset.classes],
     }
     if groups:
-        identity["groups"] = dict(groups.of)  # class key -> group
+        identity["groups"] = dict(groups.of)  # `of`: class key -> group
 
     columns = {
         **predict_run.metadata,
@@ -329,9 +337,10 @@ def accuracy_columns(name: str, top1: float, n: int) -> dict[str, float]:
 
 
 def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator: str) -> dict[str, Any]:
-    """Columns of the forward passes of n images: time, device, and size of the network and its input.
+    """Columns of the forward passes of n images: their time, the device, and the size of the network and its input.
 
-    seconds: for all images.    accelerator: as configured; the column has the device that was used.
+    seconds:     the time for all images.
+    accelerator: as configured (it may be `auto`); the column gets the name of the device that was used.
     """
     device = accelerator_for(classifier.module, accelerator)
     return {
@@ -348,8 +357,9 @@ def prediction_columns(
 ) -> dict[str, Any]:
     """Columns of a prediction: its classes, number of images and open accuracy (argmax over all logits).
 
-    true: the column of each image's class.    classes: label indices of the classes whose images were predicted.
-    Raises FcaError for logits that are NaN or infinite, of which argmax would be the first class.
+    true:    for each image, the column of the logits that belongs to its true class.
+    classes: label indices of the classes whose images were predicted.
+    Raises FcaError for logits that are NaN or infinite: argmax would silently return the first class.
     """
     check_outputs("logits", logits)
     n = len(true)
@@ -366,15 +376,16 @@ def prediction_arrays(
 ) -> Arrays:
     """The stored arrays of a prediction, from float32 logits.
 
-    pred: the predicted column of each image.    p_true, p_max: probability of its class, and of the predicted one.
-    logits: as float16 if they take more than LOGITS_FLOAT32_MB.    logit_classes: class key of each column.
+    pred: for each image the column with the largest logit.    p_true, p_max: the probabilities of its true class and of
+    the predicted class.    logits: as float16 if they take more than LOGITS_FLOAT32_MB.    logit_classes: the class key
+    of each column of the logits.
 
-    true: the column of each image's class.    classes: class keys of the columns.
+    true: for each image, the column of its true class.    classes: the class keys of the columns.
     Raises FcaError for logits that float16 cannot hold.
     """
     probabilities = softmax(logits, axis=1)
     is_small = logits.nbytes <= LOGITS_FLOAT32_MB * 2**20
-    probability_of_class = probabilities[np.arange(len(true)), true]  # of each image
+    probability_of_class = probabilities[np.arange(len(true)), true]  # of the true class, one number an image
     return {
         "pred": logits.argmax(axis=1).astype(np.int32),
         "p_true": probability_of_class.astype(np.float32),
@@ -388,9 +399,9 @@ def prediction_arrays(
 
 
 def finish_predictions(runs: Sequence[Run[ForwardWork]], context: RunContext) -> Iterator[Finished]:
-    """Do predict runs in turn, and yield each with its results; a model is built once for all of its runs.
+    """Do predict runs in turn, and yield each with its results. A model is built once for all of its runs.
 
-    runs: those of one model must follow each other.
+    runs: runs of the same model object must follow each other.
     """
     for _, runs_of_model in groupby(runs, lambda run: id(run.work.model)):
         model_runs = list(runs_of_model)
@@ -425,12 +436,13 @@ class KnownImages(NamedTuple):
 
 
 def known_images(work: ForwardWork, classifier: Classifier) -> KnownImages:
-    """The images of the work's split whose class the classifier knows, among `work.classes` if that is given.
+    """The images of the work's split whose class the classifier knows; only of `work.classes` if these are given.
 
     Raises FcaError where the classifier knows no class of the data, and where no image is of a known class.
     """
     data = work.data
     column_by_label = logit_columns(classifier.classes, data.classes)  # -1: the classifier does not know the class
+    # a class that differs only in its spelling is refused, as it would silently count as unknown
     check_meant(f"class of {data.name}", data.classes, classifier.classes, "the model")
 
     candidates = work.classes or range(len(data.classes))
@@ -456,7 +468,8 @@ def predict_images(
 ) -> Finished:
     """Do a predict run: forward every image of the split whose class the classifier knows, changed by the shift.
 
-    Logits of shifted images are stored only if the work says so. For shifts at the input size: `predict_at_input`.
+    Logits of shifted images are stored only if `work.keep_logits` is true. Shifts that change images at the input size
+    of the model are done by `predict_at_input` instead.
     on_batch: called after every batch with its number of images.
     """
     from fca.training.infer import logits_of  # imports torch, which planning does without
@@ -473,7 +486,7 @@ def predict_images(
         data = shifted(work.data, work.shift, work.split)
         positions = np.searchsorted(work.data.rows(work.split), rows)  # shifted data hold this split only
 
-    # decoded pixels are cached for all shifts, or only for the clean images
+    # the cache of decoded pixels holds either the images of all shifts (one byte a channel) or only the clean images
     bytes_of_all_shifts = 3 * classifier.input_size**2 * len(rows) * len(context.shifts)
     fits_cache = bytes_of_all_shifts <= 1e9 * machine.cache_gb
     cache_gb = machine.cache_gb if is_clean or fits_cache else 0.0
@@ -497,11 +510,13 @@ def predict_images(
 def predict_at_input(
     runs: Sequence[Run[ForwardWork]], classifier: Classifier, context: RunContext
 ) -> Iterator[Finished]:
-    """Do predict runs whose shifts change images at the model's input size (stage `input`): same model, same images.
+    """Do predict runs whose shifts change images at the model's input size (stage `input`), and yield their results.
 
-    Every shift of a batch is computed in turn, so that its pixels and masks are made once. Beside the usual arrays:
-    mask_area, the share of the input that is object, and examples (uint8, 64 pixels a side), the first shifted image of
-    each of the first EXAMPLES classes. The time of a run is its equal share of the time for all shifts.
+    All runs have the same model and the same images. For each batch of images every shift is computed in turn, so that
+    pixels and masks are made once. The time of a run is therefore an equal share of the time for all shifts.
+
+    Arrays in addition to those of every prediction: mask_area, for each image the share of the input that is object;
+    examples (uint8, 64 pixels a side), the first shifted image of each of the first EXAMPLES classes.
     """
     from fca.tasks.at_input import AtInput, outputs_under  # imports torch, which planning does without
 
@@ -512,12 +527,12 @@ def predict_at_input(
     _, first_of_class = np.unique(work.data.labels[rows], return_index=True)  # positions among `rows`
     example_rows = rows[first_of_class[:EXAMPLES]]
 
-    # the logits of all shifts in a chunk are in memory until it ends
+    # the logits of all runs of a chunk are in memory until the chunk ends, so its number of runs is limited
     logits_bytes = 4 * len(rows) * len(classifier.classes)  # float32
     runs_at_once = max(1, LOGITS_HELD_BYTES // logits_bytes)
     for first_run in range(0, len(runs), runs_at_once):
         chunk = runs[first_run : first_run + runs_at_once]
-        shifts = [run.work.shift for run in chunk if isinstance(run.work.shift, InputShift)]  # all are; mypy asks
+        shifts = [run.work.shift for run in chunk if isinstance(run.work.shift, InputShift)]  # all are: for mypy
 
         start = time.perf_counter()
         outputs = outputs_under(shifts, classifier, images, example_rows)
@@ -539,10 +554,10 @@ def predict_at_input(
 
 
 def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: ClassSubset) -> dict[str, Any]:
-    """The columns of a training that its predictions for test images give: accuracy, time, device, size.
+    """The columns that a training takes from its predictions for clean test images: accuracy, time, device, size.
 
-    predicted: columns of these predictions. Column `flag` is "chance" where the interval of the accuracy includes that
-    of always predicting the most frequent class.
+    Column `flag` is "chance" where the interval of the accuracy reaches down to chance, the accuracy of always
+    predicting the most frequent class.    predicted: the columns of the predictions.
     """
     top1 = accuracy_columns("top1", predicted["top1_open"], predicted["n_test"])
     test_labels = data.labels[data.rows("test", subset.classes)]
@@ -555,11 +570,11 @@ def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: Class
 
 
 def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
-    """The columns of a score run: the accuracy on a subset from the logits that its parent, a predict run, stored.
+    """The columns of a score run: the accuracy on a subset, computed from the logits that its parent stored.
 
-    Open accuracy lets all classes of the model compete, masked accuracy only those of the subset; with groups, grouped
-    accuracy sums the probabilities of each group. Raises FcaError for a class that the parent did not predict, and if
-    it stored no logits.
+    The parent is a predict run. Open accuracy lets all classes of the model compete, masked accuracy only the classes
+    of the subset. With groups of classes, grouped accuracy sums the probabilities of each group.
+    Raises FcaError for a class that the parent did not predict, and for a parent that stored no logits.
     """
     work = run.work
     classes = list(work.subset.classes)
@@ -571,7 +586,7 @@ def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
         raise FcaError("subset.classes", keys, "classes that the model knows", "choose another subset or model")
 
     stored = stored_predictions(store, parent)
-    is_in_subset = stored.of_classes(classes)
+    is_in_subset = stored.of_classes(classes)  # which of the predicted images
     if not store.has_array(stored.run_id, "logits"):
         step = f"remove {store.folder(stored.run_id)} and run again with task.keep=logits"
         raise FcaError("logits of run", stored.run_id, "stored: the run was made without task.keep=logits", step)

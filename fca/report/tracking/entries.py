@@ -85,11 +85,11 @@ class Entry:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The head's results: its numbers and words that are not part of the configuration."""
+        """The results of the entry's head, by column: its numbers and texts that are not part of the configuration."""
         if not self.has_summary:
             return {}
 
-        keys_of_task = self.config.get("task", {})
+        keys_of_task = self.config.get("task", {})  # a column named like a key of the task repeats this setting
         results: dict[str, Any] = {}
         for name, value in _without(NO_RESULTS, self.head).items():
             is_setting = name in keys_of_task
@@ -119,9 +119,9 @@ class Entry:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The figures of every epoch of a training, from its `fitted.json`; empty without that file.
+        """The learning curve of a training: a dictionary of values for each epoch, from the training's `fitted.json`.
 
-        `step` is the number of optimiser steps at the end of the epoch, counted from 0.
+        Empty without that file. `step` is the index, from 0, of the last optimiser step of the epoch.
         """
         epochs: list[dict[str, Any]] = []
         with if_whole():
@@ -151,18 +151,19 @@ def _curve_values(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entry_id(row: Row, store: Store) -> str:
-    """The id of the entry to which a row belongs.
+    """The id of the tracker's entry to which a row (the stored result of a run) belongs.
 
     It is the id of the training whose weights or arrays the row was computed from, directly or through other rows.
-    Predictions of a model that was not trained here share an entry for each model and data set; any other row
-    without a training has its own.
+    Predictions of a model that was not trained in this store share one entry for each model and data set. Any other row
+    without a training has an entry of its own.
     """
     visited = {row["run_id"]}
     while row["task"] != "train":
         training, _, snapshot = str(row.get("weights", "")).partition("/")  # weights of a run are RUN_ID/SNAPSHOT
         source_id = row.get("parent") or (training if snapshot else "")
         source = store.row_if_whole(source_id)
-        if source is None or source["run_id"] in visited:  # removed, in another store; or rows that refer in a circle
+        # no source: it was removed, or is in another store; visited: damaged rows may refer to each other in a circle
+        if source is None or source["run_id"] in visited:
             break
         visited.add(source["run_id"])
         row = source
@@ -183,10 +184,10 @@ def _id_of_model_and_data(row: Row, store: Store) -> str:
 
 
 def entry_with(identity: str, rows: Iterable[Row], store: Store) -> Entry:
-    """The entry of these rows; of rows with one run id the last counts.
+    """The tracker's entry with this id and these rows; of several rows with the same run id the last one counts.
 
-    Where `identity` is the id of a training, its row is added from the store. The head is that training, else a clean
-    prediction, else the first row by task and shift.
+    If `identity` is the id of a training, the row of this training is added from the store. The head of the entry, its
+    first row, is that training; without it a clean prediction; otherwise the first row by task and shift.
     """
     row_by_id = {row["run_id"]: row for row in rows}
     if identity not in row_by_id and is_run_id(identity):
@@ -223,10 +224,10 @@ def stored_config(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def completed(config: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with the values that its row adds.
+    """Add the values of a row to its configuration: changes `config` and returns it.
 
-    Changes `config` and returns it. A key without a value takes the row's; where both have a value and they differ,
-    the row's is stored under `effective`.
+    A key that has no value in the configuration gets the value of the row. Where both have a value and the values
+    differ, the row's value is stored under `effective`.
 
     >>> completed({"subset": {"ncl": None}, "recipe": {"lr": 0.1}}, {"ncl": 10, "recipe_lr": 0.025})
     {'subset': {'ncl': 10}, 'recipe': {'lr': 0.1}, 'effective': {'recipe': {'lr': 0.025}}}
@@ -258,8 +259,8 @@ def _section(config: dict[str, Any], groups: Iterable[str]) -> dict[str, Any]:
 def without_secrets(value: Any, *, keep_targets: bool = False) -> Any:
     """A value of a configuration without secrets.
 
-    Left out are keys whose name is that of a secret (`token`, `api_key`), passwords in addresses, and the values of
-    such keys in a command.
+    Left out are keys that are named like a secret (`token`, `api_key`), passwords in addresses, and the values that a
+    command gives to keys named like a secret.
 
     keep_targets: whether `_target_`, the class that a group names, stays.
 

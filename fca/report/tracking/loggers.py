@@ -46,7 +46,10 @@ class LightningTracker:
         """Nothing to reach before a training begins."""
 
     def start(self, run: Run) -> Any:
-        """A logger of Lightning's, which knows the configuration; False where it cannot be made."""
+        """Lightning's logger for a run that is about to train, to which the configuration was logged.
+
+        False where no logger can be made, and in other processes than the first one of a distributed (DDP) training.
+        """
         before_lightning()
         is_ddp_worker = bool(imported("pytorch_lightning.utilities").rank_zero_only.rank)
         if is_ddp_worker:
@@ -56,13 +59,17 @@ class LightningTracker:
         with self._guarded(run.run_id):
             logger = self._logger(run.run_id, name_of(row))
             self._open[run.run_id] = logger
-            value_by_typed_key = pd.json_normalize(config_of(Store(Path(self.dir)), row))  # one line: subset.ncl, ...
-            logger.log_hyperparams(value_by_typed_key.to_dict("records")[0])
+            # a frame of one line; nested keys become columns such as subset.ncl
+            flat_config = pd.json_normalize(config_of(Store(Path(self.dir)), row))
+            logger.log_hyperparams(flat_config.to_dict("records")[0])
             return logger
         return False
 
     def finish(self, row: Mapping[str, Any]) -> None:
-        """Add the results of a training to its curves; rows of runs without a logger are left to the store."""
+        """Add the results in a training's row to its logger, and close the logger.
+
+        Nothing happens for a run without a logger: its results are in the store alone.
+        """
         logger = self._open.pop(row["run_id"], None)
         if logger is None:
             return
@@ -90,7 +97,10 @@ class LightningTracker:
         return {}
 
     def _logger(self, run_id: str, name: str) -> Any:
-        """A logger of Lightning's for a run; its files go to a folder of the store that is called as the kind is."""
+        """Lightning's logger of the configured kind for a run; its files go to a folder of the store named by the kind.
+
+        name: the readable name of the run, which MLflow shows.
+        """
         loggers = imported("pytorch_lightning.loggers")
         folder = Path(self.dir, self.kind)
         folder.mkdir(parents=True, exist_ok=True)

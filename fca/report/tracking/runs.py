@@ -97,7 +97,11 @@ class WandbTracker:
             print(f"warning: {self._stay_offline(reason)}", file=sys.stderr)
 
     def start(self, run: Run) -> Any:
-        """A Lightning logger for a run that is about to train, or False (WANDB_MODE=disabled; workers of a DDP run)."""
+        """Lightning's logger for a run that is about to train, with which its curves are sent while it trains.
+
+        False for WANDB_MODE=disabled, where W&B fails, and in other processes than the first one of a distributed (DDP)
+        training.
+        """
         before_lightning()
         from pytorch_lightning.loggers import WandbLogger
         from pytorch_lightning.utilities import rank_zero_only
@@ -107,7 +111,7 @@ class WandbTracker:
             return False
 
         class Curves(WandbLogger):
-            """Lightning's logger, but an error of W&B ends the curves and not the training."""
+            """Lightning's logger, except that an error of W&B ends the curves instead of the training."""
 
             def log_metrics(_, metrics: Mapping[str, float], step: int | None = None) -> None:  # noqa: N805
                 with self._guarded(f"run {run.run_id}"):
@@ -122,7 +126,7 @@ class WandbTracker:
         return False
 
     def finish(self, row: Mapping[str, Any]) -> None:
-        """Keep a stored row for `close`; the results of a training that is followed are written at once."""
+        """Keep a stored row for `close`. The results of a training whose run in W&B is open are written at once."""
         if mode() == "disabled":
             return
         self._rows.append(dict(row))
@@ -143,7 +147,10 @@ class WandbTracker:
             self.end(opened, exit_code=1)
 
     def close(self) -> None:
-        """End a job: write every entry that its rows belong to and close it; runs without a row did not finish."""
+        """End a job: write and close every entry to which the rows that were kept by `finish` belong.
+
+        Runs in W&B that are still open then have no row, so their work did not finish: they end as failed.
+        """
         rows = list(self._rows)
         self._rows.clear()
         rows_by_entry: dict[str, list[Row]] = {}
@@ -160,9 +167,10 @@ class WandbTracker:
                 self.end(self._open.pop(identity), exit_code=1)
 
     def write(self, entry: Entry, opened: wandb.Run | None = None) -> None:
-        """Write an entry whole to a run in W&B, close it and record which rows it has.
+        """Write an entire entry to its run in W&B, close this run and record which rows it has.
 
-        opened: the run in W&B if it is open, with its curves; None opens it again and writes the curves if it is new.
+        opened: the run in W&B if it is open, so that it has the curves already; None: it is opened (again), and the
+                curves are written unless it was begun before.
         """
         summary: dict[str, Any] = {}
         if opened is None:
@@ -207,10 +215,11 @@ class WandbTracker:
         return Store(Path(self.dir))
 
     def publish(self, tables: Sequence[Table], page: Path, metadata: Mapping[str, Any]) -> None:
-        """Write a report as one run of type `report`: its page, figures, tables, charts and scalars.
+        """Write a report as one run in W&B of type `report`: its page, figures, tables, charts and scalars.
 
-        The same report on the same query goes on in the same run. Tables of more than MAX_LINES lines are left out,
+        The same report on the same query is written to the same run. Tables of more than MAX_LINES lines are left out,
         with a line in the log.
+        tables:   the tables of the report's analyses.
         page:     the report's HTML file; the figures are figures/*.png beside it.
         metadata: report, query, command, commit: the configuration of the run.
         """
@@ -257,7 +266,10 @@ class WandbTracker:
         return entry_with(identity, [*earlier_rows, *rows], self.store)
 
     def _artifacts(self, entry: Entry) -> Iterator[wandb.Artifact]:
-        """The files of an entry that the user listed under `artifacts`, one W&B artifact a kind; none without files."""
+        """The files of an entry as W&B artifacts, one for each kind (weights, logits) that `artifacts` lists.
+
+        A kind of which the entry has no files gives no artifact.
+        """
         import wandb
 
         files: dict[str, list[Path]] = {"weights": [], "logits": []}
@@ -287,9 +299,10 @@ class WandbTracker:
 
     @contextmanager
     def _guarded(self, what: str) -> Iterator[None]:
-        """Let no error of W&B out of the body: it is logged, and W&B goes on in a new process, which is offline.
+        """Catch any error of W&B in the body, so that it never stops the work itself.
 
-        what: what was being written, for the log.
+        The error is logged, W&B's process is replaced by a new one and, if W&B was online, it is offline from now on.
+        what: what the body writes, for the log.
         """
         try:
             yield
@@ -315,10 +328,11 @@ class WandbTracker:
         os.environ.pop("WANDB_SERVICE", None)  # a parent's process, which teardown leaves alone
 
     def _begin(self, identity: str, row: Mapping[str, Any], *, light: bool = False) -> wandb.Run:
-        """Open the run of an entry in W&B, with its configuration, and attach the configuration's YAML file.
+        """Open the run of an entry in W&B, with its configuration, and attach the configuration as a YAML file.
 
-        row:   of the entry's head; of a run without a row, what is known of it.
-        light: without statistics of the machine.
+        identity: the id of the entry.
+        row:      the row of the entry's head; for a run that is about to begin, the columns known so far.
+        light:    whether W&B leaves out statistics of the machine.
         """
         experiment = experiment_of(command_of(self.store, row))
         tags = [str(tag)[:MAX_TAG_LENGTH] for tag in (experiment, row.get("dataset"), row.get("model")) if tag]
@@ -357,9 +371,10 @@ class WandbTracker:
         tags: Sequence[str] = (),
         **names: Any,
     ) -> wandb.Run:
-        """Open a run in W&B; a run of the same id goes on. It is offline when the server does not answer.
+        """Open a run in W&B, or continue the run that has this id. It is offline when the server does not answer.
 
-        light:    without statistics of the machine.
+        job_type: the task of the run, or `report`.
+        light:    whether W&B leaves out statistics of the machine.
         patience: how long `finish` may wait for the server, seconds.
         tags:     replaced by the user's `tags` where they are given.
         names:    id, name and group, as of `wandb.init`.
@@ -382,7 +397,7 @@ class WandbTracker:
         }
 
         def init() -> wandb.Run:
-            """The run in the present mode, which an error changes to offline."""
+            """Open the run in the present mode: called again, offline, after an error of the server."""
             return wandb.init(
                 project=self.project,
                 entity=self.entity,
@@ -418,9 +433,9 @@ def mode() -> Any:
 
 
 def unreachable(*, patient: bool = False) -> str | None:
-    """Why nothing can be sent to W&B: no login, or no good answer from its server; None if it can.
+    """The reason why nothing can be sent to W&B: no login, or no good answer from its server; None if sending works.
 
-    patient: whether a server that is busy (429) counts as one that answers.
+    patient: whether a server that answers that it is busy (status 429) counts as reachable.
     """
     import requests
     from wandb.sdk import wandb_setup

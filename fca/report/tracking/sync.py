@@ -30,8 +30,8 @@ LOG = "sync.log"
 
 
 def missing(tracker: WandbTracker) -> list[Entry]:
-    """The entries of which some row was never written to a file of W&B's, each with all of its rows."""
-    finished_by_run: dict[str, str] = {}  # run_id -> when its row was made, of all rows that were written to W&B
+    """The entries that have a row which was never written to a file of W&B, each entry with all of its rows."""
+    finished_by_run: dict[str, str] = {}  # run_id -> when the run finished, for all rows that were written to W&B
     for record in Path(tracker.dir, "wandb", "entries").glob("*.json"):
         finished_by_run.update(tracker.recorded_rows(record.stem))
 
@@ -47,11 +47,11 @@ def missing(tracker: WandbTracker) -> list[Entry]:
 
 
 def unsent(tracker: WandbTracker) -> list[Path]:
-    """Folders of runs that W&B's server lacks, oldest first, without those of runs that are still being worked on."""
+    """Folders of the runs that W&B's server lacks, oldest first. Runs that a worker is still doing are left out."""
     run_folders = Path(tracker.dir, "wandb").glob("*run-*-*")
     unsent_folders = []
     for folder in sorted(run_folders, key=lambda path: path.name.partition("run-")[2]):  # the name has the time
-        if folder.is_symlink():  # W&B's latest-run
+        if folder.is_symlink():  # `latest-run`, a link that W&B keeps to the latest folder
             continue
         for file in folder.glob("run-*.wandb"):
             run_id = file.stem.removeprefix("run-")
@@ -63,10 +63,11 @@ def unsent(tracker: WandbTracker) -> list[Path]:
 
 
 def send(folders: Sequence[Path], workers: int, log: Path, report_sent: Callable[[int], None]) -> list[Path]:
-    """Send runs by `wandb sync`; returns those that were not sent.
+    """Send the folders of runs by `wandb sync`; returns the folders that were not sent.
 
-    W&B's process handles a busy server itself: at an answer of 429 it waits as long as the server asks, else ever
-    longer. What is left after a round is tried again, until several rounds in a row sent nothing.
+    W&B's process handles a busy server itself: after a status of 429 it waits as long as the server asks, after other
+    failures ever longer. Folders that are left after a round are tried again, until MAX_FAILED_ROUNDS rounds in a row
+    sent nothing.
 
     workers:     how many runs are sent at once; the files of one run are sent one after another.
     log:         the file to which W&B's own messages go.
@@ -79,6 +80,7 @@ def send(folders: Sequence[Path], workers: int, log: Path, report_sent: Callable
             sent_before = len(folders) - len(_without_mark(folders))
 
             def report_total(sent_by_process: int, sent_before: int = sent_before) -> None:
+                """Report the number sent so far by all processes; the default binds this turn's `sent_before`."""
                 report_sent(sent_before + sent_by_process)
 
             _send_once(unsent_folders[start : start + RUNS_PER_PROCESS], workers, log, report_total)
@@ -93,18 +95,22 @@ def send(folders: Sequence[Path], workers: int, log: Path, report_sent: Callable
 
 
 def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Callable[[int], None]) -> None:
-    """Send runs by one process of W&B's; it is ended when no run was sent for STALL_S.
+    """Send runs by one process of W&B's, which is ended when it has sent no run for STALL_S seconds.
 
-    The process works in an empty folder: in the current one it would import a wandb.py as W&B, and take from a
-    `wandb/settings` the server that is sent the API key. Both may have come with a folder of images or a store.
+    The process works in an empty folder. In the current folder it would import a file wandb.py instead of W&B, and read
+    from a file `wandb/settings` the address of the server to which it sends the API key. A stranger may have put both
+    into a folder of images or a store.
+
+    report_sent: called with the number of these runs sent so far.
     """
     paths = [str(folder.resolve()) for folder in folders]  # absolute, as the process works elsewhere
     command = [sys.executable, "-P", "-m", "wandb", "sync", "--include-online", "-n", str(workers), *paths]
 
+    # without the variables that set the mode of W&B, or name a W&B process of this program
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
     for name, value in environment.items():
         if name.startswith("WANDB_") and name.endswith("_DIR"):
-            environment[name] = str(Path(value).resolve())
+            environment[name] = str(Path(value).resolve())  # the process works elsewhere
     environment |= {
         "WANDB_ERROR_REPORTING": "false",
         "WANDB_SILENT": "false",

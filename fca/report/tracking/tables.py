@@ -20,7 +20,7 @@ SHORT = 50  # lines of a table whose values are scalars that one compares
 
 
 def as_table(frame: pd.DataFrame) -> wandb.Table:
-    """The frame as a W&B table: missing values are None, and data URIs of pictures are pictures."""
+    """The frame as a W&B table, in which missing values are None, and data URIs of pictures become pictures."""
     import wandb
 
     plain = frame.astype(object).where(frame.notna(), None)
@@ -29,9 +29,9 @@ def as_table(frame: pd.DataFrame) -> wandb.Table:
         images = [None if uri is None else wandb.Image(picture(uri)) for uri in plain[name]]
         plain[name] = pd.Series(images, index=plain.index, dtype="object")
 
-    lines = plain.to_numpy(dtype=object)  # of a frame W&B would look up every cell by itself
+    lines = plain.to_numpy(dtype=object)  # faster than giving W&B the frame, in which it looks up every cell by itself
     table = wandb.Table(columns=[str(name) for name in plain], data=lines, allow_mixed_types=True)
-    for name in picture_columns:  # else W&B keeps the word Image
+    for name in picture_columns:  # without the cast W&B shows the word Image instead of the picture
         table.cast(name, wandb.Image, optional=True)
     return table
 
@@ -47,9 +47,10 @@ def report_id(metadata: Mapping[str, Any]) -> str:
 
 
 def scalars(table: Table) -> dict[str, float]:
-    """The numbers of a short table: `analysis/TABLE/ROW/COLUMN` -> number; empty for a table of over SHORT lines.
+    """The numbers of a short table, by the name `analysis/TABLE/ROW/COLUMN`; empty for over SHORT lines.
 
-    ROW is the values of the first columns that distinguish the lines, so it stays the same when other columns change.
+    ROW joins the values of the first columns that together distinguish the lines (see `key_columns`), so the name of a
+    number stays the same when other columns change.
     """
     if len(table.frame) > SHORT:
         return {}
@@ -87,9 +88,10 @@ def _word(value: Any) -> str:
 
 
 def chart_of(table: Table) -> Any:
-    """W&B's own chart of a table's first measured column: lines over ncl if there are several ncl, else bars.
+    """W&B's own chart of the first measured (float) column of a table, or None.
 
-    None if the table has no measured column, no values in it, or more than SHORT lines.
+    Lines over the number of classes (ncl) if it has several values; otherwise bars. None for a table without measured
+    values, and for over SHORT lines with a value.
     """
     import wandb
 

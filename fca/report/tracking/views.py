@@ -26,8 +26,9 @@ def check_views(tracker: object) -> None:
 
 
 def save_views(tracker: WandbTracker, metadata: Mapping[str, Any]) -> list[str]:
-    """Save a workspace and a Report on W&B's server; returns the address of each.
+    """Save a workspace and a Report of the tracker's project on W&B's server; returns the address of each.
 
+    A workspace is W&B's page of panels over the runs of a project, a Report its page of text and panels.
     metadata: report, query and command, as of `WandbTracker.publish`.
     """
     import wandb

@@ -49,10 +49,10 @@ log = logging.getLogger(__name__)
 
 
 def responses_of(files: Sequence[str]) -> Responses:
-    """The responses of the subjects of all files to the items that every one of them responded to.
+    """The responses of the subjects (models) of all files to the items (images) to which every subject responded.
 
-    Items are in the order of the first file; the log counts those that are left out. Raises FcaError for a file that
-    `read_responses` refuses, for a subject of two files, and where no item is left.
+    Items are in the order of the first file; the log says how many items are left out. Raises FcaError for a file that
+    `read_responses` refuses, for a subject that is in two files, and if no item is left.
     """
     responses_by_file = [read_responses(file) for file in files]
     first = responses_by_file[0]
@@ -65,7 +65,7 @@ def responses_of(files: Sequence[str]) -> Responses:
     shared_names = set.intersection(*(set(frame) for frame in frames))
     items = first.items[first.items["item"].isin(shared_names)]
 
-    is_complete = ~np.isnan(correct).any(axis=0)
+    is_complete = ~np.isnan(correct).any(axis=0)  # for each shared item, whether every subject responded
     if not is_complete.any():
         value = f"none of {n_items} in {files[0]}"
         step = "leave out the files or subjects that lack most"
@@ -104,17 +104,20 @@ def error_of(anchors: Anchors, networks: Sequence[str]) -> tuple[Estimated, floa
 def write_anchors(
     anchors: Anchors, responses: Responses, path: Path, cite: str | None = None, licence: str | None = None
 ) -> None:
-    """Write anchors to a file, with the models that chose them and their errors; `read_anchors` reads it.
+    """Write anchors (a small set of images that stands for a whole pool) to a JSON file, which `read_anchors` reads.
 
-    responses: the subjects and items that the anchors were chosen on.    cite, licence: kept in the file, if given.
+    The file also has the models on whose responses the anchors were chosen, and how large the errors are.
+    responses: the responses by which the anchors were chosen.    cite, licence: texts that the file keeps, if given.
     """
     log_not_estimable(str(path), anchors.not_estimable)
-    assert anchors.checked is not None  # `choose_anchors` sets all three
+    # `choose_anchors` sets all three; they are None only for anchors that were read from a file
+    assert anchors.checked is not None
     assert anchors.method is not None
     assert anchors.errors is not None
 
     networks = responses.subjects["model"].tolist()
     error, random_error = error_of(anchors, networks)
+    # `checked` has a line for each subject: its accuracy on all items, and the estimate by anchors chosen without it
     checks = zip(responses.subjects["subject"].tolist(), networks, *anchors.checked.T.tolist(), strict=True)
     subjects = [
         {"subject": subject, "model": network, "accuracy": accuracy, "estimate": estimate}
@@ -152,11 +155,11 @@ def write_anchors(
 
 
 def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
-    """Read a file of `write_anchors`: the names of the images to evaluate, and the anchors.
+    """Read a file of `write_anchors`: returns the names of the images to evaluate, and the anchors.
 
-    The anchors' `estimate` takes the responses (0 or 1) in the order of the names. What only describes how the anchors
-    were chosen is not read. Raises FcaError, naming the value, for a file that is damaged or of another kind: files may
-    come from anyone.
+    The method `estimate` of the anchors takes the responses (0 or 1) in the order of the names. Values that only
+    describe how the anchors were chosen are not read. Every other value is checked, because a file may come from
+    anyone: raises FcaError, naming the value, for a file that is damaged or of another kind.
 
         names, anchors = read_anchors("anchors.json")
         accuracy, low, high = anchors.estimate(np.array([[right[name] for name in names]]))[0]
@@ -170,7 +173,8 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
     if not has_type(names, list[str]) or len(set(names)) < len(names) or not names:
         raise FcaError(f"items of {path}", f"{len(names)}", "names, each once", STEP)
     is_one_per_name = has_type(positions, list[int]) and len(positions) == len(names)
-    if not is_one_per_name or not _is_ascending([-1, *positions, pool]):  # also: from 0, below pool
+    # -1 and `pool` at the ends: all positions are at least 0 and below the number of items of the pool
+    if not is_one_per_name or not _is_ascending([-1, *positions, pool]):
         raise FcaError(f"positions of {path}", f"{positions!s:.60}", f"as many as items, ascending, below {pool}", STEP)
 
     numbers = {name: _checked_numbers(content.get(name), name, path, RANGES) for name in RANGES}
@@ -207,7 +211,7 @@ def _is_ascending(numbers: Sequence[int]) -> bool:
 def _checked_bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
     """The item bank of a file of anchors, with the parameters of all items of the pool; None where it has none.
 
-    content: the value of `bank` in the file.    path: of the file, for messages.
+    content: the value of `bank` in the file.    pool: the number of items of the pool.    path: the file, for messages.
     Raises FcaError for an unknown item response model, and for parameters of another number or outside their ranges.
     """
     if content is None:
@@ -241,7 +245,8 @@ def _checked_numbers(
 def responses_to(responses: Responses, names: Sequence[str], path: str) -> Shaped[np.ndarray, "subjects k"]:
     """The responses (0 or 1) of every subject to these images, in the order of `names`.
 
-    path: the file of anchors, for the message. Raises FcaError, naming the first images, where some have no response.
+    path: the file of anchors, for the message.
+    Raises FcaError for images to which not every subject responded; the message names the first of them.
     """
     positions = pd.Index(responses.items["item"]).get_indexer(pd.Index(names))
     missing = [name for name, position in zip(names, positions, strict=True) if position < 0]

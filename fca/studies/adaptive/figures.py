@@ -113,9 +113,10 @@ _PREFIX_BY_OPTION = {
 
 
 def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
-    """Squared error of every method: an open mark for each model, and a filled one with its interval for their mean.
+    """Squared error of every method: an open mark for each model, a filled mark with its interval for the models' mean.
 
-    errors: the table adaptive_errors, with a line for each model.    methods: adaptive_methods, over models.
+    errors: the table adaptive_errors, with a line for each model.
+    methods: the table adaptive_methods, with means over models.
     """
     of_models = errors.frame.assign(mark="model")
     of_methods = methods.frame.assign(mark="mean")
@@ -147,8 +148,9 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
 def methods_statements(methods: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the squared error of the default test relative to evenly drawn images, one or two for each target.
 
-    methods: lines of the table adaptive_methods for one data set. Tests with a known bias are left out. Where images
-    were chosen by an item bank, the sentences also compare that with random images and the same bank.
+    A target is what a test estimates, such as accuracy. Tests with a known bias are left out. Where a test chose its
+    images by an item bank, the sentences also compare it with random images and the same bank.
+    methods: lines of the table adaptive_methods for one data set.
 
     >>> line = {"dataset": "zoo", "target": "accuracy", "budget": 0.25, "share": 0.25, "warning": None}
     >>> static = line | {"method": "Static 3", "ratio": 1.0, **dict(zip(("policy", "estimator"), replay.BASELINE))}
@@ -159,16 +161,16 @@ def methods_statements(methods: pd.DataFrame) -> Iterator[Statement]:
     With 25 % of the images of zoo, an adaptive test (optimal_allocation + stratified) has 0.60 [0.40, 0.90] times the \
 squared error in accuracy of as many evenly drawn images (Static 3).
     """
-    has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()  # not the baseline of twice as many
+    # the table also has a baseline with twice as many images
+    has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()
     for target, tests in methods[has_smallest_budget].groupby(TARGET, sort=False):
         is_baseline = replay.is_baseline(tests)
         is_unbiased = tests[live.WARNING].isna()
         compared = tests[~is_baseline & is_unbiased & tests[replay.RATIO].notna()].drop_duplicates(METHOD)
         by_method = compared.set_index(METHOD).to_dict("index")
-        default = next(
-            (name for name in _DEFAULT_METHODS if name in by_method), None
-        )  # for images with or without levels
-        if default is None:  # its error or that of the baseline is not known
+        # there is a default method for images with levels (easy, medium, hard), and one for images without
+        default = next((name for name in _DEFAULT_METHODS if name in by_method), None)
+        if default is None:  # no ratio is known: the error of the default method or of the baseline is missing
             continue
 
         of_default = by_method[default]
@@ -221,7 +223,8 @@ def curves_figure(curves: Table) -> alt.FacetChart:
 def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     """How well each test orders the models, and how similar the images of all tests are; a panel for each measure.
 
-    exposure: the table adaptive_exposure.    curves: adaptive_curves, for the order by estimated accuracy.
+    exposure: the table adaptive_exposure, with the measures of order by ability and of shared images.
+    curves:   the table adaptive_curves, with the measure of order by estimated accuracy.
     """
     of_accuracy = curves.frame[curves.frame[TARGET] == "accuracy"]
     frames = [_lines_of_measure(of_accuracy, replay.RANK_TAU)]
@@ -257,21 +260,23 @@ def _lines_of_measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
 
 
 def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
-    """The lines of a table of errors, ready to be drawn on a logarithmic axis, which shows only errors above 0.
+    """Prepare the lines of a table of errors for a logarithmic axis.
 
-    Adds what each test needs (`kind`), its policy and estimator (`way`), the readable name of the target (`named`) and
-    the panel. Intervals that reach down to 0 are removed.
+    Lines without an error above 0 are left out, as such an axis cannot show them; intervals that reach down to 0 are
+    removed. New columns are what each test needs (`kind`), its policy and estimator (`way`), the readable name of its
+    target (`named`) and its panel.
     """
     frame = frame[frame[replay.MSE] > 0].rename(columns={replay.MSE: MSE}).reset_index(drop=True)
     has_no_interval = ~(frame[MSE.low] > 0)  # NaN or 0
     frame.loc[has_no_interval, [MSE.low, MSE.high]] = None
 
     uses_bank = frame[ESTIMATOR].isin(replay.BANK_ESTIMATORS)
+    # from the weakest to the strongest: a bias counts more than the need of a bank, and this more than the policy
     needs = frame[POLICY].map(_NEEDS_OF_POLICY).fillna(_ADAPTIVE)
-    needs = needs.where(~uses_bank, _NEEDS_BANK)  # a later line has priority
+    needs = needs.where(~uses_bank, _NEEDS_BANK)
     needs = needs.where(frame[live.WARNING].isna(), _BIASED)
 
-    # the long title of a target names levels; a data set has none if its baseline is the one without levels
+    # the long title of a target names levels; a data set whose baseline is the one without levels has no levels
     estimator_without_levels = replay.BASELINE_WITHOUT_LEVELS[1]
     is_without_levels = frame.groupby(DATASET)[ESTIMATOR].transform(
         lambda estimators: (estimators == estimator_without_levels).any()
@@ -284,7 +289,9 @@ def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
 def evaluated_figure(evaluated: Table) -> alt.FacetChart:
     """Mean number of images of each level in a session, a row for each model; a panel for each mapping.
 
-    The most accurate model comes first.    evaluated: the table adaptive_asked.
+    A session is a class and an attribute. Its mapping tells from the points of the first round (its right responses)
+    how many images of each level the second round has. The most accurate model comes first.
+    evaluated: the table adaptive_asked.
     """
     frame = evaluated.frame.assign(named="second round by mapping " + evaluated.frame["mapping"])
     frame["panel"] = style.panels(frame, DATASET, "named")
@@ -324,9 +331,10 @@ def evaluated_statements(evaluated: pd.DataFrame) -> Iterator[Statement]:
 
 
 def trajectories_figure(trajectories: Table) -> alt.FacetChart:
-    """How many sessions have each number of points after round one, and what share they get right; a panel a model.
+    """How many sessions have each number of points after the first round, and what share they get right.
 
-    Bars are the shares of sessions; lines are the shares right in the second round and of all the session's images.
+    There is a panel for each model. Bars are the shares of sessions with this number of points; lines are the shares
+    right in the second round, and of all images of these sessions.
     trajectories: the table adaptive_trajectories.
     """
     frame = trajectories.frame.sort_values([DATASET, TOP1, "points"], kind="stable").reset_index(drop=True)
@@ -359,8 +367,9 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
 
 
 def sessions_figure(sessions: Table) -> alt.FacetChart:
-    """A few sessions image by image, one row a session: level by colour, filled where right; a panel for each model.
+    """A few sessions image by image, with a row for each session and a panel for each model.
 
+    A mark is an image: its colour is the level, and it is filled if the prediction is right.
     sessions: the table adaptive_sessions.
     """
     frame = sessions.frame.sort_values([DATASET, TOP1, "points", "session", "place"], kind="stable", ignore_index=True)
@@ -386,7 +395,7 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     fill = alt.Fill(f"{LEVEL}:N", scale=colour["scale"], legend=colour["legend"])
     opacity_scale = alt.Scale(domain=["right", "wrong"], range=[1.0, 0.0])
     fill_opacity = alt.FillOpacity(f"{RESPONSE}:O", scale=opacity_scale, legend=None)
-    image_and_truth = sessions.columns[-2:]
+    image_and_truth = sessions.columns[-2:]  # IMAGE_ID and SESSION_TRUTH
     hover = (DATASET, MODEL, replay.SESSION, STEP, LEVEL, RESPONSE, *image_and_truth, replay.POINTS_OF_SESSION)
     marks = kinds.scatter(x, y, hover, coloured).mark_point(size=110, strokeWidth=2)
     marks = marks.encode(fill=fill, fillOpacity=fill_opacity)
@@ -401,9 +410,10 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
 
 
 def live_figure(tests: Table) -> alt.FacetChart:
-    """Estimate and interval of every live test, with the truth where it is known; a row for each kind of test.
+    """Estimate and interval of every live test, with the truth (the value on all images) where it is known.
 
-    Tests that differ only in their seed share a row, one below the other.    tests: the table adaptive_tests.
+    There is a row for each kind of test. Tests that differ only in their seed share a row, one below the other.
+    tests: the table adaptive_tests.
     """
     frame = label_tests(tests.frame.dropna(subset=ESTIMATE))
     title = style.title(
@@ -421,7 +431,8 @@ def live_figure(tests: Table) -> alt.FacetChart:
 def live_statements(tests: pd.DataFrame) -> Iterator[Statement]:
     """A sentence on how often the intervals of live tests contain the truth, and on the time that the tests take.
 
-    tests: lines of the table adaptive_tests for one data set. What is not known is left out of the sentence.
+    The truth is the value on all images. It and the time of a full run may be unknown; the sentence then omits them.
+    tests: lines of the table adaptive_tests for one data set.
 
     >>> line = {"dataset": "zoo", "policy": "random", "target": "score", "share": 0.25, "covered": True}
     >>> [statement] = live_statements(pd.DataFrame([line | {"error_pp": -0.5, "time_share": None}]))
@@ -455,7 +466,7 @@ def _percents(shares: pd.Series) -> str:
 def attributes_figure(attributes: Table) -> alt.FacetChart:
     """Estimates by attribute, from the first test of each model; a panel for each model and target.
 
-    attributes: the table adaptive_test_attributes. At most EXAMPLE_TESTS models are drawn.
+    Only the first EXAMPLE_TESTS models are drawn.    attributes: the table adaptive_test_attributes.
     """
     frame = label_tests(attributes.frame.dropna(subset=ESTIMATE))
     first_tests = frame.drop_duplicates([DATASET, MODEL])[RUN_ID].head(EXAMPLE_TESTS)
@@ -477,7 +488,9 @@ def _estimates_beside_truths(
 ) -> alt.FacetChart:
     """A chart of estimates with their intervals (dots), and of the values on all images (crosses) where known.
 
-    frame: as of `label_tests`.    offset_by: lines of one row that differ in this column are drawn one below the other.
+    frame:     lines of a table of live tests, prepared by `label_tests`.    y: the channel of the rows.
+    hover:     the columns shown under the pointer.
+    offset_by: lines of one row that differ in this column are drawn one below the other; None: they overlap.
     """
     estimate_name, truth_name = _SOURCE_NAMES
     ends = {"value_low": frame["low"], "value_high": frame["high"]}
@@ -529,19 +542,21 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
 
 
 def label_tests(frame: pd.DataFrame) -> pd.DataFrame:
-    """The lines of a table of live tests with what figures need of each: method, target, row and panel.
+    """The lines of a table of live tests with the columns that figures need.
 
-    Adds policy and estimator (`way`), the readable name of the target (`named`), the `row` of the test and its `panel`.
-    A row is named by the model, and by those options and conditions in which the tests differ, except the seed.
+    New columns are policy and estimator (`way`), the readable name of the target (`named`), the name of the line's row
+    in a figure (`row`) and its `panel`. A row is named by the model, and by the options and conditions in which the
+    tests of the table differ, except the seed.
     """
     frame = frame.reset_index(drop=True)
+    # the long title of a target names levels, which a test with the estimator for images without levels does not have
     has_levels = frame[ESTIMATOR] != replay.BASELINE_WITHOUT_LEVELS[1]
     target_name = frame[TARGET].map(_TITLE_OF_TARGET).where(has_levels, frame[TARGET])
     frame = frame.assign(way=frame[POLICY] + " + " + frame[ESTIMATOR], named=target_name)
 
     row = frame[MODEL].astype(object)
     for column, prefix in _PREFIX_BY_OPTION.items():
-        if style.differs(frame[column]):
+        if style.differs(frame[column]):  # an option that all tests share would only lengthen the names
             suffixes = ["" if pd.isna(value) else f" · {prefix}{value}" for value in frame[column]]
             row = row + pd.Series(suffixes, index=frame.index, dtype=object)
     return frame.assign(row=row, panel=style.panels(frame, DATASET, "named"))

@@ -210,9 +210,9 @@ class AdaptiveTest:
     randomesque: Annotated[int, Allowed(1)] = 1
 
     def plan(self, context: RunContext) -> list[Run[Examination]]:
-        """The runs of the test, one for each shift of the context. No image is read yet.
+        """The runs of the test, one for each shift of the configuration. No image is read yet.
 
-        Raises FcaError for options, a pool, a budget or a bank that cannot be used.
+        Raises FcaError for options, a pool (the images to choose from), a budget or an item bank that cannot be used.
         """
         predictions = runs_of_split(context, "test")  # the runs that would predict every image, one for each shift
         forward: ForwardWork = predictions[0].work  # model and data are the same under every shift
@@ -222,7 +222,7 @@ class AdaptiveTest:
         if context.subset.ncl < len(data.classes):  # a chosen subset: the model has to know every class of it
             check_subset(forward.model, data, context.subset.classes)
 
-        model_classes = forward.classes  # as released, a sub-model predicts for its own classes alone
+        model_classes = forward.classes  # with compat a sub-model predicts only images of its own classes; else None
         classes = [c for c in context.subset.classes if model_classes is None or c in model_classes]
         items = items_of(data, "test", classes)
         policy, estimator = self._policy_and_estimator(items.pool)
@@ -231,7 +231,7 @@ class AdaptiveTest:
 
         bank_identity = None if self.bank is None else bank_id(self.bank)
         identity = self._identity(policy, estimator, context.seed, bank_identity)
-        if len(classes) < len(data.classes):  # as for options, the default (all classes) is absent
+        if len(classes) < len(data.classes):  # the default, all classes, is absent, as all default options are
             identity["classes"] = [data.classes[c] for c in classes]
 
         columns = {
@@ -254,9 +254,9 @@ class AdaptiveTest:
         return runs
 
     def _check_policy_starts(self, policy: ChosenPolicy, context: RunContext, data: ImageData, items: Items) -> None:
-        """Start the policy once for each bank that the runs use, so that FcaError is raised while they are planned.
+        """Start the policy once for each bank that the runs use, so that its FcaError is raised while they are planned.
 
-        Logs, once each, the scales that the fits behind the banks could not learn.
+        Also logs, each once, the notes on scales that the fits of the banks could not learn from their responses.
         """
         # a bank has other items for every shift; without one the shift makes no difference to the policy
         shifts = context.shifts if self.bank else context.shifts[:1]
@@ -283,10 +283,10 @@ class AdaptiveTest:
 
         # Revisions of policies and estimators: an earlier version evaluated other images or gave other numbers.
         if policy.name == "optimal_allocation":
-            # its earlier version: a group's own responses decided, and the first round had a fixed size
+            # in its earlier version a group's own responses decided its share, and the first round had a fixed size
             identity["shares"] = "of other groups, at most half first"
         if policy.name == "defensive_irt" and estimator in PRECISION_WEIGHTED:
-            # its earlier version: the variance foreseen ignored how much of the pool is drawn
+            # its earlier version foresaw a variance that ignored how much of the pool is drawn
             identity["foreseen"] = "of a finite population"
         if estimator in REVISED:
             identity["revised"] = REVISED[estimator]
@@ -310,11 +310,11 @@ class AdaptiveTest:
             yield self._finish(run, context, classifier)
 
     def _finish(self, run: Run[Examination], context: RunContext, classifier: Classifier) -> Finished:
-        """Run the test under the shift of one run: returns its row and its arrays."""
+        """Do the test under the shift of one run; returns its columns and its arrays."""
         work: Examination = run.work
         data, shift = work.forward.data, work.forward.shift
 
-        classes = _testable_classes(classifier, work, context)  # known only once the classifier is built
+        classes = _testable_classes(classifier, work, context)  # the classifier is built: its classes are known now
         items = items_of(data, "test", classes)
         bank = self._bank_of(context.store, data, items, shift)
         evaluator = self._evaluator(run, context, classifier, classes, items)
@@ -322,7 +322,7 @@ class AdaptiveTest:
         goal = Goal(self.width, self.ability_se, work.estimator, items.pool, policy.record, bank)
         order, rounds = examine(policy, evaluator, goal, context.seed)  # positions in the pool, and their rounds
 
-        estimate = goal.estimate  # by all responses: a test ends with a check of its goal
+        estimate = goal.estimate  # it uses all responses, because a test ends with a check of its goal
         ability_columns: dict[str, float] = {}
         if bank is not None:
             ability, ability_se = ability_of(policy.record, bank)
@@ -340,7 +340,7 @@ class AdaptiveTest:
         }
         n_evaluated_by_group = items.pool.by_group(items.pool.by_stratum(policy.record.evaluated))  # groups x levels
         arrays = {
-            "asked": items.test_positions[order].astype(np.int32),  # as in the arrays of a predict run
+            "asked": items.test_positions[order].astype(np.int32),  # positions in the arrays of a predict run
             "round": rounds.astype(np.int32),
             "pred": evaluator.pred[order],
             "p_true": evaluator.p_true[order],
@@ -354,7 +354,7 @@ class AdaptiveTest:
     def _evaluator(
         self, run: Run[Examination], context: RunContext, classifier: Classifier, classes: list[int], items: Items
     ) -> Evaluator:
-        """The evaluator of a run: it predicts the test's images as the run's shift shows them, and keeps its journal.
+        """The evaluator of a run: it predicts the test's images under the run's shift, and writes each to a journal.
 
         classes: label indices of the images.    items: the images that may be evaluated.
         """
@@ -364,7 +364,7 @@ class AdaptiveTest:
             images = data
             pixel_positions = items.rows
         else:
-            images = shifted(data, shift, "test")  # has the test images alone, so positions are among these
+            images = shifted(data, shift, "test")  # these data have only the test images, with other positions
             pixel_positions = np.searchsorted(data.rows("test"), items.rows)
         pixels = open_pixels(
             images,
@@ -391,10 +391,10 @@ class AdaptiveTest:
         )
 
     def _policy_and_estimator(self, pool: Pool) -> tuple[ChosenPolicy, str]:
-        """The policy, with its options, and the estimator: those that are configured, else the defaults for the pool.
+        """The policy with its options, and the name of the estimator: as configured, else the defaults for the pool.
 
-        Raises FcaError for options that do not go together: levels, a bank or known chances are needed and missing, or
-        an option would have no effect.
+        Raises FcaError for options that do not go together: if levels, an item bank or known chances of the images to
+        be evaluated are needed and missing, or if an option would have no effect.
         """
         policy = self.policy or self._default_policy(pool)
         if policy in POLICIES_OF_LEVELS:
@@ -420,9 +420,9 @@ class AdaptiveTest:
             pool.check_levels("task.estimator", estimator, without_levels)
 
     def _check_bank_options(self, policy: str, estimator: str) -> None:
-        """Raise FcaError where a bank is needed and missing, and where a bank is given and nothing would use it.
+        """Raise FcaError if an item bank is needed and missing, or if one is given and nothing would use it.
 
-        policy, estimator: the names in use, which are defaults where none is configured.
+        policy, estimator: the names in use; they are defaults if `self.policy` and `self.estimator` are None.
         """
         # configured names come first: the message names the option that the user typed
         bank_users = [name for name in (self.policy, self.estimator, policy, estimator) if name in NEED_BANK]
@@ -466,6 +466,7 @@ class AdaptiveTest:
         if estimate.warning:
             log.warning(estimate.warning)
             faults.append(estimate.warning)
+        # some estimators are biased if responses decide which images are evaluated; blind policies ignore responses
         if work.policy.name not in BLIND_POLICIES and work.estimator in adaptive.WARNINGS:
             faults.append(adaptive.WARNINGS[work.estimator])
         if record.evaluated.all():
@@ -480,7 +481,8 @@ class AdaptiveTest:
 def _testable_classes(classifier: Classifier, work: Examination, context: RunContext) -> list[int]:
     """Label indices of the test's classes that the classifier knows.
 
-    Raises FcaError where it knows none of them, and where it lacks a class of a subset that was chosen on purpose.
+    Raises FcaError if it knows none of them. If the user chose a subset of the classes, also for a class of the subset
+    that it does not know, because the test would then silently be of fewer classes.
     """
     names = work.forward.data.classes
     testable = [c for c in work.classes if names[c] in classifier.classes]
@@ -497,11 +499,11 @@ def _testable_classes(classifier: Classifier, work: Examination, context: RunCon
 
 
 def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
-    """The images of a split and of these label indices, as the pool of a test.
+    """The images of a split and of these label indices, as the pool of a test: the images that it may evaluate.
 
-    Where any image has an attribute and a level, only the images with both are in the pool; otherwise all images are.
-    Raises FcaError where there are no images, for a level of another name, and for a session (class and attribute)
-    that lacks a level.
+    If any image has an attribute and a level (easy, medium, hard), only the images with both are in the pool; otherwise
+    all images are. Raises FcaError if there are no images, for a level of another name, and for a session (class and
+    attribute) without images of one of the levels.
     """
     rows = data.rows(split, classes)
     items = data.items.iloc[rows]
@@ -520,11 +522,12 @@ def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
 def choose_policy(
     policy: str, mapping: Any, objective: str, batch: int | None = None, randomesque: int = 1
 ) -> ChosenPolicy:
-    """A policy by name, with those of its options that differ from their defaults.
+    """A policy by name, with its options that differ from their defaults.
 
-    mapping:            Q or L, or ten triples, for gre_two_stage.
-    objective:          accuracy or score, where a policy has one.
-    batch, randomesque: of fisher_cat.
+    mapping:            the name of a mapping, Q or L, or ten triples: for 0 to 9 points of the first round the numbers
+                        of easy, medium and hard images of the second round. An option of gre_two_stage.
+    objective:          accuracy or score, for policies that have an objective.
+    batch, randomesque: options of fisher_cat.
     Raises FcaError for an unknown name, an invalid mapping, or an option that the policy does not have.
 
     >>> choose_policy("gre_two_stage", "L", "accuracy").label
@@ -587,17 +590,18 @@ def priors_of_bank(
 def _items_of_bank(
     store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift
 ) -> pd.DataFrame:
-    """The lines of the bank for these images under the shift, in the order of `rows`; arguments as of `bank_of`.
+    """The lines of the item bank for these images under the shift, in the order of `rows`.
 
-    Raises FcaError where two items have the same name, for images without an item, and where the items are of several
-    data sets: difficulties of separate fits are on separate scales.
+    bank: the id or the file of the bank, as in `task.bank`.    rows: positions of the images in `data.items`.
+    Raises FcaError if two items of the bank have the same name, for images without an item, and if the items are from
+    several data sets, because difficulties of separate fits are on separate scales.
     """
     label = shift.label()
     corruption = label.split("/")[1] if "/" in label else label  # fog of corruption/fog/3
     frame = read_bank(store, bank)
     for column, value in (("dataset", data.name), ("corruption", corruption)):
         matching = frame[frame[column] == value]
-        if len(matching):  # where none match, all stay: files of responses may use other names
+        if len(matching):  # if no line matches, all stay: a bank fitted on files of responses may use other names
             frame = matching
     if frame["item"].duplicated().any():
         datasets = ", ".join(sorted(set(frame["dataset"])))
@@ -625,10 +629,11 @@ def _items_of_bank(
 
 
 def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[str]:
-    """Sentences on what makes a bank unfit for a test, by the runs of the models that it was fitted on.
+    """Sentences on what makes an item bank unfit for a test, found in the runs of the models that it was fitted on.
 
-    These are: it was fitted on the tested model's own responses, on another version of the data, or on images that were
-    corrupted at another size.    predictions: the runs that would predict every image of the test, one for each shift.
+    A bank is unfit if it was fitted on the tested model's own responses, on another version of the data, or on images
+    that were corrupted at another size.
+    predictions: the runs that would predict every image of the test, one for each shift.
     """
     origin = origin_of(store, bank)
     faults = []
@@ -703,11 +708,11 @@ class Evaluator:
         )
 
     def correct(self, round_number: int, positions: Integer[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
-        """Whether the classifier gets each of these images right; images in the journal are not forwarded again.
+        """Whether the classifier gets each of these images right. Images in the journal are not forwarded again.
 
-        round_number: counts from 1; it is written to the journal.    positions: of the images in the pool.
-        Images are forwarded and written in chunks, so that an image that cannot be read costs the predictions of its
-        chunk only.
+        Images are forwarded and written to the journal in chunks, so that an image that cannot be read costs only the
+        predictions of its chunk.
+        round_number: counts from 1; it is written to the journal.    positions: positions of the images in the pool.
         """
         missing = positions[self.pred[positions] < 0]  # -1: no prediction so far
         for start in range(0, len(missing), IMAGES_PER_LINE):
@@ -728,9 +733,10 @@ class Evaluator:
     def predict(
         self, positions: Integer[np.ndarray, " images"]
     ) -> tuple[Int[np.ndarray, " images"], Float[np.ndarray, " images"]]:
-        """The predicted logit of each image, and the probability of its true class, among the allowed logits.
+        """The position of the largest allowed logit of each image, and the probability of its true class.
 
-        positions: of the images in the pool.
+        Allowed are all logits of the classifier or, in the masked protocol, those of the tested classes; the
+        probability is the softmax over the allowed logits.    positions: positions of the images in the pool.
         """
         from fca.training.infer import logits_of  # imports torch, which planning does without
 
@@ -771,6 +777,7 @@ class Goal:
         record: Record,
         bank: ItemBank | None,
     ) -> None:
+        """Set the precision that ends a test, and what its estimates are made of; see the class for the arguments."""
         self.width = width
         self.ability_se = ability_se
         self.estimator = estimator
@@ -779,7 +786,11 @@ class Goal:
         self.bank = bank
 
     def is_reached(self) -> bool:
-        """Whether accuracy and ability are as precise as required. Updates `estimate` to the responses so far."""
+        """Whether accuracy and ability are as precise as required. Updates `self.estimate` to the responses so far.
+
+        Accuracy is precise if its interval is no wider than `width`, ability if its standard error is at most
+        `ability_se`; None of either requires nothing.
+        """
         self.estimate = adaptive.estimate(self.estimator, self.pool, self.record, self.bank)
 
         overall = self.estimate.overall  # 1 x targets; the first target is accuracy
@@ -798,14 +809,14 @@ def examine(
 ) -> tuple[Int[np.ndarray, " evaluated"], Int[np.ndarray, " evaluated"]]:
     """Evaluate images in rounds until the goal is reached, or every image was evaluated.
 
-    Each time that the policy has spent its budget the goal is checked, and if it is not reached the policy gets as much
-    once more. Returns the positions in the pool in the order of evaluation, and the round of each, from 1.
-    The draws equal those of `fca.studies.adaptive.stats.replay` with the same seed, for its first model and repeat.
+    When the policy has spent its budget, the goal is checked; if it is not reached, the policy gets the same budget
+    again. Returns the positions in the pool in the order of evaluation, and the round of each, from 1.
     """
+    # the same draws as those of `fca.studies.adaptive.stats.replay` with this seed, for its first model and repeat
     rounds = Rounds(policy, np.random.default_rng([seed, 0, 0]), goal.is_reached)
 
     def correct(positions: Int[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
-        """Evaluate the next round's images, and log how many are evaluated by then."""
+        """Which of the next round's images the model gets right; logs how many images are evaluated by then."""
         round_number = len(rounds.positions) + 1
         is_correct = evaluator.correct(round_number, positions)
         n_evaluated = policy.record.evaluated.sum() + len(positions)
@@ -821,6 +832,7 @@ def examine(
 def estimate_columns(estimate: Estimate) -> dict[str, float]:
     """The columns of an estimate: the mean over groups of each target, its standard error and its 95 % interval.
 
+    A target is what the test estimates, accuracy or score; a group is an attribute (all images without attributes).
     Values that are undefined (NaN) get no column.
     """
     overall = estimate.overall  # 1 x targets
@@ -838,7 +850,7 @@ def estimate_columns(estimate: Estimate) -> dict[str, float]:
 
 
 def count_columns(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str, Any]:
-    """The columns that count images: evaluated, in the pool, the share evaluated, and evaluated by level if any.
+    """The columns that count images: evaluated, in the pool, the share evaluated and, with levels, evaluated by level.
 
     order: positions of the evaluated images in the pool.
     """

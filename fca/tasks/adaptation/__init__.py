@@ -26,9 +26,9 @@ def check_has_weights(context: RunContext, name: str) -> None:
 
 
 def training_columns(context: RunContext, data: ImageData, name: str) -> dict[str, Any]:
-    """The columns that the rows of a training and of its predictions have under every adaptation.
+    """The columns that both a training and its predictions have, whatever the adaptation.
 
-    name: of the adaptation.
+    They describe the test images, the subset, the model and the adaptation.    name: the name of the adaptation.
     """
     return {
         **data_columns(data, "test"),
@@ -36,7 +36,7 @@ def training_columns(context: RunContext, data: ImageData, name: str) -> dict[st
         "model": context.model.label(),
         "weights": context.model.weights_label(),
         "adaptation": name,
-        GROUP: data.group,
+        GROUP: data.group,  # the column whose groups of images are kept together, or None
         N_UNUSED: data.unused or None,  # no column if all images are used
     }
 

@@ -70,7 +70,9 @@ class Network:
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Do the training if it is among the runs, then predict the test images with the weights that it kept.
 
-        If the training diverges, it is stored without accuracy, and nothing is predicted.
+        A training that diverges is yielded without accuracy, and its predictions are not made.
+
+        runs: runs of one plan that are not stored yet; the training, if it is one of them, comes first.
         """
         first_run = runs[0]
         if first_run.task != "train":  # the training is done already
@@ -90,7 +92,7 @@ class Network:
 
         predict_runs = runs[1:]
         other_runs = [run for run in predict_runs if run.run_id != clean.run.run_id]
-        if len(other_runs) < len(predict_runs):  # unless this prediction is stored already
+        if len(other_runs) < len(predict_runs):  # the clean prediction is requested, so it is not stored yet
             yield clean
         yield from finish_predictions(other_runs, context)
 
@@ -144,18 +146,20 @@ class Finetune(Network):
 
 
 def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = None) -> list[Run]:
-    """The run of the training, then those that predict the test images under every shift.
+    """Plan the run of the training, then the runs that predict the test images under every shift.
 
-    The predictions are made with its best weights, and with every snapshot that the recipe keeps.
+    There are predictions with the best weights of the training, and with every snapshot that the recipe keeps.
 
-    finetune: whether it begins with the weights of the model.
-    features: of the linear probe with which the last layer begins; None: it begins with random weights.
+    finetune: whether the training begins with the weights of the model.
+    features: the stored features to which a linear probe is fitted, with which the last layer begins; None: the last
+              layer begins with random weights.
     """
     data = context.data
     recipe = _recipe_for(context, finetune)
     callbacks = context.trainer.meaning()  # those of Lightning that may change results
 
-    # optional keys are left out where they change nothing, so that results from before they existed stay valid
+    # The id of the run is a hash of its identity. Optional keys are left out where they change nothing, so that results
+    # from before they existed stay valid.
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in context.subset.classes],
@@ -181,25 +185,26 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
         **training_columns(context, data, "finetune" if finetune else "scratch"),
         "compat": context.compat,
         "seed": context.seed,
-        # steps and min_steps are 0 here: they became recipe_epochs and recipe_passes
+        # steps and min_steps have no column: the number of epochs and of passes in each, which have, follow from them
         **{f"recipe_{key}": value for key, value in recipe_values.items() if key not in ("steps", "min_steps")},
     }
-    parent = features.features if features else None
-    training = Run("train", identity, columns, parent)
+    features_run_id = features.features if features else None  # the training can begin when this run is done
+    training = Run("train", identity, columns, features_run_id)
 
     names = [BEST, *map(snapshot_name, recipe.snapshots)]
     distinct_names = list(dict.fromkeys(names))
     clean, *other_predictions = prediction_runs(training, context, data, distinct_names)
-    # the work has the clean prediction, whose id needs that of the training, so it is added now
+    # the work contains the clean prediction, whose id depends on the id of the training, so the work is added last
     work = TrainingWork(data, context.model, recipe, clean, features)
     return [replace(training, work=work), clean, *other_predictions]
 
 
 def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
-    """The recipe with the values that this training uses, which are part of its identity.
+    """The configured recipe with the values that this training really uses, which are part of its identity.
 
-    Images are flipped only if the data allow it, the learning rate is the effective one, and steps become epochs for
-    the number of images. Warns, once for each data set, of a training with few steps.
+    Images are flipped only if the data allow it. The learning rate is scaled to the batch size (and for finetuning), a
+    number of steps is turned into a number of epochs for these images, and settings without effect get a neutral value.
+    Logs a warning about a training with few steps, once for each data set.
     """
     data = context.data
     train_splits, val_splits = _train_and_val_splits(context)
@@ -209,7 +214,8 @@ def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
     recipe = replace(context.recipe, flip=context.recipe.flip and data.mirror)
     if context.compat:
         recipe = replace(recipe, val_max=0)  # the epoch is chosen on all test images
-    recipe = recipe.scaled(finetune).essential(n_train, n_val)
+    recipe = recipe.scaled(finetune)  # fills in the effective learning rate
+    recipe = recipe.essential(n_train, n_val)  # steps become epochs, and settings without effect become neutral
 
     steps = recipe.steps_for(n_train)
     if steps < FEW_STEPS and recipe.epochs > 1 and data.name not in _warned:  # one epoch is a trial
@@ -237,9 +243,10 @@ def _train_and_val_splits(context: RunContext) -> tuple[tuple[str, ...], tuple[s
 
 
 def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dict[str, Any], bool]:
-    """Do a training: returns the network with the weights that it keeps, its columns, and whether it diverged.
+    """Do a training.
 
-    To reproduce the original (compat), the head has all classes of the data, not only those of the subset.
+    Returns the network with the weights that are kept, the columns of the training, and whether the training diverged.
+    With compat, which reproduces the original, the head has all classes of the data instead of the subset's classes.
     """
     # these import torch, which planning does without
     from fca.training.batches import Examples
@@ -256,11 +263,11 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
 
     seed_everything(context.seed)  # before the network is built with random weights
     classifier = work.model.build(keys)
-    check_built(work.model, classifier, keys)
+    check_built(work.model, classifier, keys)  # the code of a user's model may return anything
     if work.features is not None:
         _begin_with_probe(classifier, work.features, train_rows, train_labels, context)
 
-    # a recipe that crops needs its training images with their margins, and only validation images at input size
+    # a recipe that crops takes its crops from whole training images; only validation images are read at input size
     cache = (context.cache, machine.workers, machine.cache_gb)
     if work.recipe.crops:
         pixels = open_pixels(data, classifier.geometry, *cache, rows=val_rows)
@@ -282,7 +289,7 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
         trainer=context.trainer,
     )
     write_json(place.folder / "model.json", describe_model(work.model, keys))
-    begins_with_probe = work.features is not None  # it then counts as an epoch, which may be the best
+    begins_with_probe = work.features is not None  # the start then competes with the epochs to be the best weights
     fitted = fit(classifier, train, val, work.recipe, context.seed, place, start_counts=begins_with_probe)
     if fitted.diverged:
         log.warning(
@@ -307,7 +314,10 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
 def _train_and_val_rows(
     work: TrainingWork, context: RunContext
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
-    """Positions of the training images, and of those on which the epoch is chosen: at most `recipe.val_max`; 0: all."""
+    """Positions in `data.items` of the training images, and of the validation images that choose the best epoch.
+
+    There are at most `recipe.val_max` validation images; 0 stands for all.
+    """
     data = work.data
     train_splits, val_splits = _train_and_val_splits(context)
 
@@ -319,7 +329,7 @@ def _train_and_val_rows(
     train_rows = rows_of(train_splits)
     val_rows = rows_of(val_splits)
     if work.recipe.val_max:
-        val_rows = fixed_draw(data, val_rows, work.recipe.val_max)
+        val_rows = fixed_draw(data, val_rows, work.recipe.val_max)  # the same images whatever the seed
     return train_rows, val_rows
 
 
@@ -330,9 +340,10 @@ def _begin_with_probe(
     labels: Int[np.ndarray, " images"],
     context: RunContext,
 ) -> None:
-    """Fit a linear probe to stored features of these training images, and copy it into the network's last layer.
+    """Fit a linear probe to the stored features of the training images, and copy it into the network's last layer.
 
-    rows: of the training images.    labels: 0 to classes - 1, as in the head.
+    features: says which run has stored the features.    rows: positions of the training images.
+    labels:   of the training images, 0 to classes - 1 in the order of the head.
     Raises FcaError for a network whose last layer is not linear, or has no bias.
     """
     import torch
@@ -342,7 +353,7 @@ def _begin_with_probe(
         allowed = f"random for {type(classifier.module).__name__}: its last layer is not linear with a bias"
         raise FcaError("adaptation.start", PROBE, allowed, "set adaptation.start=random")
 
-    # copies, and images of one group, are left out together when the penalty is chosen
+    # `fit_probe` chooses its penalty on images that are left out in turn: copies, and images of one group, together
     unit_of_image = connected_images(features.data.items.iloc[rows], features.data.group)
     probe = fit_probe(features.values(context.store)[rows], labels, unit_of_image)
     with torch.no_grad():

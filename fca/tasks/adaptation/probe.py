@@ -57,8 +57,9 @@ class ProbeWork:
 def features_run_and_work(context: RunContext, data: ImageData) -> tuple[Run[ForwardWork], ProbeWork]:
     """The run that computes the features of all images, and the work of the probes that are fitted to these features.
 
-    The features do not depend on the subset, so probes of all subsets share the run; those of a compiled network share
-    it for all depths, too. Raises FcaError for a model without weights, and with compat.
+    The features do not depend on the subset, so the probes of all subsets share this run. The run of a compiled network
+    computes the features of all its depths (stages after which it can be truncated), so they share it, too.
+    Raises FcaError for a model without weights, and with compat.
     """
     check_has_weights(context, "probe")
     if context.compat:
@@ -81,17 +82,19 @@ def predicted_from_features(prediction: Run[ForwardWork], work: ProbeWork) -> Ru
 
 
 def probe_identity(context: RunContext, data: ImageData) -> dict[str, Any]:
-    """The part of the identity that all runs which fit probes share.
+    """The part of the identity that is common to all runs that fit probes.
 
-    It has the images, the classes, the network, and the column of groups whose images are left out together.
+    It contains the images, the classes, the network, the column of groups whose images are left out together, and how
+    the images on which a probe is judged are chosen.
     """
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in context.subset.classes],
         "model": context.model.identity(),
-        "judged": f"{MAX_LEFT_OUT}, each class by its share",  # in earlier versions: 1000, as many of each class
+        # how many training images are left out in turn, and how they are drawn; earlier versions drew them otherwise
+        "judged": f"{MAX_LEFT_OUT}, each class by its share",
     }
-    if data.group is not None:
+    if data.group is not None:  # no key without groups, so that results from before the key existed stay valid
         identity["group"] = data.group
     return identity
 
@@ -113,8 +116,9 @@ class Probe:
     def plan(self, context: RunContext) -> list[Run]:
         """The run of the features of all images, then the training of the probe, then its predictions.
 
-        The training and its predictions for clean images take little time and need no launcher; predictions for shifted
-        images need the network. Raises FcaError for a model without weights, and with compat.
+        The training and the prediction for clean images use the stored features, so they are light (no launcher is
+        needed). Predictions for shifted images need the network. Raises FcaError for a model without weights, and with
+        compat.
         """
         data = context.data
         features_run, work = features_run_and_work(context, data)
@@ -151,8 +155,8 @@ def _fit_and_predict(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Ite
     The training also stores the logits of judged images: images on which the probe can be judged because it was not
     fitted to them. These are validation images, and training images that were left out in turn.
 
-    runs: both runs, or the one of them that is not done. A missing prediction needs the fit again, which gives the same
-          probe.
+    runs: the training and its prediction for clean images, or the one that is not done. If only the prediction is
+          missing, the probe is fitted again, which gives the same probe.
     """
     work = runs[0].work
     data = work.data
@@ -163,7 +167,7 @@ def _fit_and_predict(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Ite
     labels = {split: subset.new_labels(data.labels[rows[split]]) for split in rows}  # 0 to classes - 1
 
     start = time.perf_counter()
-    # copies, and images of one group, are left out together
+    # `fit_probe` leaves training images out in turn; copies, and images of one group, are left out together
     unit_of_image = connected_images(data.items.iloc[rows["train"]], data.group)
     probe = fit_probe(features[rows["train"]], labels["train"], unit_of_image)
     seconds = time.perf_counter() - start
@@ -178,7 +182,7 @@ def _fit_and_predict(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Ite
     }
 
     test_logits = probe.logits(features[rows["test"]]).astype(np.float32)
-    features_row = context.store.row(work.features)  # the pass that made the features measured the network
+    features_row = context.store.row(work.features)  # it has the time and size of the network, which is not run here
     predict_columns: dict[str, Any] = {
         **prediction_columns(test_logits, labels["test"], subset.classes),
         **{column: features_row.get(column) for column in FORWARD_COLUMNS},
