@@ -69,7 +69,8 @@ def watching() -> Iterator[None]:
     """While the body runs, have submitit watch its jobs by squeue, and report lost jobs as such.
 
     A lost job is a job that ended without a result. Its return value then raises LostJob, where submitit would raise an
-    error that hides the results of the other jobs. Submitit has no settings for this, so attributes of its class are replaced, and restored at the end.
+    error that hides the results of the other jobs. Submitit has no settings for this, so attributes of its class are
+    replaced, and restored at the end.
     """
     watcher = SlurmJob.watcher
     results = SlurmJob.results

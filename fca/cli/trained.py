@@ -258,6 +258,7 @@ def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UIn
     """
 
     def image_or_reason(position: int) -> Any:
+        """The image at a position, cropped and resized, or the reason as a text."""
         try:
             return geometry(read(position))[0]
         except UnreadableImage as error:
