@@ -176,7 +176,7 @@ class Jobs:
         option_of_group = dict(choice.split("=", 1) for choice in choices)
         if not option_of_group or USERS_OWN_FILE.is_file():  # no choice: the default that only Hydra composes
             return None
-        # replacing a node would undo changes that `words`, or an experiment among them, made in it
+        # replacing a node would undo changes that `words`, or an experiment in `words`, made in it
         if changed_by_words & {*GROUPS_THAT_CHANGE_OTHERS, *option_of_group}:
             return None
 

@@ -51,9 +51,8 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         self.work = task_function
         on_cpu = config.machine.accelerator == "cpu"
-        is_positive_number = (
-            type(self.slots_per_gpu) is int and self.slots_per_gpu > 0
-        )  # bool, a subclass of int, is refused
+        # type() instead of isinstance, which takes True for an int
+        is_positive_number = type(self.slots_per_gpu) is int and self.slots_per_gpu > 0
         if self.slots_per_gpu != "auto" and not is_positive_number:
             allowed = "auto, or a whole number, at least 1"
             raise FcaError("hydra.launcher.slots_per_gpu", self.slots_per_gpu, allowed, "take one of these")
