@@ -41,11 +41,13 @@ class Words(argparse.ArgumentParser):
         raise SystemExit(0)
 
     def _next(self, words: Sequence[str]) -> list[str]:
-        """What may stand in place of the last word, which may be incomplete; the shell filters by its beginning.
+        """The words that may replace the last of these words, which may be incomplete.
 
-        These are the values of the option before it, or else all options and the offered values of arguments.
+        If an option that takes a value stands before it, these are the choices of the option. Otherwise they are all
+        options and the values that `offer` added. The shell keeps those that begin like the typed word.
         """
         previous_word = words[-2] if len(words) > 1 else ""
+        # the folder of the store, if it is typed in full before the last word
         outputs = words[words.index("--outputs") + 1] if "--outputs" in words[:-2] else "outputs"
         for action in self._actions:
             if previous_word in action.option_strings and action.nargs != 0:  # an option that takes a value
@@ -56,9 +58,9 @@ class Words(argparse.ArgumentParser):
         return next_words
 
     def error(self, message: str) -> NoReturn:
-        """Raise FcaError in place of argparse's error: what was typed, what is allowed, and what to do.
+        """Raise FcaError in place of argparse's error, with what was typed, what is allowed, and what to do.
 
-        message: argparse's text, which is taken apart by its form.
+        message: argparse's text. The regular expressions below match the forms that argparse's messages have.
         """
         from fca.types import FcaError  # imports pandas, for which a tab or --help need not wait
 
@@ -85,13 +87,14 @@ class Words(argparse.ArgumentParser):
         raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", self._step(value))
 
     def _step(self, value: str) -> str:
-        """What to type in place of a word that argparse does not know, as the last part of an error.
+        """The advice at the end of the error for a word that argparse does not know.
 
-        value: the word, such as --modl=resnet18: an option that is similar, or a filter with dashes in front.
+        It names the most similar option. If there is none, and the command takes filters, the word may be a filter
+        that was typed with dashes, and the advice is to leave these out.    value: the word, such as --modl=resnet18.
         """
         from fca.types import similar_choices
 
-        typed = re.match(r"--([a-z]\w*)(?:[= ](\S+))?", value)
+        typed = re.match(r"--([a-z]\w*)(?:[= ](\S+))?", value)  # group 1: the name; group 2: the value, or None
         if typed is None:
             return "correct it"
         name, content = typed.groups()
@@ -106,9 +109,10 @@ class Words(argparse.ArgumentParser):
 
 
 def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:
-    """The words of a command line, with each KEY=VALUE, as `fca run` takes it, as an option --KEY=VALUE of argparse.
+    """The words of a command line for argparse: KEY=VALUE, as for `fca run`, becomes the option --KEY=VALUE.
 
-    keys: the keys that are options; other words stay, as filters do. Empty: every key is an option.
+    keys: the keys that are options; words with other keys, such as filters, stay unchanged. Empty: every key is an
+    option.
 
     >>> as_options(["photos", "run=0123456789ab", "--outputs", "store"])
     ['photos', '--run=0123456789ab', '--outputs', 'store']
@@ -117,7 +121,7 @@ def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:
     >>> as_options(["query=ncl == 2", "ncl=2"], ["query"])
     ['--query=ncl == 2', 'ncl=2']
     """
-    name = "|".join(map(re.escape, keys)) or "[a-z_]+"  # a pattern
+    name = "|".join(map(re.escape, keys)) or "[a-z_]+"  # a regular expression
     options = []
     for word in words:
         key, equals, value = word.partition("=")
@@ -143,10 +147,11 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
-    """Decorate a sub-command so that an error which the user can correct becomes one line and exit code 2.
+    """Decorate a sub-command: an error that the user can correct is printed on one line and gives exit code 2.
 
-    These are FcaError, damaged files of the store, images that cannot be read, and files that the system refuses. Any
-    other exception is a defect and passes through.
+    Such errors are FcaError, damaged files of the store, images that cannot be read, and files that the operating
+    system refuses to open or write. Any other exception is a defect and passes through.
+    main: takes the words behind the sub-command's name and returns the exit code.
     """
 
     @wraps(main)
@@ -167,7 +172,7 @@ def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]
 def _refusal(error: Exception, name: str, words: Sequence[str]) -> str | None:
     """The line to print for an error that the user can correct; None for a defect.
 
-    name: of the sub-command.    words: behind it; both go into the advice on an error of a file.
+    name: the sub-command.    words: the words typed behind it. Both go into the advice on an error of a file.
     """
     from fca.store.files import DamagedFile
     from fca.types import FcaError, UnreadableImage

@@ -31,9 +31,10 @@ MAX_LINES = 40  # of a table; the file has all
 
 
 def _print(config: DictConfig) -> None:
-    """Run an analysis, save its tables, and print each with its question, source and folder; then the answers.
+    """Run an analysis, save its tables, and print each table with its question, source and folder, then the answers.
 
-    Tables from which an answer (a sentence) is made come last, next to the answers.
+    An answer is a sentence that a finding states about a table. Tables with an answer are printed last, next to the
+    answers.    config: the configuration of `fca analyse`.
     """
     check_root("analyse", config)
     result = _analysed(config, config.outputs)
@@ -41,6 +42,7 @@ def _print(config: DictConfig) -> None:
     tables_with_sentence = {finding.tables[0].name for finding in findings}
 
     saved_tables = list(zip(result.tables.values(), result.save(), strict=True))
+    # False sorts before True: tables with an answer come last
     saved_tables.sort(key=lambda table_and_folder: table_and_folder[0].name in tables_with_sentence)
     for table, folder in saved_tables:
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {folder}\n")
@@ -50,21 +52,22 @@ def _print(config: DictConfig) -> None:
 def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:
     """Run the analysis of a configuration on the store in `outputs`.
 
-    Raises FcaError for no such store, an unknown key, and a store without rows for the analysis.
+    Raises FcaError if there is no such store, for an unknown key, and for a store without rows for the analysis.
     """
     check_store(outputs, "outputs")
     store = store_with_images(outputs)
-    narrow(config, store, AnalyseConfig)
+    narrow(config, store, AnalyseConfig)  # from here on, the analysis reads only the runs that were asked for
     analysis = component(config, "analysis")
-    with gathered(), keys_of("analysis", analysis):
+    with gathered(), keys_of("analysis", analysis):  # each warning once; errors name keys as they are typed
         tables, store = tables_of(analysis, store)
     return Analysed(store, analysis, {table.name: table for table in tables})
 
 
 def tables_of(analysis: Analysis, store: Store) -> tuple[list[Table], Store]:
-    """The tables of an analysis, and the store without the damaged runs that it could not read; the log names these.
+    """The tables of an analysis, and the store without the runs that the analysis could not read.
 
-    The analysis begins again without the runs that need a damaged file, as often as it comes upon another one.
+    When the analysis meets a damaged file, it starts again without the runs that need this file. The log names these
+    runs.
     """
     while True:
         try:
@@ -85,9 +88,9 @@ def _text(table: Table) -> str:
 def analyse(name: str, outputs: str | Path = "outputs", *, filters: Filters | None = None, **options: Any) -> Analysed:
     """Run the analysis of conf/analysis/<name>.yaml on the store in `outputs`; nothing is saved.
 
-    The result has its tables and figures, and shows them in a notebook.
-    filters: which runs it reads, as `fca.results` takes them, e.g. {"dataset": "digits"}.
-    options: values of that file to change, e.g. query="dataset == 'digits'".
+    The result has the tables and figures of the analysis, and shows them in a notebook.
+    filters: which runs the analysis reads, as `fca.results` takes them, e.g. {"dataset": "digits"}; None: all.
+    options: values that replace values of the file, e.g. query="dataset == 'digits'".
     Raises FcaError for an unknown name, folder, column or option, and if the store has no rows for the analysis.
     """
     config = configured("analyse", "analysis", name, options, filters=words_of(filters))
@@ -119,7 +122,7 @@ class Analysed:
         return {finding.key: chart for finding, chart in self._drawn()}
 
     def _drawn(self) -> Iterator[tuple[Finding, Any]]:
-        """Yield each finding that has a figure, with its chart; those whose tables have too few values are skipped."""
+        """Yield each finding that has a figure, with its chart; skip a finding whose tables have too few values."""
         for finding in findings_of(self.analysis):
             if finding.draw is None or not finding.is_in(self.tables):
                 continue

@@ -283,7 +283,8 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         look_in_folders(overrides)
         words = [hydra_word for word in overrides for hydra_word in hydra_words(word)]
 
-        # Hydra's help shows the whole name; its script for completion completes the program fca
+        # Hydra's help shows the name of the program as it stands in sys.argv; its scripts for shells register
+        # the completion for this name, which has to be a program: fca
         is_completion = {"-sc", "--shell-completion"} & set(flags)
         program = "fca" if is_completion else f"fca {root}"
         sys.argv = [program, *flags, *_without_folders(root), *with_free_keys(words)]  # Hydra reads the words there
@@ -486,7 +487,8 @@ def _check_added(root: str, override: Override, content: object, value: str) -> 
     """
     keys = [*keys_of_root(schema_of(root)), "hydra"]
     first = override.key_or_group.partition(".")[0]
-    may_be_group = first == override.key_or_group and not isinstance(content, dict)  # such as +experiment=NAME
+    # a word such as +GROUP=OPTION may choose from a group that is no key of the root; others are refused later
+    may_be_group = first == override.key_or_group and not isinstance(content, dict)
     if first not in keys and not may_be_group:
         raise unknown_key(root, override.key_or_group, value, keys, composed(root, []), CONF)
 

@@ -43,16 +43,17 @@ class Command(NamedTuple):
 
 
 def commands(plugins: Sequence[str] = ()) -> dict[str, Command]:
-    """All sub-commands by name: those of the core, of fca's studies, and of these plugins.
+    """Name -> sub-command, for the commands of the core, of fca's studies, and of these plugins.
 
-    Of several with one name, that of the core counts, or else the first.    plugins: names of modules.
+    If several commands have the same name, the command of the core is used, or else the first one, so that no plugin
+    replaces a command of fca.    plugins: names of modules.
 
     >>> commands()["results"].module
     'fca.cli.results'
     """
     by_name = {name: Command(f"fca.cli.{name}", summary) for name, summary in CORE.items()}
     for package, folder in study_folders(plugins).items():
-        for file in sorted(folder.glob("commands/[!_]*.py")):
+        for file in sorted(folder.glob("commands/[!_]*.py")):  # not __init__.py
             command_of_study = Command(f"{package}.commands.{file.stem}", _summary(file), package)
             by_name.setdefault(file.stem, command_of_study)
     return by_name

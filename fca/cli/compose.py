@@ -32,24 +32,25 @@ class Composer(ConfigLoaderImpl):
         super().__init__(loader.get_search_path())
         self.sweep = uuid.uuid4().hex  # a process may work for several sweeps, one after the other
         groups = set(self.list_groups(""))
-        self.varying_keys: set[str] = set()  # have several values in the grid and choose no option: are set afterwards
+        # keys with several values in the grid, which are set after composing; keys that choose an option need Hydra
+        self.varying_keys: set[str] = set()
         for word, n_values in words.items():
             key = _key(word)
-            is_group = key.partition("@")[0].partition("/")[0] in groups
+            is_group = key.partition("@")[0].partition("/")[0] in groups  # model@encoder, recipe/augment
             # + and ~ change the structure, and keys of hydra decide how Hydra composes
             if n_values > 1 and not is_group and not word.startswith(("+", "~", "hydra.")):
                 self.varying_keys.add(key)
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        """The configuration of one job, equal to the one that Hydra would compose; launchers call this.
+        """The configuration of one job, equal to what Hydra would compose from all overrides; launchers call this.
 
         master_config: the configuration of the sweep.    sweep_overrides: the overrides of the job.
         """
         shared_config, overrides_to_set = self._composed(master_config, sweep_overrides)
-        config = copy.deepcopy(shared_config)
+        config = copy.deepcopy(shared_config)  # other jobs use the shared one
         _set(config, overrides_to_set)
 
-        # what Hydra notes about overrides, since it has seen only those that were composed
+        # Hydra has seen only the overrides that it composed, so its notes about the overrides are completed here
         typed = [override for override in map(_parsed, sweep_overrides) if not override.is_hydra_override()]
         config.hydra.overrides.task = [override.input_line for override in typed]
         config.hydra.job.override_dirname = get_overrides_dirname(typed, **config.hydra.job.config.override_dirname)
@@ -59,18 +60,19 @@ class Composer(ConfigLoaderImpl):
     def point(self, master_config: DictConfig, words: Sequence[str]) -> DictConfig:
         """The configuration of one point of the grid, without the node `hydra`; for planning.
 
-        It is good until the next call only: points that differ in the values of the same keys share one object, as a
-        copy takes longer than setting values.
+        The result may be changed by the next call: points that differ only in the values of `varying_keys` share one
+        object, because a copy takes longer than setting values.
 
         master_config: the configuration of the sweep.    words: the overrides of the point.
         """
         config, overrides_to_set = self._composed(master_config, words)
         cache = _COMPOSED[self.sweep]
         set_keys = [str(override.key_or_group) for override in overrides_to_set]
-        # "" separates the two parts, and these keys from those of `_composed` in the same cache
+        # key in the cache: "" separates the composed words from the keys that are set, and tells this entry from
+        # those of `_composed`, which have no ""
         place = (*self._words_to_compose(words), "", *set_keys)
         has_container = any(isinstance(override.value(), dict | list) for override in overrides_to_set)
-        if place not in cache or has_container:  # else containers would be merged with those of the point before
+        if place not in cache or has_container:  # a list or mapping would be merged with the previous point's
             cache[place] = copy.deepcopy(config)
             with open_dict(cache[place]):
                 del cache[place]["hydra"]
@@ -78,13 +80,14 @@ class Composer(ConfigLoaderImpl):
         return cache[place]
 
     def _words_to_compose(self, words: Sequence[str]) -> list[str]:
-        """Those of these overrides that Hydra has to compose; the others can be set in its result."""
+        """The overrides among `words` that Hydra has to compose; the other overrides can be set in its result."""
         return [word for word in words if _key(word) not in self.varying_keys]
 
     def _composed(self, master: DictConfig, words: Sequence[str]) -> tuple[DictConfig, list[Override]]:
-        """What Hydra composes of some of these overrides, which must not be changed, and the others, to be set in it.
+        """The configuration that Hydra composes from some of these overrides, and the overrides still to be set in it.
 
-        master: the configuration of the sweep.
+        The configuration is cached and must not be changed.
+        master: the configuration of the sweep.    words: all overrides of a job or point.
         """
         if self.sweep not in _COMPOSED:
             _COMPOSED.clear()  # another sweep has begun: its predecessor's configurations are no longer needed

@@ -528,7 +528,7 @@ def _images_of(store: Store, fingerprint: str) -> ImageData | None:
             if "download" in values:
                 config.dataset.download = False
             data = data_of(config)
-            # a training may have split a data set that has test images only, which changes its fingerprint
+            # if all images are test images, the training split them, and the split is a part of the fingerprint
             data = as_trained_on(data, fingerprint, data.group)
         except Exception as error:  # whatever is wrong there, a page without these pictures is better than no page
             log.info("no images of %s from run %s: %s", fingerprint, run_id, error)
@@ -560,7 +560,8 @@ def config_of(path: Path) -> DictConfig:
 def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """Raise FcaError if model.classes, the class keys of a model's logits, was typed for a model without weights.
 
-    A value that comes from a file is allowed.
+    A value from conf/model is allowed: cifar_resnet20.yaml, for one, lists the classes of the published weights, which
+    do not matter for a training from scratch.
     model: the keys of its node.    overrides: the words that were typed.
     """
     typed_keys = {word.partition("=")[0].lstrip("+") for word in overrides}

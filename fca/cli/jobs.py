@@ -39,7 +39,7 @@ GROUPS_THAT_CHANGE_OTHERS = ("experiment", "debug", "hydra")  # their options ch
 
 
 def plan(keys: Keys) -> pd.DataFrame:
-    """The runs of `fca.run(keys)` with their states, one line each; nothing is run or written.
+    """A table with one line for each run that `fca.run(keys)` would do, and its state; nothing is run or written.
 
     keys: those of `fca run`, as typed, e.g. {"dataset": "digits", "recipe.lr": 0.1, "subset.classes": ["0", "1"]}.
     Columns: run_id, task, state (as of `fca.status`, or absent), parent (id of the run whose weights it needs), and
@@ -67,9 +67,9 @@ def plan(keys: Keys) -> pd.DataFrame:
 
 
 def run(keys: Keys) -> pd.DataFrame:
-    """Do what `fca run` does with these keys, and return the rows of its runs, as `fca.results` has them.
+    """Do what `fca run` does with these keys, and return a table with one line for each finished run.
 
-    Runs that are done are not repeated.    keys: see `plan`.
+    The columns are those of `fca.results`. Runs that are already done are not repeated.    keys: see `plan`.
     Raises FcaError for what `fca run` refuses, and for a run that fails.
     """
     job = job_of_keys(keys)
@@ -77,25 +77,25 @@ def run(keys: Keys) -> pd.DataFrame:
 
     store = job.context.store
     for planned in job.plan:
-        if store.state(planned.run_id) in ENDED_EARLY:
+        if store.state(planned.run_id) in ENDED_EARLY:  # `complete` only records failures
             cause = store.error(planned.run_id)["error"]
             log = store.folder(planned.run_id) / "log.txt"
             raise FcaError("run", planned.run_id, f"a run that ends well; this one did not: {cause}", f"look at {log}")
 
-    rows = results(store.outputs).set_index("run_id", drop=False)
+    rows = results(store.outputs).set_index("run_id", drop=False)  # so that rows can be selected by id
     # a run has no row if it needs the weights of a training that diverged
     finished_ids = [planned.run_id for planned in job.plan if planned.run_id in rows.index]
     return rows.loc[finished_ids].reset_index(drop=True)
 
 
 def job_of_keys(keys: Keys) -> Job:
-    """The planned job of `fca run` with these keys, after all checks of the command line.
+    """The job of `fca run` with these keys, with its runs planned, after the checks that the command line has.
 
     keys: see `plan`.
     Raises FcaError for what `fca run` refuses, for keys of a sweep, and for an experiment that sweeps, since a call
     from Python is one configuration.
     """
-    for key in keys:
+    for key in keys:  # hydra.searchpath only adds folders with options
         if key.partition(".")[0] in NODES_OF_SWEEPS and key != "hydra.searchpath":
             step = "leave it out, and call once for every configuration"
             raise FcaError("key", key, "keys of one configuration; this one is about sweeps", step)
@@ -104,13 +104,13 @@ def job_of_keys(keys: Keys) -> Job:
         check_word("run", typed)
     check_words(words)
 
-    # an experiment may set hydra.mode, which only composing shows; that takes 0.3 s
+    # an experiment may turn a command into a sweep by hydra.mode; composing, which takes 0.3 s, shows it
     if "experiment" in keys and composed("run", words, with_hydra=True).hydra.mode is RunMode.MULTIRUN:
         step = f"in a shell: {shlex.join(['fca', 'run', *words])}; or call once for each of its configurations"
         raise FcaError("experiment", keys["experiment"], "an experiment of one configuration; this one sweeps", step)
     jobs = Jobs()
-    use_plugins(jobs.configuration(keys).plugins)
-    with gathered():
+    use_plugins(jobs.configuration(keys).plugins)  # imports the plugins before the planning, as the command line does
+    with gathered():  # each warning of the planning is printed once, with its count
         return jobs.job(keys)
 
 
@@ -129,7 +129,7 @@ class Jobs:
     _composed: dict[tuple[str, ...], bytes] = field(default_factory=dict)
 
     def job(self, keys: Keys) -> Job:
-        """The job with these keys besides `words`. Raises FcaError for what `fca run` refuses."""
+        """The planned job with these keys besides `words`. Raises FcaError for what `fca run` refuses."""
         words = [*self.words, *(word(key, value) for key, value in keys.items())]
         if tuple(words) not in self._jobs:
             self._jobs[tuple(words)] = job_of(self.configuration(keys), words)
@@ -143,18 +143,21 @@ class Jobs:
         >>> Jobs().configuration({"model.input_size": 48}).model.input_size
         48
         """
-        choices = tuple(word(key, value) for key, value in keys.items() if _needs_composition(key))
+        choices = tuple(word(key, value) for key, value in keys.items() if _needs_composition(key))  # GROUP=OPTION
         config = self._with_choices(choices)
         try:
             for key, value in keys.items():
                 if not _needs_composition(key):
                     OmegaConf.update(config, key, plain(key, value), merge=True)
-        except OmegaConfBaseException:  # composing anew raises the error as the command line has it
+        except OmegaConfBaseException:  # composing with all keys raises the same error as the command line
             return composed("run", [*self.words, *(word(key, value) for key, value in keys.items())])
         return config
 
     def _with_choices(self, choices: tuple[str, ...]) -> DictConfig:
-        """A copy of the configuration with these choices, GROUP=OPTION, that the caller may change."""
+        """A copy of the configuration with these choices of options, which the caller may change.
+
+        choices: each as GROUP=OPTION.
+        """
         if choices not in self._composed:
             config = self._without_hydra(choices) or composed("run", [*self.words, *choices])
             self._composed[choices] = pickle.dumps(config)
@@ -162,18 +165,23 @@ class Jobs:
         return copied
 
     def _without_hydra(self, choices: tuple[str, ...]) -> DictConfig | None:
-        """The same, without the 0.3 s that Hydra takes: each option is put in place of its group's default.
+        """The configuration with these choices, composed without the 0.3 s that Hydra takes.
 
-        None if that might differ from what Hydra composes, as a choice may change more than the node of its group.
+        The keys of each chosen option replace the node of its group in the default configuration.
+        None if the result might differ from Hydra's, since a choice may change more than the node of its group.
+        choices: each as GROUP=OPTION.
         """
+        # first part of the key of each override: +model.name=x -> model
         changed_by_words = {typed.lstrip("+~").partition("=")[0].partition(".")[0] for typed in self.words}
         option_of_group = dict(choice.split("=", 1) for choice in choices)
-        if not option_of_group or USERS_OWN_FILE.is_file():
+        if not option_of_group or USERS_OWN_FILE.is_file():  # no choice: the default that only Hydra composes
             return None
+        # replacing a node would undo changes that `words`, or an experiment in `words`, made in it
         if changed_by_words & {*GROUPS_THAT_CHANGE_OTHERS, *option_of_group}:
             return None
 
         root = rules_by_field(RunConfig)
+        # group -> keys of the chosen option; None if only Hydra can compose it, as if the group is no key of the root
         nodes = {group: _option_keys(group, name) if group in root else None for group, name in option_of_group.items()}
         needs_hydra = None in nodes.values()
         if needs_hydra or any(root[group][0] is not Any for group in nodes):  # a group has the type Any
@@ -201,13 +209,13 @@ def _option_keys(group: str, name: str) -> DictConfig | None:
         keys = load_yaml(file)
         check_file(str(file), keys)
 
-    match keys.pop("defaults", []):
+    match keys.pop("defaults", []):  # Hydra's list of the options on which this one builds
         case []:
             return keys
         case [str(base_name), "_self_"]:
             base_keys = _option_keys(group, base_name.removesuffix("@_here_"))
             return None if base_keys is None else DictConfig(OmegaConf.merge(base_keys, keys))
-    return None
+    return None  # any other list of defaults
 
 
 def _needs_composition(key: str) -> bool:
@@ -228,7 +236,10 @@ def word(key: str, value: Any) -> str:
 
 
 def _in_hydras_grammar(value: Any) -> str:
-    """A plain value as it is typed on the command line.    value: see `plain`."""
+    """A value as text in the grammar of Hydra's command line: None is null, and texts are quoted where necessary.
+
+    value: of the types that `plain` returns.
+    """
     match value:
         case None:
             return "null"
@@ -253,7 +264,7 @@ def quoted(text: str) -> str:
     """
     try:
         override = OverridesParser.create().parse_overrides([f"key={text}"])[0]
-    except HydraException:
+    except HydraException:  # the text breaks Hydra's grammar
         return _in_quotes(text)
     is_read_as_this_text = not override.is_sweep_override() and override.value() == text
     return text if is_read_as_this_text else _in_quotes(text)

@@ -51,18 +51,20 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         self.work = task_function
         on_cpu = config.machine.accelerator == "cpu"
-        is_positive_number = type(self.slots_per_gpu) is int and self.slots_per_gpu > 0  # not true, which is an int
+        # type() instead of isinstance, which takes True for an int
+        is_positive_number = type(self.slots_per_gpu) is int and self.slots_per_gpu > 0
         if self.slots_per_gpu != "auto" and not is_positive_number:
             allowed = "auto, or a whole number, at least 1"
             raise FcaError("hydra.launcher.slots_per_gpu", self.slots_per_gpu, allowed, "take one of these")
         if not config.sweep.print:  # printing commands needs no GPU
             self.gpus = [""] if on_cpu else find_gpus(self.typed_gpus)
-            if on_cpu and self.slots_per_gpu == "auto":
+            if on_cpu and self.slots_per_gpu == "auto":  # there is no GPU to measure: a slot for each core
                 self.slots_per_gpu = joblib.cpu_count()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Do the jobs; the first one alone if its use of the GPU is to decide on the number of slots.
+        """Do the jobs of a sweep and return their results in order; Hydra calls this.
 
+        If slots_per_gpu is auto, the first job runs alone, and its use of the GPU decides on the number of slots.
         job_overrides: the overrides of each job.    initial_job_idx: the number of the first job.
         """
         results: list[JobReturn] = []
@@ -78,23 +80,24 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         """Do jobs with one worker for each slot; joblib gives each worker its share of the cores.
 
         gpu_of_slot: the GPU that each slot sees; empty for a share of the CPU.
-        jobs: the overrides of each.    first: the number of the first job.
+        jobs: the overrides of each job.    first: the number of the first job.    Returns the results, in order.
         """
         from joblib.externals.loky import get_reusable_executor
 
         with tempfile.TemporaryDirectory(prefix="fca-slots-") as folder:
             self.task_function = partial(in_slot, self.work, folder, gpu_of_slot)
-            # with 1 worker, joblib works in this process, which a crash would end
+            # with 1 worker, joblib would do the job in this process, which a crash would end; hence 2 at least
             self.joblib = {"n_jobs": max(2, len(gpu_of_slot))}
             try:
                 return super().launch(jobs, first)
             finally:
-                get_reusable_executor().shutdown(kill_workers=True)  # the next workers take slots anew
+                get_reusable_executor().shutdown(kill_workers=True)  # a worker keeps its slot until it ends
 
     def _measure_first_job(self, jobs: Sequence[Sequence[str]], first: int) -> Sequence[JobReturn]:
-        """Do a job alone on the first GPU, and set the number of slots by the memory and the time that it used.
+        """Do one job alone on the first GPU, and set the number of slots by the memory and the GPU time that it used.
 
-        jobs: the overrides of the one job, in a list.    first: the number of the job.
+        jobs: a list with the overrides of the job.    first: the number of the job.
+        Returns a list with the result of the job.
         """
         import joblib
 
@@ -102,6 +105,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         samples: list[tuple[float, float]] = []  # memory in MiB, share of the time in % in which the GPU was busy
 
         def sample() -> None:
+            """Add the GPU's present memory and use to `samples`; nothing if nvidia-smi fails."""
             for memory, busy in _smi("memory.used,utilization.gpu", gpu):
                 busy_percent = float(busy) if busy.isdecimal() else 100.0  # some cards answer [N/A]
                 samples.append((float(memory), busy_percent))
@@ -112,7 +116,8 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         with repeating(sample, SAMPLED_EVERY_S):
             results = self._in_slots([gpu], jobs, first)
 
-        # without any sample at work, the run counts as one that needs a whole GPU
+        # memory above the level before the run shows that the run is on the GPU; without any such sample,
+        # the run counts as one that needs a whole GPU
         samples_at_work = [(used - used_before, busy) for used, busy in samples if used > used_before]
         peak = max((used for used, _ in samples_at_work), default=total)  # MiB
         mean_busy = mean([busy for _, busy in samples_at_work] or [100.0])  # %
@@ -127,12 +132,13 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
 
 
 def slots_for(memory: float, busy: float, cores: int) -> int:
-    """The number of runs that share a GPU: as many as its memory, its time and the cores have room for, at least 1.
+    """The number of runs that share a GPU: limited by its memory, by its time, and by the CPU cores; at least 1.
 
-        slots = min(0.9 / memory, 1 / busy, cores), rounded down
+        slots = min(SHARED_MEMORY / memory, 1 / busy, cores), rounded down
 
-    memory: the share of the GPU's free memory that one run takes.    busy: the share of the time in which one run keeps
-    the GPU busy, 0.01 at least.    cores: the number of cores for each GPU.
+    memory: the share of the GPU's free memory that one run takes.
+    busy:   the share of the time in which one run keeps the GPU busy; values below 0.01 count as 0.01.
+    cores:  the number of CPU cores for each GPU.
 
     >>> slots_for(0.1, 0.3, 16), slots_for(0.4, 0.3, 16), slots_for(0.01, 0.01, 6), slots_for(1.0, 1.0, 16)
     (3, 2, 6, 1)
@@ -146,11 +152,11 @@ def find_gpus(typed_gpus: Any) -> list[str]:
     """The GPUs that a sweep uses, as CUDA_VISIBLE_DEVICES names them.
 
     typed_gpus: auto, for all that this process may use, or a list of some of them.
-    Raises FcaError if there is none, and for one that does not exist.
+    Raises FcaError if the machine has no GPU, and for a list that is empty, names a GPU twice, or names an unknown GPU.
     """
     gpus = [index for (index,) in _smi("index")]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if gpus and visible is not None:  # somebody, such as SLURM, gave this process some of them
+    if gpus and visible is not None:  # somebody, such as SLURM, gave this process only these GPUs
         gpus = [name.strip() for name in visible.split(",") if name.strip()]
     if not gpus:
         step = "set machine.accelerator=cpu for shares of the CPU, or take hydra/launcher=joblib"
@@ -166,14 +172,15 @@ def find_gpus(typed_gpus: Any) -> list[str]:
 
 
 def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequence[str], config: DictConfig) -> Any:
-    """Do a job in the slot of this worker, and return what `work` returns.
+    """Do a job in the slot of this worker process, and return what `work` returns.
 
-    The worker takes a slot at its first job, by locking a file, and keeps it as long as it lives. It then sees only the
-    GPU of its slot, and may allocate its share of that GPU's memory.
+    A slot is a share of a GPU. The worker takes one at its first job, by locking a file, and keeps it until it ends. It
+    then sees only the GPU of its slot, and may allocate only its share of that GPU's memory.
 
-    work: does the job.    folder: holds the files that are locked.    gpu_of_slot: see `Gpus._in_slots`.
+    work: does the job, given `config`.    folder: holds the files that are locked, one for each slot.
+    gpu_of_slot: the GPU that each slot sees; empty for a share of the CPU.
     """
-    if not _slot_lock:
+    if not _slot_lock:  # this is the first job of the worker
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as nvidia-smi counts
         gpu = gpu_of_slot[_take_slot(folder, len(gpu_of_slot))]
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
@@ -185,7 +192,7 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
     try:
         return work(config)
     finally:
-        if len(gpu_of_slot) == 1:  # there are two workers (see `Gpus._in_slots`): the other one may go on with its job
+        if len(gpu_of_slot) == 1:  # joblib has two workers for this one slot: release it, so that the other may work
             os.close(_slot_lock.pop())
 
 
@@ -208,9 +215,10 @@ def _take_slot(folder: str, n_slots: int) -> int:
 
 
 def _smi(query: str, *gpu: str) -> list[list[str]]:
-    """What nvidia-smi answers: for each GPU the values of the queried properties; empty without such a program.
+    """What nvidia-smi answers: a list for each GPU with the values of the queried properties.
 
-    query: names of properties with commas between.    gpu: one to ask about; left out: all.
+    The result is empty if nvidia-smi is missing, fails, or does not answer.
+    query: names of properties, separated by commas.    gpu: the GPUs to ask about; none given: all.
     """
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", *(f"--id={name}" for name in gpu)]
     try:
@@ -221,12 +229,16 @@ def _smi(query: str, *gpu: str) -> list[list[str]]:
 
 
 class Slurm(SlurmLauncher):  # type: ignore[misc]
-    """Submits an array of jobs. A lost job costs only its runs; one whose time ends is queued again and goes on."""
+    """A launcher that submits the jobs of a sweep to SLURM as an array.
+
+    If a job is lost (killed, or its node failed), only its own runs are lost. A job whose time limit is reached is
+    queued again, and goes on from its checkpoint.
+    """
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Do the jobs.
+        """Submit the jobs, wait for them, and return their results in order; Hydra calls this.
 
-        job_overrides: the overrides of each.    initial_job_idx: the number of the first job.
+        job_overrides: the overrides of each job.    initial_job_idx: the number of the first job.
         The `return_value` of a job that was lost raises LostJob.
         """
         from fca.cli.slurm import watching

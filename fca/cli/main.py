@@ -21,9 +21,9 @@ _received_signals: list[int] = []  # those that are to end this process
 
 
 def main() -> None:
-    """Run the sub-command that the first word names, and exit with its code; 2 for an unknown one, 128 + n at signal n.
+    """Run the sub-command that the first word of sys.argv names, and exit with its exit code.
 
-    The words are those of sys.argv.
+    The exit code is 2 for an unknown sub-command, and 128 + n after signal number n.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # a shell has jobs in the background ignore Ctrl-C
@@ -31,22 +31,23 @@ def main() -> None:
     os.environ["PYTHONSAFEPATH"] = "1"  # Python processes that this one starts import nothing from the current folder
     try:
         code = _run(sys.argv[1:])
-        sys.stdout.flush()  # here, where a BrokenPipeError is caught
+        sys.stdout.flush()  # so that a BrokenPipeError is raised inside of this `try`
     except BrokenPipeError:  # the reader, such as head, needs no further output
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python's last flush fails as well
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python's flush at its end fails too
         code = 0
     finally:
         if _received_signals:
             _abandon_work()
             sys.exit(128 + _received_signals[0])  # in place of any error that the signal caused
-    gc.freeze()  # else Python looks through all that torch, timm and Lightning have made before it ends: 1.7 s
+    gc.freeze()  # otherwise Python's last garbage collection visits all objects of torch and Lightning, for 1.7 s
     sys.exit(code)
 
 
 def _on_signal(number: int, _: Any) -> None:
-    """Unwind, so that all that is open is closed; at a second signal, or when that takes long, end at once.
+    """Handle a signal: raise SystemExit, so that open files and processes are closed on the way out.
 
-    SystemExit and not KeyboardInterrupt: of the latter Lightning makes exit code 1.
+    At a second signal, or if closing takes longer than GRACE_S seconds, the process ends at once.
+    KeyboardInterrupt is not raised, because Lightning would turn it into exit code 1.
     """
     _received_signals.append(number)
     if len(_received_signals) > 1:
@@ -58,9 +59,9 @@ def _on_signal(number: int, _: Any) -> None:
 
 
 def _abandon_work() -> None:
-    """Print how to go on, give back all claims of runs, and remove unfinished files."""
+    """Print how to go on, release this process's claims of runs for other processes, and remove unfinished files."""
     line = f"stopped by {signal.Signals(_received_signals[0]).name}; the same command goes on from what is done\n"
-    os.write(sys.stderr.fileno(), line.encode())  # print may be what the signal interrupted
+    os.write(sys.stderr.fileno(), line.encode())  # not print, which the signal may have interrupted
     if "fca.store.claims" in sys.modules:  # otherwise this process has claimed nothing
         sys.modules["fca.store.claims"].abandon()
 
@@ -74,9 +75,9 @@ def _end_at_once() -> None:
 
 
 def _run(words: Sequence[str]) -> int:
-    """Do what a command line asks for, and return its exit code.    words: those behind `fca`.
+    """Do what a command line asks for, and return its exit code.    words: the words behind `fca`.
 
-    Modules are imported only where they are needed, so that a tab and --help answer quickly.
+    Modules are imported only where they are needed, so that completion in a shell and --help answer quickly.
     """
     if not words or words[0] in ("-h", "--help"):
         print(_help(typed_plugins(words)))
@@ -98,7 +99,7 @@ def _run(words: Sequence[str]) -> int:
 
     command = by_name[words[0]]
     asks_for_help = "-h" in words or "--help" in words
-    if asks_for_help and composes(words[0], plugins):  # argparse has the help of all other commands
+    if asks_for_help and composes(words[0], plugins):  # all other commands have their help from argparse
         return importlib.import_module("fca.cli.help").main(words[0], words[1:])
     return importlib.import_module(command.module).main(words[1:])
 
@@ -116,16 +117,20 @@ compdef _fca fca
 
 
 def _complete(words: Sequence[str]) -> int:
-    """Print what may come next, one a line, as the shell asks at a tab; returns the exit code.
+    """Answer a shell that asks for completion: print the possible next words, one on each line; returns the exit code.
 
-    words: -sc and query=SHELL, install=SHELL or uninstall=SHELL; the typed line is in COMP_LINE. Names and options of
-    sub-commands are found here, and what a configuration has by Hydra.
+    The shell passes the line that the user has typed in the environment variable COMP_LINE. This function completes
+    the names of sub-commands, and options of sub-commands without a configuration. Hydra completes keys and groups of
+    a configuration.
+    words: -sc, then query=SHELL (complete), install=SHELL or uninstall=SHELL (print a script that sets up the shell).
     """
     if words[1:] in (["install=zsh"], ["uninstall=zsh"]):
+        # fca has its own script for zsh, since Hydra's does not work there
         print(ZSH.strip() if words[1] == "install=zsh" else "compdef -d fca; unfunction _fca")
         return 0
 
-    # without a line, as when the script is installed, Hydra answers for `fca run`
+    # COMP_LINE is absent when a script is installed: Hydra then answers for `fca run`
+    # group 1: the name of the sub-command; group 2: all behind it, None if no space follows the name
     line = re.fullmatch(r"\s*\S+\s+(\S*)(\s.*)?", os.environ.get("COMP_LINE", "fca run "))
     name, behind_name = line.groups() if line else ("", None)
     if behind_name is None:  # the cursor is still at the name of the sub-command
@@ -134,7 +139,7 @@ def _complete(words: Sequence[str]) -> int:
 
     plugins = typed_plugins(behind_name.split())
     command = commands(plugins).get(name)
-    if command is None:
+    if command is None:  # no such sub-command: nothing to offer
         return 0
     if not composes(name, plugins):
         typed_so_far = behind_name.split()
@@ -145,18 +150,19 @@ def _complete(words: Sequence[str]) -> int:
     from fca.cli.options import nested_options
 
     group, _, option = behind_name.rpartition(" ")[2].partition("=")
-    if option:  # Hydra completes no option in a subfolder of a group
+    if option:  # Hydra itself does not offer options in a subfolder of a group, so they are printed here
         print("\n".join(f"{group}={nested}" for nested in nested_options(group) if nested.startswith(option)))
-    os.environ["COMP_LINE"] = f"fca{behind_name}"  # Hydra knows no sub-commands
-    return _run([name, *words])
+    os.environ["COMP_LINE"] = f"fca{behind_name}"  # without the sub-command, which Hydra would take for an override
+    return _run([name, *words])  # the sub-command passes -sc on to Hydra
 
 
 def _complete_options(module: str, words: Sequence[str]) -> int:
-    """Have a sub-command without a configuration print what may come next (see `Words`); returns the exit code.
+    """Have a sub-command without a configuration print the possible next words; returns the exit code.
 
-    module: of the sub-command.    words: those typed behind its name; the last one may be empty.
+    module: the module of the sub-command.
+    words: the words typed behind its name. The last one is the word to complete; it may be empty.
     """
-    Words.at_tab = words
+    Words.at_tab = words  # the sub-command's parser then prints the next words instead of parsing
     try:
         return importlib.import_module(module).main(words[:-1])
     finally:
@@ -164,7 +170,7 @@ def _complete_options(module: str, words: Sequence[str]) -> int:
 
 
 def _help(plugins: Sequence[str]) -> str:
-    """The text of `fca --help`, with the commands of these plugins."""
+    """The text of `fca --help`, which also lists the commands that plugins bring.    plugins: names of modules."""
     lines = "\n".join(f"  fca {name:<9}  {command.summary}" for name, command in commands(plugins).items())
     return (
         "fca: which image classifier, when the job has few classes?\n\n"

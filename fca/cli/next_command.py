@@ -50,7 +50,7 @@ class Reader(NamedTuple):
         return [COMMANDS[self.word.partition("=")[0]], self.word]
 
     def fits(self, done: pd.DataFrame) -> bool:
-        """Whether these runs are what the command reads: of one list in `when`, every query is met by some run.
+        """Whether the command reads these runs: in at least one list of `when`, every query is met by some run.
 
         done: rows of finished runs.
         """
@@ -58,15 +58,16 @@ class Reader(NamedTuple):
 
 
 def next_command(store: Store, done: pd.DataFrame) -> str:
-    """The command to type next, which reads these runs; it has a filter for their data sets if the store has others.
+    """The command to type next, which reads these runs.
 
+    It has a filter for the data sets of these runs if the store also has runs on other data sets.
     done: rows of finished runs, at least one.
     """
     words, one_table = _command_for(done)
     trained = done[done[TASK] == "train"]
     if one_table and len(trained):
-        words += filters_that_agree(trained)  # with all runs, the command would be refused
-    if str(store.outputs) != "outputs":  # the default
+        words += filters_that_agree(trained)  # the command refuses trainings that may not stand in one table
+    if str(store.outputs) != "outputs":  # the default store need not be typed
         words.append(f"outputs={store.outputs}")
 
     datasets = sorted(done[DATASET].dropna().unique())
@@ -76,20 +77,20 @@ def next_command(store: Store, done: pd.DataFrame) -> str:
 
 
 def _command_for(done: pd.DataFrame) -> tuple[list[str], bool]:
-    """The words behind `fca` of the command that reads these runs, and whether it makes one table of trainings.
+    """The words behind `fca` of the command that reads these runs, and the field `one_table` of its Reader.
 
-    If several commands fit, it is the one of the lowest rank; if none fits, a list of the runs.
-    done: rows of finished runs.
+    Of several commands that fit, the command with the lowest rank is used. If none fits, it is `fca results`, which
+    lists the runs.    done: rows of finished runs.
     """
     shift_family = done[SHIFT].astype("object").str.partition("/")[0]  # corruption, of corruption/fog/3
-    # queries may name columns that none of these rows has
+    # queries may name columns that none of these rows has: they are added, with missing values
     all_columns = [*dict.fromkeys([*done, *BASE])]
     queried_rows = done.reindex(columns=all_columns).assign(shift_family=shift_family)
     for reader in sorted(_readers(), key=lambda reader: reader.rank):
         try:
             if reader.fits(queried_rows):
                 return reader.words, reader.one_table
-        except FcaError as error:  # a query that cannot be read, perhaps of a plugin: the sweep is done in any case
+        except FcaError as error:  # an unreadable query, perhaps of a plugin, must not end a sweep that is done
             log.warning("%s is not suggested: %s", reader.word, error)
     return ["results", f"task={','.join(sorted(set(done[TASK])))}"], False
 
@@ -110,13 +111,15 @@ def _readers() -> Iterator[Reader]:
 
 
 def _reader(word: str, keys: Any) -> Reader:
-    """The command that an entry of `next.yaml` declares.    word: its key.    keys: what the entry holds.
+    """The command that an entry of `next.yaml` declares.
 
+    word: the key of the entry, report=NAME or analysis=NAME.    keys: its value, a mapping with rank, when, one_table.
     Raises FcaError for a word that is no command, and for missing or unknown keys.
     """
     group, _, name = word.partition("=")
     if group not in COMMANDS or not name:
         raise FcaError("command", word, "report=NAME or analysis=NAME", "correct it")
+    # the keys include rank and when, and are all fields of Reader
     if not isinstance(keys, Mapping) or not {"rank", "when"} <= set(keys) <= set(Reader._fields):
         raise FcaError(word, keys, "the keys rank and when, and one_table", "correct it")
     return Reader(word, **keys)

@@ -71,17 +71,17 @@ class Notice:
 
 
 def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
-    """The text of a warning, a key that it shares with warnings like it, and the names and numbers in it.
+    """The text of a warning, a key that it shares with warnings like it, and the names and numbers in the text.
 
-    The key is the text with ... in place of each name, id of a run, and number. If the message has too few other words,
-    only ids of runs are replaced, so that different warnings do not share a key.
+    The key is the text with ... in place of each name, run id and number. If the message has fewer than _ENOUGH_WORDS
+    other words, only run ids are replaced, so that different warnings do not share a key.
 
     >>> record = logging.makeLogRecord({"msg": "run %s is left out: its row lacks one of %s", "args": ("0a", "top1")})
     >>> text_key_and_names(record)
     ('run 0a is left out: its row lacks one of top1', 'run ... is left out: its row lacks one of ...', ['0a', 'top1'])
     """
     text = record.getMessage()
-    values = record.args if isinstance(record.args, tuple) else ()
+    values = record.args if isinstance(record.args, tuple) else ()  # logging also allows one mapping
     message_without_values = _PLACEHOLDER.sub("", str(record.msg))
     words = re.findall(r"[^\W\d_]{2,}", message_without_values)  # two or more letters
     has_enough_words = len(words) >= _ENOUGH_WORDS
@@ -92,6 +92,7 @@ def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
     key = text
     for name in names:
         key = key.replace(name, "...", 1)
+    # numbers are replaced last, since run ids contain digits
     runs = [run for run in _RUN.findall(key) if run not in names]
     key = _RUN.sub("...", key)
     numbers: list[str] = []
@@ -128,7 +129,10 @@ class Console(logging.Handler):
             self.handleError(record)
 
     def _hold(self, text: str, key: str, names: list[str]) -> None:
-        """Keep a warning for the end of `gathered`, or count it with one like it; for the arguments see `Notice`."""
+        """Keep a warning for the end of `gathered`, or count it if a warning with the same key is kept already.
+
+        text, key, names: see `text_key_and_names`.
+        """
         assert self.held is not None
         if key in self.held:
             self.held[key].add(names)
@@ -146,9 +150,10 @@ def console() -> Console:
 
 @contextmanager
 def gathered() -> Iterator[None]:
-    """Print the warnings of the body at its end, each text once with the number of those like it.
+    """Hold back the warnings of the body, and print them at its end.
 
-    Such warnings are not printed again by this command. Inside another `gathered`, the outer one prints all.
+    Warnings that differ only in names and numbers are printed as one line with their count. The command does not print
+    them again. Inside another `gathered`, nothing is printed here, and the outer `gathered` prints all warnings.
     """
     handler = console()
     if handler.held is not None:  # inside another one
@@ -161,16 +166,17 @@ def gathered() -> Iterator[None]:
     finally:
         notices, handler.held = handler.held, None
         for key, notice in notices.items():
-            if _is_first(key, notice.text, notice.names, counted=False):  # the line has the count already
+            if _is_first(key, notice.text, notice.names, counted=False):  # this line already has the count
                 _print(notice.line())
 
 
 @contextmanager
 def shared() -> Iterator[None]:
-    """Count warnings over all processes of a command: this one during the body, and those that it starts.
+    """During the body, count warnings over this process and all processes that it starts.
 
-    Each warning is printed once by the process in which it first comes. At the end of the body a line for each warning
-    that came again says how often. In a process that was started by such a body nothing changes.
+    Each warning is printed once, by the process in which it first comes. At the end of the body, a line for each
+    warning that was repeated says how often. In a process that was started within such a body, this does nothing,
+    because the first process already counts.
     """
     console()
     if os.environ.get(FOLDER):  # started by a process that counts
@@ -193,10 +199,12 @@ def _print(text: str) -> None:
 
 
 def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) -> bool:
-    """Whether no process of this command has shown a warning like this one. It is noted for the other processes.
+    """Whether this warning is the first with its key among all processes of the command; notes it for the others.
 
-    Each key has a file in the folder of the command, with a line for each such warning; who creates the file is first.
-    key, text, names: see `text_key_and_names`.    counted: whether the end of `shared` is to print how many follow.
+    Each key has a file in the folder of the command, with a line for each warning. The process that creates the file
+    has the first warning.
+    key, text, names: see `text_key_and_names`.
+    counted: whether the end of `shared` prints how often the warning was repeated.
     """
     folder = os.environ.get(FOLDER)
     if not folder:  # outside of `shared`
@@ -218,9 +226,9 @@ def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) ->
 
 
 def _counted_notices(folder: Path) -> Sequence[Notice]:
-    """The warnings that processes noted in a folder (see `_is_first`), in the order of their last repetition.
+    """The warnings that processes noted in a folder, in the order in which each last came; see `_is_first`.
 
-    Without those that `gathered` printed, which had their count already.
+    Warnings that `gathered` printed are left out, because their lines already had a count.
     """
     notices = []
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_ctime_ns):

@@ -21,9 +21,10 @@ _COLUMNS_THAT_ARE_NO_AXES = (TASK, SNAPSHOT, *SUBSET_SIZE_COLUMNS)
 
 
 def swept_columns(overrides: Sequence[Sequence[str]]) -> list[str]:
-    """The columns of the keys that have several values in a grid, in the order of its axes.
+    """The columns of the keys that a sweep varies, in the order of the axes of the grid.
 
-    overrides: those of each point, as KEY=VALUE. A key that has no column, such as recipe/augment, is left out.
+    overrides: for each point of the grid, its overrides as KEY=VALUE. A key that has no column, such as recipe/augment,
+    is left out.
 
     >>> swept_columns([["model=a", "subset.ncl=2", "seed=0"], ["model=a", "subset.ncl=5", "seed=0"]])
     ['ncl']
@@ -37,18 +38,20 @@ def swept_columns(overrides: Sequence[Sequence[str]]) -> list[str]:
 
     columns = []
     for key in swept_keys:
-        name = "encoder" if key == "model@encoder" else key
+        name = "encoder" if key == "model@encoder" else key  # the column of the group model@encoder
         consists_of_words_and_dots = name.replace(".", "").replace("_", "").isalnum()
         if consists_of_words_and_dots:
-            columns.append(column_of(f"{name}="))
+            columns.append(column_of(f"{name}="))  # column_of expects a filter, NAME=VALUES
     return columns
 
 
 def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[str]:
-    """Yield what a sweep prints at its end: a table of mean accuracy for each value of the axes, and the next command.
+    """Yield what a sweep prints at its end: a table of mean accuracies, and the command to type next.
 
-    Nothing is printed if no run is done.    runs: all of the sweep.
-    axes: columns of the swept keys; other columns of the configuration in which the runs differ are axes, too.
+    The table has a line for each combination of values of the axes. There is no table if no run has an accuracy, and
+    nothing at all is yielded if no run is done.
+    runs: all runs of the sweep.
+    axes: the columns of the swept keys. Other columns of the configuration in which the runs differ are axes, too.
     """
     rows = store.rows()
     done_rows = rows[rows[RUN_ID].isin([run.run_id for run in runs])]
@@ -57,9 +60,9 @@ def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[
 
     measured_rows, headline = _rows_with_accuracy(done_rows)
     if headline is not None:
-        group_columns = _differing_columns(measured_rows, axes) or [MODEL]  # all runs have the same configuration
+        group_columns = _differing_columns(measured_rows, axes) or [MODEL]  # MODEL if all have the same values
         table = grouped(measured_rows, group_columns, [headline])
-        # an interval that no group has is a column of missing values
+        # if no group has an interval, the columns of its bounds have only missing values and are dropped
         table = table.rename(columns={f"{headline}_n": "runs"}).dropna(axis="columns", how="all")
         columns = ", ".join(group_columns)
         title = f"{headline} by {columns}: mean over the runs, with its 95 % interval where it has one"
@@ -68,22 +71,24 @@ def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[
 
 
 def _rows_with_accuracy(rows: pd.DataFrame) -> tuple[pd.DataFrame, str | None]:
-    """The rows whose accuracy is shown, and the column that has it; no rows and None if no run has an accuracy.
+    """The rows whose accuracy is shown, and the name of the column with this accuracy.
 
-    They are all of one task, since several tasks may store the same accuracy of a network.
+    All these rows are of one task, since several tasks may store the same accuracy of a network.
+    If no run has an accuracy, no rows and None.
     """
-    for task in TASKS_WITH_ACCURACY:
+    for task in TASKS_WITH_ACCURACY:  # in order of preference
         rows_of_task = rows[rows[TASK] == task]
-        for headline in HEADLINES:  # the columns of accuracy
+        for headline in HEADLINES:  # the columns of accuracy, the preferred one first
             if headline in rows_of_task and rows_of_task[headline].notna().any():
                 return rows_of_task[rows_of_task[headline].notna()], str(headline)
-    return rows[:0], None
+    return rows[:0], None  # an empty frame with the same columns
 
 
 def _differing_columns(rows: pd.DataFrame, axes: Sequence[str]) -> list[str]:
-    """The columns of the configuration in which these runs differ, the axes of the sweep first.
+    """The columns of the configuration in which these rows differ; the axes of the sweep come first.
 
-    Seeds are no such columns, since their runs are averaged; nor is what follows from the size of a subset.
+    Columns of seeds are left out, since runs that differ only in seeds are averaged. Columns that are derived from the
+    size of a subset are left out as well.    axes: columns of the swept keys.
     """
     recipe_columns = [str(name) for name in rows if str(name).startswith(RECIPE)]
     configuration_columns = [*map(str, MEANING), *recipe_columns]

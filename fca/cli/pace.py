@@ -26,15 +26,15 @@ class Work(NamedTuple):
 
 
 def works_of(runs: Iterable[Run]) -> dict[str, Work]:
-    """The work of each run, by its id. Light runs take no time and are left out."""
+    """Id of a run -> its work. Light runs, such as scores, take no time worth estimating and are left out."""
     return {run.run_id: Work(kind_of(run), int(run.metadata.get(NCL) or 0)) for run in runs if not run.light}
 
 
 def kind_of(run: Run) -> str:
-    """A text that is equal for runs that take equally long, but for their number of classes.
+    """A text that is equal for runs of one kind: runs that take equally long if they have equally many classes.
 
-    It consists of the task, the data, the network and the recipe. Keys of the recipe that follow from the number of
-    images of a subset are left out, since they differ between subsets.
+    The text consists of the task, the data, the network and the recipe. Keys of the recipe that are derived from the
+    number of images of a subset are left out, since they differ between subsets.
     """
     values = run.metadata
     recipe_keys = sorted(key for key in values if key.startswith(RECIPE) and key not in SUBSET_SIZE_COLUMNS)
@@ -58,10 +58,11 @@ def seconds_of(row: Mapping[str, Any]) -> float:
 
 
 def first_of_each_kind(jobs: Sequence[Job], kinds: Sequence[Iterable[str]]) -> list[Job]:
-    """The jobs in another order: first the first and the last job of each kind of run, then the others.
+    """The jobs in another order: in front the first and the last job of each kind of run, then all other jobs.
 
-    Their numbers of classes are usually the lowest and the highest of the kind. Once these two are done, the duration
-    of the others can be interpolated (see `Pace`).    kinds: the kinds of the runs of each job, see `kind_of`.
+    The first and the last job of a kind usually have its lowest and its highest number of classes. Once both are done,
+    the duration of the jobs between them can be interpolated (see `Pace`).
+    kinds: for each job, the kinds of its runs as `kind_of` returns them.
 
     >>> first_of_each_kind(["a2", "a3", "a5", "b2", "b3", "b5"], [["a"], ["a"], ["a"], ["b"], ["b"], ["b"]])
     ['a2', 'a5', 'b2', 'b5', 'a3', 'b3']
@@ -101,11 +102,10 @@ class Pace:
     def finish(self, run_id: str, seconds: float | None) -> None:
         """Note that a run has ended.
 
-        seconds: how long it took; None if it failed, or can never be done. Runs without work (see `works_of`) are
-        ignored.
+        seconds: how long the run took; None if it failed, or can never be done.
         """
         work = self.works.pop(run_id, None)
-        if work is None:
+        if work is None:  # a light run, or one that was noted before
             return
         self.n_unfinished[work] -= 1
         if seconds is not None:
@@ -115,12 +115,14 @@ class Pace:
     def to_go(self, now: float, working: Mapping[str, float]) -> float | None:
         """The estimated seconds until all runs are done; None as long as they are unknown.
 
-            to go = max(longest, (unfinished work - work in progress) * time passed / work done)
+            to go = max(longest_s, (unfinished_s - in_progress_s) * (now - begun) / done_since_s)
 
-        longest: the seconds until the last of the runs in progress ends.    Work is counted in seconds of one worker;
-        time passed and work done are those since the pace is measured.
+        longest_s:     the expected seconds until the last of the runs in progress ends
+        unfinished_s:  the work of all runs that have not ended, in seconds of one worker
+        in_progress_s: the part of this work that the runs in progress have done already
+        done_since_s:  the work that was done since `begun`, the moment from which the pace is measured
 
-        now:     the time in seconds by any clock, the same in all calls; there should be one every few seconds.
+        now:     the time in seconds, by the same clock in all calls. The sweep should call every few seconds.
         working: id of each run in progress -> seconds since it began.
         """
         unfinished_s = self._unfinished_seconds()
@@ -130,13 +132,14 @@ class Pace:
         in_progress_s = 0.0
         longest_s = 0.0
         for run_id, passed in working.items():
+            # a run without work (a light one) has no expected duration
             expected = self._expected(*self.works[run_id]) if run_id in self.works else None
             if expected is not None:
-                in_progress_s += min(passed, expected)
+                in_progress_s += min(passed, expected)  # a run that takes longer has done no more than its work
                 longest_s = max(longest_s, expected - passed)
         done_s = self.done_s + in_progress_s
 
-        if self.begun is None:  # this is the first call in which all kinds are known
+        if self.begun is None:  # the first call in which the duration of every unfinished kind is known
             self.begun = now
             self.done_before_s = done_s
         done_since_s = done_s - self.done_before_s
@@ -146,7 +149,10 @@ class Pace:
         return max(longest_s, (unfinished_s - in_progress_s) * (now - self.begun) / done_since_s)
 
     def _unfinished_seconds(self) -> float | None:
-        """The seconds that one worker needs for all unfinished runs; None as long as some kind of run is unknown."""
+        """The seconds that one worker needs for all unfinished runs.
+
+        None as long as the duration of any unfinished run cannot be estimated.
+        """
         total_s = 0.0
         for (kind, size), number in self.n_unfinished.items():
             seconds = self._expected(kind, size) if number else 0.0  # a count stays in the counter when it is 0
@@ -156,10 +162,12 @@ class Pace:
         return total_s
 
     def _expected(self, kind: str, size: int) -> float | None:
-        """The expected seconds of a run of this kind with `size` classes; None if too few of the kind are finished.
+        """The expected seconds of a run of this kind with `size` classes.
 
-        It is the mean of finished runs with as many classes; else, between two such numbers, the value on a line
-        through the means of all of them (least squares), not beyond the lowest and highest mean.
+        If finished runs have the same number of classes, it is their mean. Otherwise a line is fitted by least squares
+        to the mean duration at each number of classes, and the value on this line is clipped to the range of the means.
+        None if fewer than MIN_FINISHED_RUNS of the kind are finished, or if `size` is outside of their numbers of
+        classes.
         """
         seconds_by_size = self.seconds.get(kind, {})
         n_finished = sum(map(len, seconds_by_size.values()))

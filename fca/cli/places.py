@@ -18,10 +18,10 @@ _PLUGINS_WORD = re.compile(r"plugins=\[?([^\]]*)\]?")
 
 
 def study_folders(plugins: Iterable[str] = ()) -> dict[str, Path]:
-    """Name of the package of each study -> its folder: those of fca in alphabetical order, then these plugins.
+    """Package name -> folder, for each study of fca in alphabetical order, then for each of these plugins.
 
-    plugins: names of modules; the outermost package of each counts. One that Python does not find is left out here and
-    refused by `fca.plugins`.
+    plugins: names of modules; a.b.c stands for its outermost package a. A package that Python does not find is left out
+    here, because `fca.plugins` refuses it with an error.
 
     >>> study_folders()["fca.studies.irt"].name
     'irt'
@@ -36,7 +36,9 @@ def study_folders(plugins: Iterable[str] = ()) -> dict[str, Path]:
 
 
 def typed_plugins(words: Sequence[str]) -> list[str]:
-    """The names of modules that FCA_PLUGINS lists, then those that these words of a command line list as plugins=...
+    """The names of plugins in the environment variable FCA_PLUGINS, then those in words of the form plugins=...
+
+    words: of a command line. They are read before anything is composed, since plugins bring commands and folders.
 
     >>> typed_plugins(["seed=1", "plugins=[my_study,my_models]"])
     ['my_study', 'my_models']
@@ -52,7 +54,7 @@ def typed_plugins(words: Sequence[str]) -> list[str]:
 
 
 def _folder_of(package: str) -> Path | None:
-    """The folder of a package, which is not imported; None if Python does not find it, or it is a single module."""
+    """The folder of a package, without importing it; None if Python does not find it, or if it is a single module."""
     if not package.isidentifier():  # find_spec raises an error for some other texts
         return None
 

@@ -20,13 +20,13 @@ from fca.store.claims import clear
 
 
 def run(config: DictConfig) -> None:
-    """Do one job of `fca run`, whether it is alone or one of a sweep.
+    """Do one job of `fca run`, alone or as a part of a sweep.
 
-    Alone, it waits for runs that other processes compute, and shows its results; exit code 1 if a run failed. In a
-    sweep, it leaves such runs to the others, and the sweep shows the results.
-    With sweep.print=true, it only prints its command.
+    A job that is alone waits for runs that other processes compute, and shows its results; the exit code is 1 if a run
+    failed. A job of a sweep does not wait for runs of other processes, and the sweep shows the results.
+    With sweep.print=true, the job only prints its command.
     """
-    end_with_parent()  # if this is a worker of a sweep
+    end_with_parent()  # a worker of a sweep must not outlive the sweep
     console()  # from here on, fca's warnings are printed
     hydra = HydraConfig.get()
     if config.sweep.print:
@@ -35,11 +35,11 @@ def run(config: DictConfig) -> None:
 
     with gathered():  # warnings about planning are printed once, with their count
         job = job_of(config, typed_words(hydra))
-    if hydra.mode is not RunMode.RUN:
+    if hydra.mode is not RunMode.RUN:  # a job of a sweep
         _execute_and_close(job, alone=False)
         return
 
-    if job.chosen_classes is not None:
+    if job.chosen_classes is not None:  # subset.classes lists them: show which classes these are
         print(job.chosen_classes, flush=True)
     complete(job)
     if show_job(job):  # a run failed
@@ -47,21 +47,21 @@ def run(config: DictConfig) -> None:
 
 
 def complete(job: Job) -> None:
-    """Do the unfinished runs of a job, those that failed before included, and wait for runs that others compute."""
+    """Do the unfinished runs of a job, also runs that failed before; wait for runs that other processes compute."""
     store = job.context.store
     for planned in job.plan:
         store.forgive(planned.run_id)  # otherwise a failed run would count as settled
         clear(store.folder(planned.run_id))  # the claim of a killed process
     job.context.tracker.connect()
-    with shared():
+    with shared():  # repeated warnings are counted over all processes
         _execute_and_close(job, alone=True)
-    Weights([job]).remove_unneeded()
+    Weights([job]).remove_unneeded()  # as machine.keep_weights says
 
 
 def _print_command(config: DictConfig, words: list[str]) -> None:
-    """Print the command of a job if it has runs left to do; else a line that there are none. Downloads nothing.
+    """Print the command of a job if it has runs left to do, or else that nothing is left to run. Downloads nothing.
 
-    If the data set is not on the disk, its runs are unknown, so that the command is printed in any case.
+    If the data set is not on this machine, the runs are unknown, and the command is printed in any case.
     words: the overrides, as typed.
     """
     try:

@@ -27,10 +27,11 @@ _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 
 
 def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
-    """The words of a command line as Hydra takes them: filters such as ncl<=5 as one key `filters`, queries in quotes.
+    """Rewrite a command line for Hydra: filters such as ncl<=5 become one key `filters`, and queries get quotes.
 
-    root: the sub-command; only those in QUERIES have filters.
-    kind: the dataclass of its configuration. A word with one of its keys is an override; with another key, a filter.
+    root: the sub-command; only the sub-commands in QUERIES have filters.
+    kind: the dataclass of its configuration. A word with a key of this class is an override, other comparisons are
+    filters.
 
     >>> from fca.cli.application import AnalyseConfig
     >>> for_hydra("analyse", AnalyseConfig, ["analysis=irt", "dataset=digits", "ncl<=5"])
@@ -38,8 +39,8 @@ def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
     >>> for_hydra("analyse", AnalyseConfig, ['query=dataset == "digits"'])
     ['query=\\'dataset == "digits"\\'']
     """
-    asks_the_shell = any(word in COMPLETION for word in arguments)
-    if root not in QUERIES or asks_the_shell:
+    is_completion = any(word in COMPLETION for word in arguments)  # query=bash is then meant for Hydra's completion
+    if root not in QUERIES or is_completion:
         return list(arguments)
 
     keys_of_root = {*rules_by_field(kind), "hydra"}
@@ -49,7 +50,7 @@ def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
         key, _, value = word.partition("=")
         column = key_of(word)  # None if the word is no comparison with a column
         is_query = key in QUERIES[root] and value != "null"  # null means no query
-        if is_query and not _QUOTED.fullmatch(value):
+        if is_query and not _QUOTED.fullmatch(value):  # in quotes, Hydra takes a query as one text
             words.append(f"{key}={_quoted(value)}")
         elif column is not None and column.partition(".")[0] not in keys_of_root:
             filters.append(word)
@@ -65,9 +66,10 @@ def _quoted(text: str) -> str:
 
 
 def command(root: str, words: Sequence[str], config: DictConfig) -> str:
-    """The command line as a person types it, from words that `for_hydra` made: with filters and queries as they were.
+    """The command line as the user types it: the inverse of `for_hydra`.
 
-    root: the sub-command.    config: its configuration, which has the filters and queries without Hydra's quotes.
+    Filters and queries are taken from the configuration, which has them without Hydra's quotes.
+    root: the sub-command.    words: as `for_hydra` returned them.    config: the configuration of the sub-command.
     """
     typed: list[str] = []
     for word in words:
@@ -83,9 +85,10 @@ def command(root: str, words: Sequence[str], config: DictConfig) -> str:
 
 
 def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
-    """The query and the filters of a configuration as one query on the rows of the store; None: all rows.
+    """The query and the filters of a configuration as one query on the rows of the store (see `fca.store.query`).
 
-    An analysis may have a query of its own; then rows have to meet both.    kind: the dataclass of the configuration.
+    None if there is neither a query nor a filter, which means all rows. If both the command and its analysis have a
+    query, a row has to meet both.    kind: the dataclass of the configuration.
     Raises FcaError for an unknown column, a query that cannot be read, and a filter that keeps no run.
     """
     queries = [config.query, OmegaConf.select(config, "analysis.query")]
@@ -103,7 +106,8 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
     frame = store.rows()
     keys = [key for key in rules_by_field(kind) if key != "filters"]
     check_columns(config.filters, frame, keys)  # a filter with an unknown column may be a misspelt key
-    if len(frame):  # that an empty store has no run is not the fault of a filter
+    if len(frame):  # in an empty store, no filter is to blame
+        # a sentence for each filter that keeps no run: no run has ncl=9; ncl is ...
         for sentence in unmatched_filter_lines(config.filters, frame):
             reason, _, values = sentence.partition("; ")
             value = reason.removeprefix("no run has ")
@@ -111,15 +115,15 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
 
     condition = combined_query(query, config.filters, frame)
     if condition is not None:
-        rows_matching(frame, condition)  # what cannot be read is refused before any analysis
+        rows_matching(frame, condition)  # raises FcaError for a query that cannot be read, before any analysis
     return condition
 
 
 def narrow(config: DictConfig, store: Store, kind: type) -> None:
-    """Set the query of an analysis to what was typed, query and filters together, so that it reads only these runs.
+    """Set the key `query` of an analysis to the typed query and filters together, so that it reads only these runs.
 
-    kind: the dataclass of the configuration.    Raises FcaError as `query_of` does, and for an analysis without a
-    query.
+    Nothing changes if neither was typed.    config: is changed in place.    kind: the dataclass of the configuration.
+    Raises FcaError as `query_of` does, and for an analysis that has no key `query`.
     """
     query = query_of(config, store, kind)
     if query is None:

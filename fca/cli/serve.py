@@ -29,21 +29,23 @@ class _Page(SimpleHTTPRequestHandler):
     """
 
     def send_head(self) -> BinaryIO | None:
-        """Answer a request with the headers of a file and return the open file, or with an error and return None.
+        """Answer a request: send the headers of the requested file, and return the open file.
 
-        The base class calls this, and sends the content of the file after a GET.
+        If the request is refused or there is no such file, send an error and return None. The base class calls this
+        method, and after a GET sends the content of the returned file.
         """
         if not self._is_for_this_machine():
             self.send_error(HTTPStatus.FORBIDDEN, explain=f"open {' or '.join(HOSTS)}")
             return None
-        name = unquote(self.path.partition("?")[0].partition("#")[0]).lstrip("/")
-        if "\0" in name:  # Path raises ValueError for it
+        path_without_query = self.path.partition("?")[0].partition("#")[0]
+        name = unquote(path_without_query).lstrip("/")  # relative to the served folder
+        if "\0" in name:  # Path would raise ValueError
             self.send_error(HTTPStatus.BAD_REQUEST)
             return None
         try:
             file = self._file(name or "index.html")
             content = file.open("rb")
-        except OSError:  # also of a name that is too long
+        except OSError:  # no such file, a file outside of the folder, or a name that is too long
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
 
@@ -51,7 +53,7 @@ class _Page(SimpleHTTPRequestHandler):
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", self.guess_type(file))
         self.send_header("Content-Length", str(file_status.st_size))
-        # An open page asks for this time, and loads itself again when it changes
+        # a page that is open in a browser asks for this time, and loads itself again when the time changes
         self.send_header("Last-Modified", self.date_time_string(file_status.st_mtime))
         self.end_headers()
         return content
@@ -65,9 +67,10 @@ class _Page(SimpleHTTPRequestHandler):
             return False
 
     def _file(self, name: str) -> Path:
-        """The path of a file in the served folder.
+        """The absolute path of a file in the served folder.
 
-        name: its path in that folder. Raises FileNotFoundError for a folder, and for a file outside, also by a link.
+        name: its path relative to that folder. Raises FileNotFoundError if it is missing or no file, or if it lies
+        outside of the folder, by .. or by a symbolic link.
         """
         root = Path(self.directory).resolve()
         file = (root / name).resolve(strict=True)
@@ -106,9 +109,10 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def follow(state: Callable[[], Hashable], make: Callable[[], object]) -> None:
-    """Call `make` whenever the result of `state` has changed, until the process is stopped.
+    """Make a page anew whenever its sources have changed, until the process is stopped.
 
-    If `make` raises FcaError, the page stays as it was, and a line says why.
+    state: returns a value that changes with the sources; it is called every POLL_S seconds.
+    make:  makes the page. If it raises FcaError, the page stays as it was, and a printed line says why.
     """
     state_of_page = state()
     while True:

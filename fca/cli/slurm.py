@@ -28,9 +28,11 @@ log = logging.getLogger(__name__)
 
 
 class Watcher(SlurmInfoWatcher):
-    """Finds for submitit which jobs have ended, by squeue, which every cluster has; sacct needs accounting.
+    """Finds out for submitit which jobs have ended, by the program squeue.
 
-    A job has ended when two looks in a row do not list it: one that is queued again may be missing for a moment.
+    Submitit itself asks sacct, which needs accounting; squeue works on every cluster.
+    A job counts as ended when two looks in a row do not list it, because a job that is queued again may be missing from
+    the list for a moment.
     """
 
     def __init__(self) -> None:
@@ -39,13 +41,16 @@ class Watcher(SlurmInfoWatcher):
         self.has_warned = False
 
     def update(self) -> None:
-        """Look once, and note the jobs that have ended; if squeue does not answer, all states stay as they were."""
+        """Ask squeue once, and note the jobs that have ended; submitit calls this again and again.
+
+        If squeue does not answer, all states stay as they were.
+        """
         self._num_calls += 1
         self._last_status_check = time.time()
         command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if answer.returncode:
-            if not self.has_warned:
+            if not self.has_warned:  # one warning is enough, though squeue is asked every few seconds
                 log.warning("squeue does not answer, the sweep waits: %s", answer.stderr.strip())
             self.has_warned = True
             return
@@ -53,7 +58,7 @@ class Watcher(SlurmInfoWatcher):
         listed_jobs = set(answer.stdout.split())
         unfinished_jobs = self._registered - self._finished
         missing_now = unfinished_jobs - listed_jobs
-        self._finished |= missing_now & self.missing
+        self._finished |= missing_now & self.missing  # missing in two looks in a row
         self.missing = missing_now
         # to submitit, a state that it does not know means that the job has ended
         self._info_dict.update({job: {"State": "GONE"} for job in self._finished})
@@ -61,17 +66,18 @@ class Watcher(SlurmInfoWatcher):
 
 @contextmanager
 def watching() -> Iterator[None]:
-    """Have submitit, while the body runs, watch its jobs by squeue, and report lost jobs as such.
+    """While the body runs, have submitit watch its jobs by squeue, and report lost jobs as such.
 
-    A job that ended without a result then has a return value that raises LostJob. Submitit has no settings for this, so
-    attributes of its class are replaced, and restored at the end.
+    A lost job is a job that ended without a result. Its return value then raises LostJob, where submitit would raise an
+    error that hides the results of the other jobs. Submitit has no settings for this, so attributes of its class are
+    replaced, and restored at the end.
     """
     watcher = SlurmJob.watcher
     results = SlurmJob.results
     timeout_s = SlurmJob._results_timeout_s
 
     def result_or_loss(job: SlurmJob[Any]) -> list[Any]:
-        """The result of a job; for a lost one a result that raises LostJob with the end of its output."""
+        """The result of a job, in a list; for a lost job, a result that raises LostJob with the end of its output."""
         try:
             return results(job)
         except (UncompletedJobError, FailedJobError):
@@ -93,25 +99,25 @@ def watching() -> Iterator[None]:
 
 @contextmanager
 def stopping(delay_s: float) -> Iterator[None]:
-    """In a job: before its time ends, have a training write a checkpoint, and queue the job again.
+    """Inside of a SLURM job: shortly before its time limit, stop the body and have the job queued again.
 
-    Submitit's signal comes `delay_s` seconds before the end of the job's time. A training then writes one and
-    stops. Other work has half of that time to end; then the job is queued again as it is.
-    After SIGTERM (pre-emption, scancel), SLURM decides whether to queue the job again.
+    Submitit sends its signal `delay_s` seconds before the time limit. A training in the body then writes a checkpoint
+    and stops. Other work has half of `delay_s` to end; after that, the job is queued again although the work has not
+    ended. After SIGTERM (pre-emption, scancel), this process ends, and SLURM decides whether to queue the job again.
     """
     user_signal = SlurmJobEnvironment._usr_sig()
     queue_again: Any = signal.getsignal(user_signal)  # submitit's handler
     is_terminated = False
 
     def end() -> None:
-        claims.abandon()
+        claims.abandon()  # so that other processes may do the claimed runs
         os._exit(128 + signal.SIGTERM)
 
     def signal_again() -> None:
         os.kill(os.getpid(), user_signal)
 
     def on_signal(received: int, _: Any) -> None:
-        """Request that a training stops, and start the timer for work that does not stop by itself."""
+        """Request that a training stops, and start a timer that acts if the work has not ended by then."""
         nonlocal is_terminated
         is_terminated |= received == signal.SIGTERM
         requested.set()
@@ -126,6 +132,6 @@ def stopping(delay_s: float) -> Iterator[None]:
     try:
         yield
     except Preempted:  # the training has written its checkpoint
-        if is_terminated:
+        if is_terminated:  # SLURM itself queues the job again, if at all
             raise SystemExit(128 + signal.SIGTERM) from None
         queue_again(user_signal, None)  # ends this process

@@ -524,7 +524,7 @@ class ResumingSweep:
         if self.n_fruitless and not exit_codes:  # no worker began, so that another launch would fail as well
             self._remove_empty_folders()
             raise self._as_user_error(error) from error
-        if self.n_fruitless == MAX_FRUITLESS_LAUNCHES:  # something kills every worker: a further launch has no chance
+        if self.n_fruitless == MAX_FRUITLESS_LAUNCHES:  # else a sweep whose workers always die would never end
             first_code = next(iter(exit_codes.values()))
             reason = describe_exit(first_code)
             print(f"error: {MAX_FRUITLESS_LAUNCHES} times, workers died before they began ({reason})", file=sys.stderr)

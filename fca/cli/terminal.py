@@ -19,16 +19,16 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def as_text(frame: pd.DataFrame, title: str, max_lines: int | None = None) -> str:
-    """A frame as a table of plain text under its title, in the columns of `shown_columns`.
+    """A data frame as a table of plain text under its title; it has only the columns that `shown_columns` returns.
 
-    max_lines: how many lines are shown, with a line on how many follow; None: all.
+    max_lines: the number of lines to show, after which a last line says how many more there are; None: all.
     """
     if frame.empty:
         return f"{title}\n(no line)"
 
     head = frame[shown_columns(frame)].head(max_lines or len(frame))
     padded_columns = []
-    for name in head:  # takes a fifth of the time of pandas' to_string over thousands of lines
+    for name in head:  # over thousands of lines, this takes a fifth of the time of pandas' to_string
         values = head[name].astype(object).where(head[name].notna(), "")  # a missing value is an empty cell
         cells = [str(name), *map(_cell, values)]
         width = max(map(len, cells))
@@ -64,7 +64,7 @@ def shown_columns(frame: pd.DataFrame) -> list[str]:
 def line_of(row: Row, summary: Sequence[str] = ()) -> str:
     """A finished run on one line: task, data, model, accuracies with their intervals, and its flag (diverged, chance).
 
-    summary: further columns to show, or templates such as "{n_seen} images", which its task declares.
+    summary: further columns to show, or templates such as "{n_seen} images"; the task of the run declares them.
     """
     words = [str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row]
     if "ncl" in row:
@@ -81,9 +81,11 @@ def line_of(row: Row, summary: Sequence[str] = ()) -> str:
 
 
 def _entry(entry: str, row: Row) -> str | None:
-    """A template filled with values of a row, or a column as "name value [low, high]", without interval name=value.
+    """One part of the line of a run: a template filled with values of a row, or a column of the row with its value.
 
-    None if the row lacks a value for it. Entries other than name=value begin with a space, which sets them apart.
+    A column with an interval becomes "name value [low, high]", and a column without one name=value. All but name=value
+    begin with a further space, which sets them apart. None if the row lacks a value.
+    entry: a template with columns in braces, or the name of a column.
 
     >>> _entry("{n_seen} of {n_all} images", {"n_seen": 3, "n_all": 9})
     ' 3 of 9 images'
@@ -116,9 +118,9 @@ def _cell(value: Any) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A curve as a line of bars, from its lowest to its highest value.
+    """A curve as a text of bars: the lowest bar stands for its lowest value, the highest bar for its highest value.
 
-    One that is longer than CURVE_WIDTH is cut into that many equal parts, whose means are shown.
+    A curve with more than CURVE_WIDTH values is cut into CURVE_WIDTH parts of equal length, whose means are shown.
 
     >>> sparkline([1.0, 2.0, 4.0, 8.0]), sparkline([3.0, 3.0])
     ('▁▂▄█', '▁▁')
@@ -133,7 +135,7 @@ def sparkline(values: Sequence[float]) -> str:
             heights.append(sum(values[start:end]) / (end - start))
 
     lowest = min(heights)
-    span = (max(heights) - lowest) or 1.0  # of a constant curve, which is at the lowest bar
+    span = (max(heights) - lowest) or 1.0  # a constant curve has span 0, and gets the lowest bars
     highest_bar = len(BARS) - 1
     return "".join(BARS[round((height - lowest) / span * highest_bar)] for height in heights)
 
@@ -151,7 +153,7 @@ def as_bytes(size: int) -> str:
     >>> as_bytes(0), as_bytes(4_096), as_bytes(6_400_000)
     ('0 B', '4.1 kB', '6.4 MB')
     """
-    power = min(4, max(0, len(str(size)) - 1) // 3)  # of 1,000; the largest unit is TB
+    power = min(4, max(0, len(str(size)) - 1) // 3)  # of 1,000, from the number of digits; the largest unit is TB
     if power == 0:
         return f"{size} B"
     unit = ("B", "kB", "MB", "GB", "TB")[power]

@@ -43,10 +43,10 @@ class Trained:
 
     @classmethod
     def of(cls, outputs: str, run_id: str | None, snapshot: str) -> Trained:
-        """The training with this id, at a snapshot ("best", or one of recipe.snapshots, as "0.5").
+        """The training with this id, with its weights at a snapshot ("best", or one of recipe.snapshots, as "0.5").
 
-        outputs: the store.    Raises FcaError for no id, an unknown or unfinished run, a run that is no training, and
-        weights that are missing or damaged.
+        outputs: the folder of the store.    Raises FcaError for no id, an unknown or unfinished run, a run that is no
+        training, and weights that are missing or damaged.
         """
         check_store(outputs, "outputs")
         store = store_with_images(outputs)
@@ -67,7 +67,8 @@ class Trained:
             model.identity()  # checks that the weights exist and are intact
         except FcaError as error:
             name, *details = error.args
-            typed_name = "run" if name == "model.run_id" else name.removeprefix("model.")  # as these commands call it
+            # the error names keys of `fca run`; export and predict have the keys run and snapshot
+            typed_name = "run" if name == "model.run_id" else name.removeprefix("model.")
             raise FcaError(typed_name, *details) from error
         return cls(store, row, model)
 
@@ -87,12 +88,12 @@ class Trained:
         return model_from_description(read_object(path, target=str, fields=dict, classes=list), str(path))
 
     def tested(self) -> dict[str, Any] | None:
-        """Accuracy of these weights on the clean test images with its 95 % interval, by the keys TESTED.
+        """Accuracy of these weights on the clean test images: its value, 95 % interval and number of images.
 
-        None if they were not tested.
+        The keys are those of TESTED. None if no finished run tested these weights.
         """
         rows = self.rows_of_test_images()
-        if rows:  # all of them evaluated the same weights on the same images
+        if rows:  # all of them evaluated the same weights on the same images, so the first is enough
             return {
                 "top1": rows[0]["top1_open"],  # all classes of the model compete, as when it is used
                 "top1_low": rows[0]["top1_open_low"],
@@ -138,6 +139,7 @@ class Exported:
             model.identity()  # checks the file and the description beside it
         except FcaError as error:
             name, *details = error.args
+            # the error names keys of `fca run`, as model.file; predict has the key file
             raise FcaError(name.removeprefix("model."), *details) from error
         return cls(model, outputs)
 
@@ -147,17 +149,17 @@ class Exported:
         return self.model.description.white
 
     def tested(self) -> Mapping[str, Any] | None:
-        """Accuracy on the test images of its training with its 95 % interval, from the JSON beside the file.
+        """Accuracy of the network on the test images of its training, from the JSON beside the file.
 
-        It is by the keys TESTED; None if the JSON lacks any of them.
+        The keys are those of TESTED: value, 95 % interval and number of images. None if the JSON lacks any of them.
         """
         test = self.model.description.test
         return test if test is not None and test.keys() >= TESTED else None
 
     def trained(self) -> Trained:
-        """The training from which the file was exported; its validation images are needed to choose a threshold.
+        """The training from which the file was exported. Choosing a threshold needs its validation images.
 
-        Raises FcaError if the store does not have it, or has a training with that id on other images.
+        Raises FcaError if the store does not have this training, or has a training with the same id on other images.
         """
         description = self.model.description
         trained = Trained.of(self.outputs, description.run, description.snapshot)
@@ -176,13 +178,14 @@ def _no_training(row: Row) -> FcaError:
 
 
 def _unknown(store: Store, run_id: str | None) -> FcaError:
-    """The error for an id that the store does not have, with the ids of trainings that may have been meant.
+    """The error for an id that the store does not have; it suggests up to three ids of trainings.
 
-    These begin like the typed id, or are similar to it; else they are the latest ones. Trainings that diverged are not
-    suggested, because they have no weights to use.    run_id: None if none was typed.
+    The suggested ids begin with the typed text, or else are similar to it. If there are no such ids, or nothing was
+    typed, the latest trainings are suggested. Trainings that diverged are not suggested, because they have no weights
+    to use.    run_id: None if none was typed.
     """
     rows = store.rows()
-    is_usable = (rows[TASK] == "train") & rows[FLAG].ne(DIVERGED).fillna(value=True)
+    is_usable = (rows[TASK] == "train") & rows[FLAG].ne(DIVERGED).fillna(value=True)  # most rows have no flag
     trainings = rows.loc[is_usable].sort_values("finished", ascending=False)["run_id"].tolist()
     typed = run_id or ""
     allowed = f"a training in {store.outputs}, which has {with_count(len(trainings), 'training')}"
@@ -197,14 +200,16 @@ def _unknown(store: Store, run_id: str | None) -> FcaError:
 
 
 def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Read]:
-    """Images without labels, from anywhere in a directory or .zip archive, or a single image file.
+    """Find images without labels, anywhere in a directory or .zip archive, or a single image file.
 
-    Returns their paths, sorted, and a function that reads the image at a position in this list. Whether a file is an
-    image is decided by its content, also for one called photo.txt. Images that cannot be read are in the list, too; for
-    these the function raises UnreadableImage with the reason. A warning counts all files that are no images.
+    Returns the sorted paths of the images, and a function that reads the image at a position in this list. The content
+    of a file decides whether it is an image, so that an image named photo.txt is found. The list also has images that
+    cannot be read; for these the function raises UnreadableImage with the reason. A warning counts the files that are
+    no images.
 
-    path: of the directory, archive or file.    key: what the command calls it, for errors.
-    white: see `fca.data.files.decode`.         Raises FcaError if there is no image.
+    path:  the path of the directory, archive or file.    key: what the command calls this path, for errors.
+    white: the value in 16-bit images that counts as white; None: see `fca.data.files.decode`.
+    Raises FcaError if there is no image.
     """
     files, names = _root_and_names(path, key)
     by_content = sorted_files(files, names, looks_into_texts=True)
@@ -212,7 +217,7 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
     if not images:
         allowed = f"at least one image ({', '.join(SUFFIXES[:3])} or another); {len(names)} other files"
         raise FcaError(key, path, allowed, "correct it")
-    other_files = replace(by_content, not_read={}).left_out()  # unreadable images are reported one by one, later
+    other_files = replace(by_content, not_read={}).left_out()  # unreadable images are reported when they are read
     warn_of_left_out(files.root, other_files)
 
     def read(position: int) -> UInt8[np.ndarray, "height width 3"]:
@@ -227,12 +232,13 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
 
 
 def _root_and_names(path: str, key: str) -> tuple[Files, list[str]]:
-    """The directory or archive at this path, and the paths of the files in it; for an image, its folder and its name.
+    """The directory or archive at this path, and the paths of the files in it.
 
-    key: what the command calls the path.    Raises FcaError for a path that is none of these.
+    For a path of a single image, these are the folder of the image, and the image's name alone.
+    key: what the command calls the path, for the error.    Raises FcaError if the path is nothing of this kind.
     """
     file = Path(path).expanduser()
-    if file.is_file():  # an image, or an archive
+    if file.is_file():  # an image, or an archive, which `open_root` opens below
         folder = Directory(str(file.parent))
         by_content = sorted_files(folder, [file.name], looks_into_texts=True)
         if by_content.images or by_content.not_read:
@@ -245,12 +251,14 @@ def _root_and_names(path: str, key: str) -> tuple[Files, list[str]]:
 
 
 def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UInt8[np.ndarray, "size size 3"] | str]:
-    """Yield each image at the input size of a network, or the reason why it cannot be read, in order.
+    """Yield each image, in order, at the input size of a network; for an unreadable image, the reason as a text.
 
-    read: see `loose_images`.    geometry: crops and resizes.    n: number of images.    doing: label of a progress bar.
+    read: returns the image at a position, see `loose_images`.    geometry: crops and resizes an image.
+    n: the number of images.    doing: the label of the progress bar.
     """
 
     def image_or_reason(position: int) -> Any:
+        """The image at a position, cropped and resized, or the reason as a text."""
         try:
             return geometry(read(position))[0]
         except UnreadableImage as error:
@@ -262,15 +270,15 @@ def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UIn
 def logits_in_batches(
     classifier: Classifier, images: Iterator[UInt8[np.ndarray, "size size 3"] | str]
 ) -> Iterator[Float32[np.ndarray, " logits"] | str]:
-    """Yield the logits of each image, in order; for an image that cannot be read, the reason that `at_input` gave.
+    """Yield the logits of each image, in order; for an unreadable image, the reason as `at_input` yielded it.
 
-    The images are classified in batches, so that they need not be in memory together.
+    The images are classified in batches, so that all images need not be in memory at the same time.
     """
     from fca.training.infer import batch_size_of, logits_of
 
     batch_size = batch_size_of(classifier.input_size)
     while batch := list(islice(images, batch_size)):
-        pixels = [image for image in batch if not isinstance(image, str)]
+        pixels = [image for image in batch if not isinstance(image, str)]  # a text is a reason, not an image
         logits: Iterator[Any] = iter(())
         if pixels:
             logits = iter(logits_of(classifier, np.stack(pixels), np.arange(len(pixels))))

@@ -11,10 +11,14 @@ from pathlib import Path
 
 @cache
 def commit() -> str | None:
-    """The commit of this checkout, with -dirty if files differ from it; None outside of a checkout or without git."""
+    """The abbreviated commit of the git checkout from which fca runs; it ends in -dirty if files were changed since.
+
+    None if fca does not run from a checkout, and if git is missing or fails.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
+    # --exclude=*: the commit itself, never the name of a tag
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

@@ -29,7 +29,7 @@ class Waiting:
         self.has_printed = False
 
     def look(self, *, at_work: bool) -> None:
-        """Note whether any run is at work now; print the line if none has been for long enough."""
+        """Note whether any run is at work now, and print the line if no run has been at work for long enough."""
         current_s = time.monotonic()
         if at_work:
             self.idle_since = self.last_printed = current_s
@@ -44,7 +44,7 @@ class Waiting:
 
 
 def why_waiting(name: str | None, launcher: Any) -> str:
-    """Why no job of a launcher is at work, in words, as far as it can be found out.
+    """Say in words why no job of a launcher is at work; if the reason is unknown, that its workers start.
 
     name: the chosen option of hydra/launcher.    launcher: the plugin, which knows what resources a job asks for.
     """
@@ -58,22 +58,22 @@ def why_waiting(name: str | None, launcher: Any) -> str:
 
 
 def _why_ray(keys: DictConfig) -> str:
-    """Why no job is at work on Ray: a job may need more than the cluster has, or than is free now.
+    """Say in words why no job is at work on Ray: a job may need more than the cluster has, or than is free now.
 
-    keys: the keys of hydra.launcher.ray; `remote` has what a job asks for.
+    keys: the keys of hydra.launcher.ray; `remote` has the resources that a job asks for.
     """
-    ray: Any = importlib.import_module("ray")  # has no types
+    ray: Any = importlib.import_module("ray")  # imported this way since Ray is optional and has no types
 
     if not ray.is_initialized():
         return "Ray starts"
     try:
         total = ray.cluster_resources()
         free = ray.available_resources()
-    except Exception as error:  # of a cluster that is lost: many kinds
+    except Exception as error:  # a lost cluster raises many kinds of errors, which must not end the sweep
         return f"Ray does not answer ({type(error).__name__})"
 
     remote: Any = OmegaConf.to_container(keys.get("remote") or OmegaConf.create({}), resolve=True)
-    needs = {  # resource of Ray -> key as it is typed, number
+    needs = {  # name of a resource of Ray -> (key as the user types it, the amount that a job asks for)
         "CPU": ("num_cpus", remote.get("num_cpus")),
         "GPU": ("num_gpus", remote.get("num_gpus")),
         "memory": ("memory", remote.get("memory")),
@@ -81,7 +81,7 @@ def _why_ray(keys: DictConfig) -> str:
     for name, number in (remote.get("resources") or {}).items():
         needs[name] = (f"resources.{name}", number)
 
-    # first what waiting cannot solve
+    # a job that asks for more than the whole cluster has waits for ever, so this is looked for first
     for resource, (key, number) in needs.items():
         if number and number > total.get(resource, 0):
             return (
@@ -97,7 +97,7 @@ def _why_ray(keys: DictConfig) -> str:
 
 
 def _why_slurm() -> str:
-    """How many of the user's jobs are in which state of SLURM's queue, with SLURM's reason: 3 PENDING (Priority)."""
+    """Say how many of the user's jobs are in each state of SLURM's queue, with SLURM's reason: 3 PENDING (Priority)."""
     command = ["squeue", "--me", "--noheader", "--format=%T (%r)"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SQUEUE_ANSWERS_WITHIN_S)  # noqa: S603

@@ -39,10 +39,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def sync(arguments: Sequence[str]) -> int:
-    """Send to W&B what it lacks of a store; returns the exit code, which is 1 if a file was not sent.
+    """Do `fca wandb sync`: send to W&B the runs of a store that it lacks; returns the exit code.
 
-    W&B takes files that each describe a run. Runs that were tracked have left such files; for the others (entries) they
-    are written first, from the store.
+    W&B takes files that each describe a run. A run that was tracked has left such a file. For a run that was not
+    tracked (an entry), the file is first written from the store.    arguments: the words behind `sync`.
+    The exit code is 1 if a file was not sent. Raises FcaError for wrong arguments, and if W&B cannot be reached.
     """
     parser = Words(prog="fca wandb sync", description="Send what W&B lacks of a store, also what was not tracked.")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
@@ -56,13 +57,13 @@ def sync(arguments: Sequence[str]) -> int:
         step = "W&B's server answers 429 to more"
         raise FcaError("--workers", options.workers, "1 to 16", step)
 
-    from fca.cli.configure import component, configured  # here: --help need not wait
+    from fca.cli.configure import component, configured  # a slow import, for which --help need not wait
     from fca.report.tracking.runs import unreachable
     from fca.report.tracking.sync import missing, unsent
 
     keys = {"project": options.project, "entity": options.entity}
     typed_keys = {key: value for key, value in keys.items() if value}
-    os.environ["WANDB_MODE"] = "offline"  # entries are written as files, and sent later
+    os.environ["WANDB_MODE"] = "offline"  # the tracker then writes files, which are sent below
     tracker = component(configured("run", "logger", "wandb", typed_keys, outputs=options.outputs), "logger")
 
     begun = time.monotonic()
@@ -109,15 +110,16 @@ def _write_and_send(tracker: WandbTracker, entries: Sequence[Entry], workers: in
 
 
 def _last_line(log: Path) -> str:
-    """The last line of a log that is not empty, without passwords, and the path of the log; else the path alone."""
+    """The last line with text of a log, without passwords, and the path of the log; for an empty log the path alone."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return f"{without_password(lines[-1])[:200]} ({log})" if lines else str(log)
 
 
 def report(arguments: Sequence[str]) -> int:
-    """Make the page of `fca report` and publish it in W&B, with a saved workspace and a Report; prints their addresses.
+    """Do `fca wandb report`: make the page of `fca report`, publish it in W&B, and return the exit code.
 
-    arguments: those of `fca report`.    Returns the exit code.
+    W&B also gets a saved workspace and a Report; their addresses are printed.
+    arguments: the words behind `report`, as `fca report` takes them.
     """
     from omegaconf import DictConfig
 
@@ -129,6 +131,7 @@ def report(arguments: Sequence[str]) -> int:
     from fca.store import Store
 
     def work(config: DictConfig) -> None:
+        """Make and publish the page of one configuration."""
         tracker = component(config, "logger")
         check_views(tracker)  # before the page is made, which takes time
         command = pages.report(config)

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Weights:
-    """Removes weights of the trainings of a sweep while it runs.
+    """Removes weights of the trainings of a sweep, while the sweep runs, as machine.keep_weights demands.
 
     keep:       id of each training whose weights are not all kept -> machine.keep_weights, "best" or "none".
     unfinished: id of each of these trainings -> its own id and those of the runs that need its weights, as far as they
@@ -41,9 +41,12 @@ class Weights:
         self.unfinished = {run_id: {run_id, *readers[run_id]} for run_id in self.keep}
 
     def remove_unneeded(self) -> None:
-        """Remove the weights of each training that is done, as are all runs that need them; called again and again."""
+        """Remove the weights of each training that is done and whose weights no unfinished run needs.
+
+        The sweep calls this again and again; a training is dealt with once.
+        """
         for run_id, unfinished_ids in list(self.unfinished.items()):
-            # While a training is not done, nothing that reads it is: the states of these need not be read
+            # while a training is not done, no run that needs its weights can be done, so their states are not read
             if run_id not in unfinished_ids or self.store.state(run_id) is State.DONE:
                 done_ids = {reader for reader in unfinished_ids if self.store.state(reader) is State.DONE}
                 unfinished_ids -= done_ids
