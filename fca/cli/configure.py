@@ -429,11 +429,14 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
     data = data_of(values) if download else _data_at_hand(values, command)
     if isinstance(values["model"], dict):
         _name_classes(values["model"], data)
+    # of several faults, that of the group that is typed first is reported
+    model = component(values, "model")
+    encoder = component(values, "encoder")
     shift_by_label = {shift.label(): shift for shift in component(values, "shift").shifts()}  # drops duplicates
     context = RunContext(
         data=data,
-        model=component(values, "model"),
-        encoder=component(values, "encoder"),
+        model=model,
+        encoder=encoder,
         shifts=list(shift_by_label.values()),
         recipe=component(values, "recipe"),
         subset=_subset(values["subset"], data),

@@ -122,6 +122,7 @@ def results(
     """
     check_store(outputs, "outputs")
     words = words_of(filters)
+    columns = [present_name(name) for name in columns]
     frame = frame_with_columns(outputs, named_columns(query, words) | set(columns))
     for name in columns:
         check_choice("--columns", name, frame, "name columns of the results")

@@ -772,7 +772,7 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
                 continue
 
             stale_claim = claims.clear(store.folder(run.run_id))  # frees the run for another worker
-            if stale_claim is None:
+            if not stale_claim:  # none, or of a file that was written in part and names no process
                 continue
 
             pid = stale_claim["pid"]

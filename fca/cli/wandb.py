@@ -66,8 +66,8 @@ def sync(arguments: Sequence[str]) -> int:
     os.environ["WANDB_MODE"] = "offline"  # the tracker then writes files, which are sent below
     tracker = component(configured("run", "logger", "wandb", typed_keys, outputs=options.outputs), "logger")
 
-    begun = time.monotonic()
     entries = missing(tracker)
+    begun = time.monotonic()
     if options.dry_run:
         print(f"would write {len(entries)} entries from the store and send {len(unsent(tracker)) + len(entries)} files")
         return 0

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fca.store.columns import RENAMED
 from fca.store.files import DamagedFile, content_of, if_whole, parsed, write_text
 from fca.types import Column
 
@@ -92,7 +93,8 @@ def _column_from_json(path: Path, number: int, described: object) -> Column:
 def known_columns(outputs: Path) -> Iterator[Column]:
     """The columns that the schemas of a store declare, each name once.
 
-    Of several columns with the same name, the first in the order of the files is taken. A damaged schema is skipped.
+    A column that an earlier version called otherwise has its present name, as it has in rows. Of several columns with
+    the same name, the first in the order of the files is taken. A damaged schema is skipped.
     """
     names: set[str] = set()
     for path in sorted((outputs / FOLDER).glob("*.json")):
@@ -100,6 +102,8 @@ def known_columns(outputs: Path) -> Iterator[Column]:
         with if_whole():  # damage ends the block; rows can be read without their schema
             columns = read_schema(outputs, path.stem)
         for column in columns:
-            if column not in names:
-                names.add(str(column))
-                yield column
+            name = RENAMED.get(str(column), str(column))
+            if name not in names:
+                names.add(name)
+                fields = (column.value_type, column.number_format, column.meaning, column.choices, column.filters)
+                yield Column(name, *fields)

@@ -36,6 +36,7 @@ from fca.store.columns import (
     TASK,
     WEIGHTS,
     ZERO_SHOT,
+    present_name,
 )
 from fca.store.filters import as_typed
 from fca.store.query import columns_of, conditions_of, rows_matching
@@ -695,6 +696,7 @@ def apply_query(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
 
     columns_with_values = set(rows.dropna(axis="columns", how="all"))
     for condition in conditions_of(query, "query"):  # each of those that `and` joins
-        if columns_of(condition) <= columns_with_values:
+        names = {name if name in rows else present_name(name) for name in columns_of(condition)}
+        if names <= columns_with_values:
             rows = rows_matching(rows, condition, "query")
     return rows

@@ -223,6 +223,24 @@ def instead_of_launch(monkeypatch, launch):
     monkeypatch.setattr(Plugins, "instantiate_launcher", instantiate)
 
 
+def test_a_claim_that_was_written_in_part_blames_no_worker(fca, tmp_path, monkeypatch):
+    """A full disk or a power cut can leave it. It names no process: the launcher's error is reported, in one line."""
+
+    def dies(launch, overrides, initial_job_idx):
+        folder = tmp_path / "outputs" / "runs" / planned[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "claim.json").write_text("")
+        raise RuntimeError("A worker process was terminated")
+
+    grid = ["-m", "subset.ncl=2,3", *SMALL]
+    fca(*grid, "outputs=elsewhere")
+    planned = results("elsewhere", "task == 'train' and ncl == 2")["run_id"].tolist()
+    instead_of_launch(monkeypatch, dies)
+    code, _, err = fca(*grid)
+    assert code == 2
+    assert "hydra/launcher = basic; allowed: a launcher that can start (RuntimeError: A worker process was terminated)" in err
+
+
 @pytest.mark.wide
 def test_a_job_of_a_cluster_that_dies_costs_its_run_only(fca, tmp_path, monkeypatch):
     calls = []

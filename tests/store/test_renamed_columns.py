@@ -4,11 +4,13 @@ import logging
 
 import pytest
 
+import fca
 from fca.cli.results import main
 from fca.store import Store, claims
 from fca.store.columns import present_name
 from fca.store.filters import query_of
 from fca.store.query import rows_matching
+from fca.tables.rows import apply_query
 from fca.types import Column
 
 RUN_IDS = {"n_asked": "0123456789ab", "n_evaluated": "ba9876543210"}
@@ -46,3 +48,19 @@ def test_an_older_name_may_be_typed_where_columns_are_listed(store, capsys):
     assert main(words) == 0
     lines = capsys.readouterr().out.split()
     assert lines == ["run_id,n_evaluated", f"{RUN_IDS['n_evaluated']},36", f"{RUN_IDS['n_asked']},18"]
+
+
+def test_an_older_name_selects_rows_through_the_command_the_package_and_analyses(store, capsys):
+    """The schema that an earlier version wrote declares the older name: it must not become an empty column beside."""
+    newer = RUN_IDS["n_evaluated"]
+    assert (
+        main(["--query", "n_asked > 20", "--columns", "run_id", "--format", "csv", "--outputs", str(store.outputs)])
+        == 0
+    )
+    assert capsys.readouterr().out.split() == ["run_id", newer]
+    assert fca.results(store.outputs, query="n_asked > 20")["run_id"].tolist() == [newer]
+    listed = fca.results(store.outputs, columns=["run_id", "n_asked"])
+    assert dict(zip(listed["run_id"], listed["n_evaluated"], strict=True)) == dict(
+        zip(RUN_IDS.values(), (18, 36), strict=True)
+    )
+    assert apply_query(store.rows(), "n_asked > 20")["run_id"].tolist() == [newer]
