@@ -197,8 +197,8 @@ def _number(text: str) -> float | None:
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Groups of classes that count as one class, such as dog and not dog.
+class Superclasses:
+    """Superclasses: groups of classes that count as one class, such as dog and not dog.
 
     name: that of the file.    of: class key -> group; a class that is not in it belongs to no group.
     """
@@ -211,7 +211,7 @@ class Groups:
 
         Raises FcaError for a key that the file spells in another way.
 
-        >>> Groups("pets", {"tabby": "cat", "corgi": "dog", "pug": "dog"}).codes(["pug", "tench", "tabby"])
+        >>> Superclasses("pets", {"tabby": "cat", "corgi": "dog", "pug": "dog"}).codes(["pug", "tench", "tabby"])
         array([ 1, -1,  0])
         """
         check_meant("class", keys, self.of, f"the file of groups {self.name}")
@@ -224,7 +224,7 @@ class Groups:
         return codes
 
 
-def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Groups:
+def read_superclasses(where: str, columns: Sequence[str] = ("class", "group")) -> Superclasses:
     """Read groups of classes from a CSV file. Lines that start with # are comments; a class may have no group.
 
     where:   the name of a file that fca brings (imagenet_16: the entry-level categories of arXiv:1808.08750;
@@ -235,7 +235,7 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
     a class in two groups, a file in which no class has a group, and two spellings of one class or group (see
     fca.names).
 
-    >>> sorted(set(read_groups("imagenet_dog").of.values()))
+    >>> sorted(set(read_superclasses("imagenet_dog").of.values()))
     ['dog', 'not dog']
     """
     shipped_names = sorted(path.stem for path in SHIPPED.glob("*.csv"))
@@ -268,7 +268,7 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
     if in_two_groups:
         raise FcaError("class in two groups", ", ".join(in_two_groups[:5]), "one group a class", f"correct {where}")
     group_of_class = dict(zip(pairs["key"], pairs["group"], strict=True))
-    return Groups(path.stem, group_of_class)
+    return Superclasses(path.stem, group_of_class)
 
 
 def _open_also_in_zip(path: Path) -> IO[Any]:

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from fca.stats.protocols import grouped_top1
 from fca.store import Store
-from fca.subset import SHIPPED, Groups, read_groups
+from fca.subset import SHIPPED, Superclasses, read_superclasses
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError
 from tests.conftest import SMALL
@@ -28,38 +28,38 @@ def test_shipped_groups_are_of_imagenet_classes_and_name_their_source():
     imagenet = ImageNetInfo("imagenet-1k")
     imagenet_classes = set(imagenet.label_names())
     for path in SHIPPED.glob("*.csv"):
-        assert set(read_groups(path.stem).of) <= imagenet_classes
+        assert set(read_superclasses(path.stem).of) <= imagenet_classes
         assert "Source:" in path.read_text()
 
-    dog = pd.Series(read_groups("imagenet_dog").of)
+    dog = pd.Series(read_superclasses("imagenet_dog").of)
     assert dog.value_counts().to_dict() == {"not dog": 882, "dog": 118}
     dog_descriptions = {imagenet.label_name_to_description(key) for key, group in dog.items() if group == "dog"}
     assert {"Chihuahua", "Mexican hairless", "pug, pug-dog"} <= dog_descriptions
 
 
 def test_the_sixteen_categories_have_the_sizes_of_the_lists_and_agree_on_what_is_a_dog():
-    sixteen = read_groups("imagenet_16").of
+    sixteen = read_superclasses("imagenet_16").of
     assert pd.Series(sixteen).value_counts().to_dict() == SIXTEEN
-    dog = read_groups("imagenet_dog").of
+    dog = read_superclasses("imagenet_dog").of
     assert all(dog[key] == "dog" for key, group in sixteen.items() if group == "dog")
 
 
 def test_the_classes_of_hard_imagenet_are_those_that_the_paper_names():
     describe = ImageNetInfo("imagenet-1k").label_name_to_description
-    for wnid, name in read_groups("hard_imagenet").of.items():
+    for wnid, name in read_superclasses("hard_imagenet").of.items():
         words = describe(wnid).replace("dogsled", "dog sled").replace("ballplayer", "baseball player")
         assert name in words.replace("bathing cap", "swimming cap"), wnid
-    assert len(read_groups("hard_imagenet").of) == 15
+    assert len(read_superclasses("hard_imagenet").of) == 15
     assert describe("n04356056").startswith("sunglasses")
 
 
 def test_two_imagenet_classes_belong_to_each_of_rival10s():
-    rival10 = pd.Series(read_groups("rival10").of)
+    rival10 = pd.Series(read_superclasses("rival10").of)
     assert rival10.value_counts().unique().tolist() == [2]
 
     # another list of entry-level categories agrees, where it has the class
     describe = ImageNetInfo("imagenet-1k").label_name_to_description
-    imagenet_16 = read_groups("imagenet_16").of
+    imagenet_16 = read_superclasses("imagenet_16").of
     name_in_imagenet_16 = {"plane": "airplane", "equine": None, "deer": None, "frog": None, "ship": "boat"}
     for wnid, group in rival10.items():
         expected = name_in_imagenet_16.get(group, group)
@@ -101,8 +101,8 @@ def test_a_file_inside_a_zip_with_other_columns(tmp_path):
     text = "Class (str),n,Kind (str)\nGala,1,apple\nPlum,2,stone fruit\nGala,3,apple\n"
     with zipfile.ZipFile(tmp_path / "shop.zip", "w") as archive:
         archive.writestr("lists/classes.csv", text)
-    groups = read_groups(f"{tmp_path}/shop.zip/lists/classes.csv", ["Class (str)", "Kind (str)"])
-    assert groups == Groups("classes", {"Gala": "apple", "Plum": "stone fruit"})
+    groups = read_superclasses(f"{tmp_path}/shop.zip/lists/classes.csv", ["Class (str)", "Kind (str)"])
+    assert groups == Superclasses("classes", {"Gala": "apple", "Plum": "stone fruit"})
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path, monkeypatch, where, colum
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two.csv").write_text("class,group\na,x\nb,x\na,y\n")
     with pytest.raises(FcaError, match=said):
-        read_groups(where, columns)
+        read_superclasses(where, columns)
 
 
 def test_the_command_line_scores_groups_from_the_stored_answers(fca, tmp_path):

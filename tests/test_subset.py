@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fca.subset import draw_subset, named_subset, read_groups
+from fca.subset import draw_subset, named_subset, read_superclasses
 from fca.types import FcaError
 
 
@@ -124,4 +124,4 @@ def test_a_value_that_is_no_key_or_several_is_refused(classes, wanted, message):
 def test_a_class_named_na_or_null_keeps_its_group(tmp_path):
     file = tmp_path / "groups.csv"
     file.write_text("class,group\nNA,country\nnull,none\nnan,bread\n")
-    assert dict(read_groups(str(file)).of) == {"NA": "country", "null": "none", "nan": "bread"}
+    assert dict(read_superclasses(str(file)).of) == {"NA": "country", "null": "none", "nan": "bread"}

@@ -115,9 +115,9 @@ def _valid(_: Frames, __: pd.DataFrame) -> Found:
 
 
 def _dogs(_: Frames, __: pd.DataFrame) -> Found:
-    from fca.subset import read_groups
+    from fca.subset import read_superclasses
 
-    count = sum(group == "dog" for group in read_groups("imagenet_dog").of.values())
+    count = sum(group == "dog" for group in read_superclasses("imagenet_dog").of.values())
     return f"{count} below WordNet's dog", count == paper.DOG_CLASSES
 
 

@@ -20,7 +20,7 @@ from fca.stats.protocols import grouped_top1
 from fca.store import Store
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.subset_accuracy import accuracy_points, subsets_of
-from fca.subset import Groups, read_groups
+from fca.subset import Superclasses, read_superclasses
 from fca.tables.predictions import predictions
 from fca.tables.rows import records, select
 
@@ -29,7 +29,7 @@ SUBSET = ["model", "ncl", "subset_seed"]
 PAIRS = {"sub": "sub", "open": "sub", "masked": "sub", "grouped": "sub, grouped"}  # what each protocol stands against
 
 
-def points(store: Store, groups: Groups) -> pd.DataFrame:
+def points(store: Store, groups: Superclasses) -> pd.DataFrame:
     """Accuracy by network, protocol, epochs of the training, subset and initialisation."""
     rows = select(store, None)
     epochs = rows.trained.set_index("run_id")["recipe_epochs"]
@@ -39,7 +39,7 @@ def points(store: Store, groups: Groups) -> pd.DataFrame:
     return pd.concat([found[found["ncl"] < 10], _grouped(store, found[found["protocol"] == "sub"], groups)])
 
 
-def _grouped(store: Store, sub: pd.DataFrame, groups: Groups) -> pd.DataFrame:
+def _grouped(store: Store, sub: pd.DataFrame, groups: Superclasses) -> pd.DataFrame:
     """Sub-models where the right group is enough, on the subsets that hold two."""
     answers = store.rows("task == 'predict' and split == 'test' and shift == 'clean'").set_index("parent")
     lines = []
@@ -65,7 +65,7 @@ def main() -> None:
     """Print accuracies, then differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--outputs", type=Path, default=Path("outputs/contest"), help="the store")
-    found = points(Store(parser.parse_args().outputs), read_groups(str(GROUPS)))
+    found = points(Store(parser.parse_args().outputs), read_superclasses(str(GROUPS)))
     known = found.dropna(subset="top1")
     means = known.groupby(["protocol", "epochs", *SUBSET], as_index=False)["top1"].mean()
     columns = ("network", "ncl", "protocol", "epochs", "top1 (%)", "sub-model minus it (points)", "subsets")

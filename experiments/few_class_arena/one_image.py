@@ -17,7 +17,7 @@ import pandas as pd
 from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.studies.few_class.accuracy import FewClass
-from fca.subset import read_groups
+from fca.subset import read_superclasses
 
 NCL = [2, 3, 4, 5, 10, 100, 200, 400, 600, 800]
 QUERY = "dataset == 'imagenet_sample'"
@@ -25,8 +25,8 @@ QUERY = "dataset == 'imagenet_sample'"
 
 def pooled(points: pd.DataFrame, groups: str) -> pd.DataFrame:
     """Models and protocols down, ncl across: percent right over all subsets, and the interval of distinct images."""
-    keys = sorted(read_groups("imagenet_dog").of)  # all 1,000 wnids in label order
-    named = {label for label, key in enumerate(keys) if key in read_groups(groups).of}
+    keys = sorted(read_superclasses("imagenet_dog").of)  # all 1,000 wnids in label order
+    named = {label for label, key in enumerate(keys) if key in read_superclasses(groups).of}
     lines = []
     for key, part in points.groupby(["model", "protocol", "ncl"]):
         share = (part["top1"] * part["n_test"]).sum() / part["n_test"].sum()

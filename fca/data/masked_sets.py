@@ -17,7 +17,7 @@ from fca.data.files import Directory, bytes_of, image_of
 from fca.data.manifest import mask_of
 from fca.data.public import find_tree
 from fca.data.splits import Share, assemble, first_few
-from fca.subset import read_groups
+from fca.subset import read_superclasses
 from fca.types import FcaError, ImageData, check_choice
 
 MASK_NAME = r"([^/_]+)_([^/]+)"  # wnid and ImageNet's file name: n04228054_ILSVRC2012_val_00001234.JPEG
@@ -91,7 +91,7 @@ class MaskedImageNet:
         """
         check_choice("dataset.name", self.name, LAYOUTS)
         layout = LAYOUTS[self.name]
-        group_of_wnid = read_groups(self.name).of  # wnid: ImageNet's name of a class, such as n04228054
+        group_of_wnid = read_superclasses(self.name).of  # wnid: ImageNet's name of a class, such as n04228054
         n_groups = len(set(group_of_wnid.values()))
         check_choice("dataset.classes", self.classes, sorted({len(group_of_wnid), n_groups}))
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fca.subset import read_groups
+from fca.subset import read_superclasses
 from fca.types import Classifier, FcaError, Model
 
 
@@ -29,7 +29,7 @@ class Grouped(Model):
     group_columns: list[str]
 
     def label(self) -> str:
-        return f"{self.base.label()} {read_groups(self.groups, self.group_columns).name}"
+        return f"{self.base.label()} {read_superclasses(self.groups, self.group_columns).name}"
 
     def weights_label(self) -> str | None:
         return self.base.weights_label()
@@ -39,7 +39,7 @@ class Grouped(Model):
 
         Raises FcaError for a file that holds no groups.
         """
-        groups = read_groups(self.groups, self.group_columns)
+        groups = read_superclasses(self.groups, self.group_columns)
         return {
             "family": "grouped",
             "base": self.base.identity(),
@@ -61,7 +61,7 @@ class Grouped(Model):
             raise FcaError("model", self.label(), "a model to predict with: groups are not trained", step)
 
         base = self.base.build()
-        groups = read_groups(self.groups, self.group_columns)
+        groups = read_superclasses(self.groups, self.group_columns)
         group_names = sorted(set(groups.of.values()))
         # For each logit of the base the position of its group in group_names; negative for a class without a group.
         group_of_logit = groups.codes(base.classes)

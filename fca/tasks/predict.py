@@ -27,7 +27,7 @@ from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
 from fca.store.columns import DEVICE, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, ZERO_SHOT, Row
-from fca.subset import Groups, read_groups
+from fca.subset import Superclasses, read_superclasses
 from fca.tables.predictions import predictions as stored_predictions
 from fca.tasks import RunContext
 from fca.tasks.checks import check_classes, check_masks, check_subset
@@ -79,7 +79,7 @@ class Scoring:
 
     data: ImageData
     subset: ClassSubset
-    groups: Groups | None
+    groups: Superclasses | None
 
 
 @runtime_checkable
@@ -133,7 +133,7 @@ class Predict:
         """
         if self.keep not in (None, "logits"):
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
-        groups = None if self.groups is None else read_groups(self.groups, self.group_columns)
+        groups = None if self.groups is None else read_superclasses(self.groups, self.group_columns)
 
         predict_runs = runs_of_split(context, self.split, self.keep == "logits")
         work = predict_runs[0].work

@@ -238,7 +238,10 @@ def test_a_claim_that_was_written_in_part_blames_no_worker(fca, tmp_path, monkey
     instead_of_launch(monkeypatch, dies)
     code, _, err = fca(*grid)
     assert code == 2
-    assert "hydra/launcher = basic; allowed: a launcher that can start (RuntimeError: A worker process was terminated)" in err
+    assert (
+        "hydra/launcher = basic; allowed: a launcher that can start (RuntimeError: A worker process was terminated)"
+        in err
+    )
 
 
 @pytest.mark.wide

@@ -22,7 +22,7 @@ from fca.data.files import GREY_RANGE, decode_mask
 from fca.data.manifest import AnnotatedImages, consolidated, iou, screened
 from fca.data.masked_sets import MaskedImageNet
 from fca.data.public import ImageNet
-from fca.subset import read_groups
+from fca.subset import read_superclasses
 from fca.types import FcaError, UnreadableImage
 from tests.support.hard_imagenet_files import PATIO, SLED, imagenet, names, part, shape, write
 from tests.support.trees import VAL, encoded, plant
@@ -256,7 +256,7 @@ def test_ten_classes_or_the_wnids_of_an_imagenet_model(rival, tmp_path):
     assert twenty.classes == (PERSIAN, CAT, TRUCK)
     assert ten.fingerprint != twenty.fingerprint
     assert set(ten.items["wnid"]) == set(twenty.classes)
-    groups = read_groups("rival10")
+    groups = read_superclasses("rival10")
     assert [sorted(set(groups.of.values()))[c] for c in groups.codes(twenty.classes)] == ["cat", "cat", "truck"]
     with pytest.raises(FcaError, match=r"dataset.classes = 15; allowed: 10, 20"):
         rival(classes=15)

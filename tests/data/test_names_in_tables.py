@@ -19,7 +19,7 @@ from fca.data.manifest import Manifest
 from fca.data.splits import Share, for_training
 from fca.data.webdataset import WebDataset
 from fca.names import comparison_key
-from fca.subset import Groups, named_subset, read_groups
+from fca.subset import Superclasses, named_subset, read_superclasses
 from fca.types import FcaError
 from tests.support.images import write_images
 
@@ -175,7 +175,7 @@ def test_a_class_of_any_name_survives_a_table(photos, name):
     assert data.classes == tuple(sorted([name, "dog"]))
     assert set(data.items["patient"]) == {name, "q", "r", "s"}
     (photos / "groups.csv").write_text(csv_text(pd.DataFrame({"class": [name, "dog"], "group": ["x", name]})))
-    assert read_groups(str(photos / "groups.csv")).of == {name: "x", "dog": name}
+    assert read_superclasses(str(photos / "groups.csv")).of == {name: "x", "dog": name}
 
 
 # Groups of classes, and names that are typed.
@@ -191,7 +191,7 @@ def test_a_class_of_any_name_survives_a_table(photos, name):
 )
 def test_groups_are_those_of_the_file(tmp_path, text, of):
     (tmp_path / "g.csv").write_text(text, encoding="utf-8")
-    assert read_groups(str(tmp_path / "g.csv")).of == of
+    assert read_superclasses(str(tmp_path / "g.csv")).of == of
 
 
 @pytest.mark.parametrize(
@@ -208,14 +208,14 @@ def test_groups_are_those_of_the_file(tmp_path, text, of):
 def test_groups_that_are_not_clear_are_refused(tmp_path, text, message):
     (tmp_path / "g.csv").write_text(text)
     with pytest.raises(FcaError, match=message):
-        read_groups(str(tmp_path / "g.csv"))
+        read_superclasses(str(tmp_path / "g.csv"))
 
 
 def test_a_name_in_another_spelling_is_answered_with_the_right_one():
     with pytest.raises(FcaError, match=r"subset.classes = 'Cat'; allowed: spelt as the data set has it: 'cat'"):
         named_subset(("cat", "dog"), ["Cat", "dog"])
     with pytest.raises(FcaError, match=r"class = 'cat'; allowed: spelt as the file of groups pets has it: 'Cat'"):
-        Groups("pets", {"Cat": "pet", "dog": "pet"}).codes(("cat", "dog"))
+        Superclasses("pets", {"Cat": "pet", "dog": "pet"}).codes(("cat", "dog"))
 
 
 # Files of the Hugging Face hub.

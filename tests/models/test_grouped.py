@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from fca.stats.protocols import grouped_top1
-from fca.subset import read_groups
+from fca.subset import read_superclasses
 from fca.types import FcaError
 
 KEYS = ["a", "b", "c", "d", "e"]
@@ -52,7 +52,7 @@ def test_a_group_has_the_sum_of_the_probabilities_of_its_classes(made, logits):
 def test_it_is_right_as_often_as_the_grouped_protocol(made, logits):
     of_classes, of_groups = logits
     true = np.arange(24) % 5
-    code = read_groups(made.groups).codes(KEYS)
+    code = read_superclasses(made.groups).codes(KEYS)
     expected, n = grouped_top1(of_classes, code, true)
     there = code[true] >= 0
     assert (of_groups.argmax(axis=1) == code[true])[there].mean() == expected
@@ -72,7 +72,7 @@ def test_the_layers_of_the_base_are_within_its_module(made):
 
 def test_another_grouping_of_one_network_is_another_model(made, model):
     other = model("grouped", "model@model.base=test_resnet", "model.groups=imagenet_dog").groups
-    assert read_groups(other).of != read_groups(made.groups).of
+    assert read_superclasses(other).of != read_superclasses(made.groups).of
     assert made.identity()["groups"] == GROUPS
     assert made.identity()["base"] == made.base.identity()
     assert made.label().startswith("test_resnet")

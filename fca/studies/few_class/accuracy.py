@@ -12,7 +12,7 @@ from fca.stats.correlation import correlation
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_method, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, PerModel, read_points, wide
-from fca.subset import read_groups
+from fca.subset import read_superclasses
 from fca.tables.rows import groups_by_columns
 from fca.tables.table import (
     AT_CHANCE,
@@ -106,7 +106,7 @@ class FewClass(OfSubsets):
 
         Raises FcaError if no models are stored, or none was evaluated on the subsets that the options select.
         """
-        groups = read_groups(self.groups, self.group_columns) if self.groups else None
+        groups = read_superclasses(self.groups, self.group_columns) if self.groups else None
         rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
         num_classes = rows.models.groupby("dataset")["num_classes"].max()

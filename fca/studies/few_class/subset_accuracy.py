@@ -18,7 +18,7 @@ from fca.stats.chance import guessing_accuracy
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
-from fca.subset import SAMPLERS, Groups, draw_subset, full_set, number_of_classes
+from fca.subset import SAMPLERS, Superclasses, draw_subset, full_set, number_of_classes
 from fca.tables.keys import Query
 from fca.tables.predictions import predictions
 from fca.tables.rows import Rows, drop_conflicting_rows, records, require_rows, select
@@ -51,7 +51,9 @@ SUBSET_SEEDS = SEEDS.with_format(".0f", "subset seeds")
 DIFFERENCE = Column("difference", float, "+.2%", "difference of accuracies")
 
 
-def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
+def accuracy_points(
+    store: Store, rows: Rows, subsets: pd.DataFrame, groups: Superclasses | None = None
+) -> pd.DataFrame:
     """The accuracy of every model on every class subset, one line for each protocol (columns ACCURACY).
 
     Protocol `sub` is a sub-model, trained on the subset only; its accuracy is that of its training run. A full model,
@@ -102,7 +104,7 @@ def _chance(store: Store, fingerprint: str, split: str, classes: Sequence[int]) 
 
 
 def _score_full_model(
-    store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None
+    store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Superclasses | None
 ) -> list[dict[str, Any]]:
     """Lines of accuracy_points for one full model: each subset under the protocols open, masked and perhaps grouped.
 
@@ -275,7 +277,7 @@ def _stored_subsets(num_classes: int, rows: pd.DataFrame) -> list[ClassSubset]:
 
 
 def read_points(
-    store: Store, options: OfSubsets, per_model: Sequence[str], groups: Groups | None = None
+    store: Store, options: OfSubsets, per_model: Sequence[str], groups: Superclasses | None = None
 ) -> tuple[Rows, pd.DataFrame]:
     """The stored rows, and `accuracy_points` of all models on the subsets that the options select.
 

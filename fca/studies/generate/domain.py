@@ -15,7 +15,7 @@ from scipy.special import softmax
 from fca.names import check_meant
 from fca.studies.generate.protocols import Conditioned
 from fca.studies.generate.stats.domain import Domain
-from fca.subset import read_groups
+from fca.subset import read_superclasses
 from fca.types import FcaError, check_choice
 from fca.validation import Allowed
 
@@ -82,7 +82,7 @@ class EvaluationDomain:
 
         classes: the class keys of the logits, in order.
         """
-        group_of_class = {} if self.groups is None else read_groups(self.groups, self.group_columns).of
+        group_of_class = {} if self.groups is None else read_superclasses(self.groups, self.group_columns).of
         check_meant("class of the model", classes, group_of_class, f"the file of groups {self.groups}")
 
         target_names = self.targets.get(self.target, [self.target])

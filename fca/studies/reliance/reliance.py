@@ -22,7 +22,7 @@ from fca.store.columns import ADAPTATION
 from fca.studies.reliance.columns import MODEL_CHANCE
 from fca.studies.reliance.metric_truth import METRIC, UNCONFIRMED, verdicts
 from fca.studies.reliance.stats import reliance
-from fca.subset import Groups, read_groups
+from fca.subset import Superclasses, read_superclasses
 from fca.tables.keys import Query, ResponseFiles
 from fca.tables.predictions import Predictions, labels_of, predictions
 from fca.tables.responses import read_responses
@@ -318,7 +318,7 @@ class Reliance:
         scored on the given groups of classes.
         """
         rows = _condition_rows(store, self.query)
-        groups = read_groups(self.groups) if self.groups else None
+        groups = read_superclasses(self.groups) if self.groups else None
 
         # a data set with clean predictions alone says nothing about reliance
         shape_lines = list(_shape_lines(store, rows[rows["shift"] == CLEAN], self.responses))
@@ -371,7 +371,7 @@ class Reliance:
         return verdict_by_metric or dict.fromkeys(self.unconfirmed, UNCONFIRMED)
 
     def _model_results(
-        self, store: Store, model_columns: dict[str, Any], rows: pd.DataFrame, groups: Groups | None
+        self, store: Store, model_columns: dict[str, Any], rows: pd.DataFrame, groups: Superclasses | None
     ) -> Iterator[ModelResults]:
         """Results of one model for one data set, one for each protocol that its stored arrays allow.
 
@@ -621,7 +621,7 @@ def _with_columns_of_training(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _right_by_protocol(predicted: Predictions, groups: Groups | None) -> Iterator[tuple[str, float, Any]]:
+def _right_by_protocol(predicted: Predictions, groups: Superclasses | None) -> Iterator[tuple[str, float, Any]]:
     """For each protocol that can be computed: its name, its chance, and whether each image is predicted right.
 
     open: all classes of the model compete; masked: only those of the data set; grouped: groups of classes, by the sum

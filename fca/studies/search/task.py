@@ -49,7 +49,7 @@ from fca.studies.search.stats.explain import find_rules, members
 from fca.studies.search.stats.policies import POLICIES, Policy, make_policy
 from fca.studies.search.stats.visits import SearchVisits
 from fca.studies.search.studio import Draw, Studio, Visit, Work, history_of
-from fca.subset import read_groups
+from fca.subset import read_superclasses
 from fca.tables.predictions import predictions as stored_predictions
 from fca.tables.table import WARNING
 from fca.tasks import RunContext
@@ -567,7 +567,7 @@ def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
     """
     group_of_class: Mapping[str, str] = {}
     if domain.groups is not None:
-        group_of_class = read_groups(domain.groups, domain.group_columns).of
+        group_of_class = read_superclasses(domain.groups, domain.group_columns).of
 
     # all names by which a class counts as the target: its own key, or the name of its group
     target_names = domain.targets.get(domain.target, [domain.target])

@@ -6,10 +6,10 @@ import figure4
 import numpy as np
 import pytest
 
-from fca.subset import read_groups
+from fca.subset import read_superclasses
 from fca.types import FcaError
 
-IMAGENET = list(read_groups("imagenet_dog").of)  # the 1,000 wnids in the order of their logits
+IMAGENET = list(read_superclasses("imagenet_dog").of)  # the 1,000 wnids in the order of their logits
 
 
 @pytest.fixture(scope="module")
