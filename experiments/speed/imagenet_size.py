@@ -38,7 +38,7 @@ def invent(root, number, classes):
     paths = sorted(f"{names[k % classes]}/{names[k % classes]}_{k}.JPEG" for k in range(number))
     sizes, zeros = np.random.default_rng(0).integers(50_000, 200_000, number), np.zeros(number, np.int64)
     digests = [f"{k:032x}" for k in range(number)]
-    known = pa.table([paths, sizes, zeros, zeros, np.arange(number).astype(np.uint64), digests], content._KNOWN)
+    known = pa.table([paths, sizes, zeros, zeros, np.arange(number).astype(np.uint64), digests], content._DIGEST_SCHEMA)
     content.share(
         content.Inventory(Directory(str(root)), Listing(known.select(FILE_SCHEMA.names), frozenset(names)), known)
     )

@@ -36,7 +36,7 @@ def stages(words, asked):
     done["latency"] = timed(search.measure).wall
     done["probes"] = timed(search.probe).wall
     done["training"] = timed(search.train).wall
-    weighing = timed(search.weigh)
+    weighing = timed(search.compare)
     now = weighing.result
     done["learning curve"] = timed(search.measure_curve, now).wall
     done["answer and page"] = weighing.wall + timed(search.answer, now).wall

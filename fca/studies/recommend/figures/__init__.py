@@ -487,14 +487,38 @@ def _cost_statements(confusions: pd.DataFrame) -> list[Statement]:
     Its most expensive confusion is wolf taken for dog: 1 of 4 errors on test images, 20 of their total cost of 23.
     """
     ordered = confusions.sort_values(COST_OF_ERRORS, ascending=False, kind="stable")
-    first = ordered.iloc[0]
-    pair = f"{first[LABEL]} taken for {first[PREDICTED_CLASS]}"
-    number = f"{first[ERRORS]:.0f} of {ordered[ERRORS].sum():.0f} errors on test images"
-    total_cost = format_cost(ordered[COST_OF_ERRORS].sum())
-    cost = f"{format_cost(first[COST_OF_ERRORS])} of their total cost of {total_cost}"
     hover = (LABEL, PREDICTED_CLASS, ERRORS, COST_OF_ERRORS)
     chart = small.dots(_with_pairs(ordered), "pair", COST_OF_ERRORS, hover)
-    return [Statement(f"Its most expensive confusion is {pair}: {number}, {cost}.", chart)]
+    return [Statement(_most_expensive_confusions(ordered), chart)]
+
+
+def _most_expensive_confusions(confusions: pd.DataFrame) -> str:
+    """The sentence on the confusion that costs most; it names all of them if several cost the same.
+
+    confusions: lines of table `recommendation_confusions` of one data set, with costs, the highest first.
+    """
+    costs = confusions[COST_OF_ERRORS].astype(float).round(12)  # sums of equal costs may differ in their last digit
+    most_expensive = confusions[costs == costs.max()]
+    pairs = [
+        f"{label} taken for {predicted}"
+        for label, predicted in zip(most_expensive[LABEL], most_expensive[PREDICTED_CLASS], strict=True)
+    ]
+    n_errors = f"{confusions[ERRORS].sum():.0f} errors on test images"
+    cost = format_cost(most_expensive[COST_OF_ERRORS].iloc[0])
+    total_cost = format_cost(confusions[COST_OF_ERRORS].sum())
+    if costs.max() == 0:
+        return f"Its {n_errors} cost nothing."
+    if len(confusions) == 1:
+        return f"All of its errors on test images are {pairs[0]}: {confusions[ERRORS].iloc[0]:.0f}, a cost of {cost}."
+    if len(pairs) == len(confusions):
+        return f"None of its confusions on test images costs more than the others: {small.listed(pairs)}, {cost} each."
+
+    errors = f"{most_expensive[ERRORS].sum():.0f} of {n_errors}"
+    if len(pairs) > 1:
+        return (
+            f"Its most expensive confusions are {small.listed(pairs)}: {errors}, {cost} each of a cost of {total_cost}."
+        )
+    return f"Its most expensive confusion is {pairs[0]}: {errors}, {cost} of their total cost of {total_cost}."
 
 
 def label_statements(relabel: pd.DataFrame) -> list[Statement]:
