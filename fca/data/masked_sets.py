@@ -95,8 +95,9 @@ class MaskedImageNet:
         n_groups = len(set(group_of_wnid.values()))
         check_choice("dataset.classes", self.classes, sorted({len(group_of_wnid), n_groups}))
 
-        # Masks, and the images that they belong to.
-        split_folder = layout.folder.split("/")[1]  # directly below the root, if that is the folder of the masks
+        # The folder of the masks: with a layout folder hardImageNet/val it is hardImageNet, which may be the root
+        # itself (then `val` is directly below it) or below the root.
+        split_folder = layout.folder.split("/")[1]
         masks_root = find_tree(self.root, (layout.folder, split_folder), layout.source).parent
         images_root = masks_root / layout.image_folder if self.imagenet is None else Path(self.imagenet).expanduser()
         mask_inventory = inventory(Directory(str(masks_root)))
@@ -124,7 +125,7 @@ class MaskedImageNet:
             raise FcaError(what, first_few(missing_images), f"files in {images_root}", step)
 
         listed["mask_content"] = listed["mask"].map(mask_inventory.digests(listed["mask"]))
-        if self.ranks is not None:
+        if self.ranks is not None:  # how strong the spurious cues of an image are among those of its class
             listed["rank"] = listed["image_id"].map(_rank_of_image(self.ranks, set(listed["image_id"])))
 
         # Paths leave the table, because the same data may be in other folders.

@@ -199,7 +199,7 @@ class Batches:
             preloaded = self.preloaded
             images_by_batch = (preloaded.select(chunk) for chunk in chunks)
 
-        # Positions in the examples, and numbers for `warp`, on the device.
+        # Positions in the examples, and random numbers for `warp`, on the device.
         positions_by_batch = order.to(self.device).tensor_split(self.n_batches)
         draws_by_batch = draws.to(self.device).tensor_split(self.n_batches)
 
@@ -211,13 +211,14 @@ class Batches:
             rng = epoch_rng(self.seed or 0, epoch, index, 2)
             batch_size = len(batches[index])
             pixels = self._batch_pixels(images, positions, rng, batch_size)
-            changes = self._draw_changes(rng, batch_size)
+            changes = self._draw_changes(rng, batch_size)  # operations and erased areas, of this share
             yield Batch(
                 pixels,
                 self.labels[positions],
                 warp_draws if warp_draws.shape[1] else None,
                 changes,
-                share=len(positions) * self.world / batch_size,  # 1 if all processes have as many images
+                # for the mean loss over processes, which may have unequal numbers of images; 1 if they are equal
+                share=len(positions) * self.world / batch_size,
             )
 
     def _draw_order(self, epoch: int) -> tuple[Int64[Tensor, " shown"], Float32[Tensor, "shown draws"]]:

@@ -455,6 +455,7 @@ def _train_in_process(
     """Train as one process of a training, or as the only one; the first process writes the files of the result.
 
     recipe:       with its learning rate scaled and its epochs counted.
+    start_counts: whether the initial weights are kept if no epoch is better on `val`.
     forward_size: fewest images that may go through the network together.
     process:      the devices of all processes, and which process this is.
     The other arguments are those of `fit`.
@@ -474,6 +475,7 @@ def _train_in_process(
     val_batches = Batches(val, val_batch_size, device, None, None, *share)  # no seed, no recipe: in order, unchanged
     steps = len(batches) * recipe.epochs
 
+    # Epochs are ranked by validation accuracy, then loss. Unless the start counts, any epoch is better than it.
     start_rank = _rank_before_training(classifier, val, place.accelerator) if start_counts else NO_RANK
     snapshots = recipe.snapshot_steps(steps)
     keeper = Keeper(place.folder, snapshots, classifier.module, place.checkpoint_s, start_rank)
@@ -498,7 +500,7 @@ def _train_in_process(
     best = keeper.best
     if n_processes == 1:  # else the process that started this one loads them
         classifier.module.float().load_state_dict(best["weights"])  # float: a recipe of bf16-true has changed the type
-    best_top1 = best["rank"][0]
+    best_top1, _ = best["rank"]  # accuracy and minus the loss, of the best epoch or of the start
     fitted = Fitted(
         best_epoch=best["epoch"],
         val_top1=best_top1 if math.isfinite(best_top1) else None,

@@ -378,7 +378,7 @@ class Reliance:
         rows: the `predict` rows of this model, one per condition and draw.    groups: None skips the grouped protocol.
         """
         masked_runs = [run for run in rows["run_id"] if store.has_array(run, "mask_area")]
-        if not masked_runs:  # only predictions of changed images store the areas of the objects
+        if not masked_runs:  # only predictions at input size, beside masks, store the areas of the objects
             return
 
         # all runs are about the same images, so the first one gives the labels

@@ -73,6 +73,8 @@ def _one_row_per_predictor(
 ) -> alt.FacetChart:
     """A figure with one row for each predictor: a value with its interval. The smallest error is at the top.
 
+    Colour and shape show the verdict on a predictor: whether it predicts accuracy better than ncl (the number of
+    classes) does alone.
     frame: lines of table `prediction` with the columns `panel` and `named` (the predictor in words) of _with_panels,
            and a column `line`: the position of the dashed line in the panel.
     value: the column that is drawn.    hover: the columns that a tooltip shows.
