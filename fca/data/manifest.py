@@ -614,6 +614,8 @@ class AnnotatedImages(Manifest):
     def _annotations(self, file_inventory: Inventory, ids: Iterable[str]) -> pd.DataFrame:
         """Read the table of annotations, sorted by image, worker and phase.
 
+        Lines of the phases exam and check are masks of test images with a known true mask, which need not be in the
+        manifest; lines of the phase work are masks of the manifest's images.
         ids: of the images of the manifest. true_mask is "" in lines of the phase work.
         Raises FcaError naming the lines that do not fit.
         """

@@ -149,6 +149,7 @@ def resampled_correlation(
 ) -> Resampled:
     """The coefficient in every resample: as if point i were repeated weights[r, i] times. NaN where undefined.
 
+    groups: as of `correlation`: deviations are from the mean of a point's group, and pooled over groups.
     y: one value a point, or one a resample and point (a best of resampled models); NaN there leaves the point out.
 
     >>> resampled_correlation(np.array([1.0, 2, 3]), np.array([2.0, 4, 5]), np.array([[2, 1, 0], [0, 0, 3]]))
@@ -162,9 +163,10 @@ def resampled_correlation(
 
     # resamples with equal values of y are computed together
     coefficients = np.empty(len(weights))
-    distinct, number_of_distinct = np.unique(y, axis=0, return_inverse=True)
+    # index_of_distinct: for each resample, which of the distinct rows of y it has
+    distinct, index_of_distinct = np.unique(y, axis=0, return_inverse=True)
     for number, values in enumerate(distinct):
-        rows = number_of_distinct.ravel() == number
+        rows = index_of_distinct.ravel() == number
         has_value = ~np.isnan(values)
         coefficients[rows] = _coefficients(
             x[has_value],

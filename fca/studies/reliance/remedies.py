@@ -223,7 +223,14 @@ class Remedy:
         return ChosenImages(rows, groups, ranks_source if self.dfr else None)
 
     def _train_layer(self, context: RunContext, data: ImageData, features: np.ndarray) -> TrainedLayer | None:
-        """The last layer; None where its training diverged."""
+        """The last layer of the remedy, trained on frozen features; None where its training diverged.
+
+        With corm (core risk minimisation) training images get noise on their backgrounds, each with a probability, and
+        the saliency there is a penalty whose weight the validation images choose. With dfr the images are balanced:
+        equally many of every group (a class, with strong or with weak spurious cues).
+
+        features: of all images of `data`.
+        """
         from fca.studies.reliance.last_layer import NoisyFeatures, logistic_head, stored_features, train_head
         from fca.tasks.at_input import AtInput
 
