@@ -255,7 +255,7 @@ def _literals(column: str, text: str, present: pd.Series) -> list[str]:
     Kinds are number, truth value, tuple and text. In a column of numbers and texts "3" may be the number or the text.
     A kind that the typed text does not fit is left out.
 
-    column: its name, for the error.    text: the typed value.    present: the values of the column, without missing ones.
+    column: its name, for the error.    text: the typed value.    present: the values of the column but missing ones.
     Raises FcaError if no kind fits.
     """
     if pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_bool_dtype(present):

@@ -376,9 +376,8 @@ def tile_sources(mask: Mask) -> Sources:
         target = sources[box]
         sides = zip(_outward(mask, box), _outward(pixels, box), _inward(sources, box), strict=True)
         for objects, strip, view in sides:
-            has_object = objects[:, : view.shape[1]].any(
-                axis=0
-            )  # of each column, as far as a tile of the box's size goes
+            nearest_columns = objects[:, : view.shape[1]]  # a tile is no larger than the box
+            has_object = nearest_columns.any(axis=0)
             width = (~np.logical_or.accumulate(has_object)).sum()  # columns before the next object
             if width * len(strip) > tile.size:
                 tile = strip[:, :width]
@@ -435,10 +434,11 @@ def released_tile_sources(mask: Mask) -> Sources:
         if any(extent.stop - extent.start < 1 for extent in box):  # nothing is left of the shortened box
             continue
 
+        # the released code confuses rows and columns: it looks for tiles beside the box with both exchanged
         mirrored_box = box[1], box[0]
         masks_beside = _outward(mask, mirrored_box)
         strips = _outward(sources, mirrored_box)
-        views = _inward(sources[box].T, WHOLE_ARRAY)
+        views = _inward(sources[box].T, WHOLE_ARRAY)  # of the box, transposed to fit these strips
         best_size = -1
         for side in (RIGHT, LEFT, BELOW, ABOVE):
             objects = masks_beside[side][:, : views[side].shape[1]]
@@ -450,7 +450,9 @@ def released_tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:
-            tile_columns = np.arange(target.shape[1])[::-1] % width
+            tile_columns = (
+                np.arange(target.shape[1])[::-1] % width
+            )  # mirrored: tile and target run in opposite directions
             target[...] = tile[:, tile_columns].copy()  # tile and target may overlap in `sources`
     return sources
 
@@ -473,6 +475,8 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
     if side == ABOVE:
         has_object = has_object[::-1]
 
+    # It searches for the smallest cut that leaves no object: at the far end of the strip, or at its near end. Right and
+    # below it then takes the columns of the cut instead of the others; left and above it compares the size of the cut.
     if side in (RIGHT, BELOW):
         cut = next((cut for cut in range(width) if not has_object[: width - cut].any()), 0)
         return cut, cut * height

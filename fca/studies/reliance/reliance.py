@@ -314,8 +314,8 @@ class Reliance:
     def __call__(self, store: Store) -> list[Table]:
         """The seven tables, in the order of `tables`; some may have no lines.
 
-        Raises FcaError without changed images, saliency maps and decisions for shape, and where no stored model can be
-        scored on the given groups of classes.
+        Raises FcaError if the store has neither predictions of changed images nor saliency maps nor decisions for
+        shape, and if no stored model can be scored on the given groups of classes.
         """
         rows = _condition_rows(store, self.query)
         groups = read_superclasses(self.groups) if self.groups else None
@@ -444,7 +444,7 @@ class Reliance:
         metric:    name of the metric, for its verdict. Column `trust` holds the name until all lines are made.
         estimands: column of the table -> what it estimates.
         """
-        conditions: list[str] = []
+        conditions: list[str] = []  # all that the estimands use, each once
         for estimand in estimands.values():
             conditions += [condition for condition in estimand.conditions if condition not in conditions]
         frame = results.frame[conditions].dropna()
@@ -477,8 +477,8 @@ class Reliance:
     def _sensitivity_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
         """A line for each noise that was added both on the object and around it: the two accuracies, and the RFS.
 
-        RFS is the relative foreground sensitivity: 1 if only noise on the object costs accuracy, -1 if only noise
-        around it does.
+        RFS is the relative foreground sensitivity: above 0 if noise on the object costs more accuracy than noise around
+        it, at most 1.
         """
         sensitivity = partial(reliance.relative_foreground_sensitivity, compat=self.compat)
         for foreground in map(str, results.frame):
@@ -534,7 +534,9 @@ class Reliance:
     def _class_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
         """A line for each class: its accuracy on clean images and under the change `measure`, and their ratio (kept).
 
-        No lines if clean images or those under `measure` were not predicted.
+        `measure` names a change that removes the object, such as ablate/gray_box. There are no lines if clean images or
+        those under this change were not predicted. A class with fewer than FEWEST_DRAWS clean images right has a note
+        instead of the ratio.
         """
         if not {CLEAN, self.measure} <= set(results.frame):
             return
@@ -546,7 +548,7 @@ class Reliance:
             }
             note = None
             n_right = frame[CLEAN].sum()
-            if n_right >= FEWEST_DRAWS:  # a ratio to fewer right images is too uncertain
+            if n_right >= FEWEST_DRAWS:  # the ratio to a smaller number is too uncertain
                 estimands["kept"] = Estimand(np.divide, (self.measure, CLEAN))
             else:
                 note = f"{n_right:g} clean images right, {FEWEST_DRAWS} needed"
@@ -596,6 +598,7 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
     is_read = is_map | (by_full_models(rows) & is_condition)
     index = apply_query(rows[is_read], query).index  # the query is about columns as they are stored
 
+    # `_with_columns_of_training` also reads rows of trainings, so that the selection comes last
     condition = shift.str.replace(r"/draw\d+$", "", regex=True)
     rows = _with_columns_of_training(rows).assign(shift=shift, condition=condition)
     no_features = rows[:0]
@@ -713,7 +716,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
     for condition in changes:
         examples = store.array(row_by_condition[condition]["run_id"], "examples")
         changed_thumbnails = [data_uri(png_of(np.array(pixels))) for pixels in examples]
-        picture_columns.append((condition, changed_thumbnails or clean_thumbnails))  # the run may have kept none
+        picture_columns.append((condition, changed_thumbnails or clean_thumbnails))  # if the run kept no pictures
 
     for column, (condition, thumbnails) in enumerate(picture_columns):
         for picture_row, (label, thumbnail) in enumerate(zip(labels, thumbnails, strict=False)):
@@ -786,9 +789,8 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
         }
 
     for file in files:
-        responses = read_responses(
-            file
-        )  # an array `correct` of subjects x items: 1 where shape was chosen, NaN: no response
+        # its array `correct` (subjects x items) has 1 where shape was chosen, else 0, and NaN for no response
+        responses = read_responses(file)
         # an item is IMAGE or IMAGE|..., and is matched to a stored image by its file name without the extension
         image_names = [PurePath(item.partition("|")[0]).stem for item in responses.items["item"]]
         datasets = pd.Series([dataset_by_image.get(name) for name in image_names], dtype="object")  # of every item

@@ -108,7 +108,8 @@ class Remedy:
         """The runs of the remedy: the features of all images, the training of the layer, and its predictions.
 
         Features do not depend on the subset of classes, so that all subsets share their run. Raises FcaError for a
-        model without weights, for compat, for corm without masks, and for ranks that do not fit the images.
+        model without weights, for compat (a run that reproduces a paper's own code), for corm without masks, and for
+        ranks that do not fit the images.
         """
         data = context.data
         ranks = self._chosen_images(context, data).ranks
@@ -265,7 +266,7 @@ class Remedy:
         val_features = features[rows["val"]].astype(np.float32)
         columns: dict[Any, Any] = {N_TRAIN: len(train_labels), N_VAL: len(val_labels)}
 
-        # without epochs; groups contain the labels (label = group // 2)
+        # solved, not trained in epochs; the groups imply the labels (label = group // 2)
         if self.solver == "logistic":
             weight, bias, strength = logistic_head(
                 train_features, groups["train"], val_features, groups["val"], context.seed

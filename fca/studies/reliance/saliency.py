@@ -204,7 +204,7 @@ class Saliency:
         from fca.training.infer import batch_size_of
 
         rows = inputs.rows
-        rows_of_others = np.roll(rows, len(rows) // 2)  # pairs each image with another, half of the images away
+        rows_of_others = np.roll(rows, len(rows) // 2)  # pairs each image with one far away in the list
         n_batches = math.ceil(len(rows) / batch_size_of(size))
         batches = np.array_split(np.arange(len(rows)), n_batches)
 
@@ -320,7 +320,7 @@ class Camera:
             n_tokens = output.shape[1] if output.ndim == 3 else 0
             # where the network states no number, tokens beyond the side x side patches of the map before are the prefix
             prefix = prefix_counts[0] if prefix_counts else max(0, n_tokens - side**2)
-            prefix = min(n_tokens, prefix)
+            prefix = min(n_tokens, prefix)  # 0 for a convolutional output
             as_map = _as_map(output, prefix)
             if as_map is None or not 1 < as_map.shape[-1] <= side:
                 continue

@@ -179,6 +179,7 @@ class SpuriousRank:
             is_chosen = (embed_rows["encoder"] == self.encoder) | (embed_rows["run_id"] == self.encoder)
             embed_rows = embed_rows[is_chosen]
 
+        # layers for all classes of the data set
         is_linear = rows["adaptation"].isin(["probe", "head"]) & (rows["ncl"] == rows["num_classes"])
         layer_rows = apply_query(rows[is_linear & rows["parent"].isin(embed_rows["run_id"])], self.query)
         # a probe is solved exactly, a head trained by Adam: descending order puts "probe" before "head"
@@ -326,7 +327,8 @@ def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame
     The gap is the accuracy on the images with the strongest cues minus that on those with the weakest, `k` images each,
     or a third of a class with fewer than 3 k images; a class with fewer than three is left out.
 
-    encoder: name of the model whose features rank the images; its lines are marked.    ranked: the ranked images.
+    tested:  rows of predictions, as from `_tested_models`.    ranked: the ranked images, strongest cues first.
+    encoder: name of the model whose features rank the images; its name is marked in the lines.
     """
     if tested.empty:
         return SPURIOUS_GAP.frame([])

@@ -97,8 +97,8 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
 def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the verdicts: metrics that follow the truth, each that is not confirmed, and those still undecided.
 
-    The first gives the weakest correlation among the metrics that follow. That on an unconfirmed metric gives its
-    correlations for the cues for which it fails.
+    The first sentence gives the weakest correlation among the metrics that follow. The sentence on an unconfirmed
+    metric gives its correlations for the cues for which it fails.
 
     truth: the frame of the table `metric_truth`, with a line for each metric and cue, and one for all cues together.
 

@@ -168,7 +168,7 @@ def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
         return
 
     line = all_classes.iloc[0].to_dict()
-    classes = measured[measured[LABEL] != objects.ALL_CLASSES].sort_values(AREA, kind="stable")
+    classes = measured[measured[LABEL] != objects.ALL_CLASSES].sort_values(AREA, kind="stable")  # smallest first
     extremes = pd.concat([all_classes, classes.head(2), classes.tail(1)]).drop_duplicates(LABEL)
     chart = small.dots(extremes, LABEL, AREA, (LABEL, *interval_columns(AREA)))
     yield Statement(f"Objects take {format_with_interval(line, AREA)} of an image of {line[DATASET]}.", chart)

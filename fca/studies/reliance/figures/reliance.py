@@ -53,7 +53,7 @@ def accuracy_figure(accuracy: Table) -> alt.FacetChart:
     """
     frame = accuracy.frame[~accuracy.frame[analysis.CONDITION].str.startswith("noise/")]
     frame = frame.assign(panel=style.panels(frame, DATASET, analysis.ALLOWED_CLASSES))
-    frame["change"] = _with_mark(frame[analysis.CONDITION].replace(CHANGE_WORDS), frame)
+    frame["change"] = _marked_where_unconfirmed(frame[analysis.CONDITION].replace(CHANGE_WORDS), frame)
 
     clean_first = frame.sort_values(
         analysis.CONDITION, key=lambda conditions: conditions != analysis.CLEAN, kind="stable"
@@ -76,7 +76,7 @@ def accuracy_figure(accuracy: Table) -> alt.FacetChart:
         *_left_out_sentences(frame),
     )
     height = frame["change"].nunique() * (14 + 12 * frame[MODEL].nunique())
-    return style.faceted(_paled(chart), frame, title, FILTERS, height=height)
+    return style.faceted(_pale_where_unconfirmed(chart), frame, title, FILTERS, height=height)
 
 
 def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
@@ -90,7 +90,7 @@ def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
     order = [DATASET, analysis.ALLOWED_CLASSES, analysis.KIND, analysis.AREA_MATCHED, analysis.LEVEL]
     frame = sensitivity.frame.dropna(subset=analysis.RFS).sort_values(order)
     area_words = frame[analysis.AREA_MATCHED].map({True: ", equal areas", False: ", whole regions"})
-    noise = _with_mark(frame[analysis.KIND] + area_words, frame, f"pale: {UNCONFIRMED}")
+    noise = _marked_where_unconfirmed(frame[analysis.KIND] + area_words, frame, f"pale: {UNCONFIRMED}")
     frame = frame.assign(noise=noise)
     frame["panel"] = style.panels(frame, DATASET, analysis.ALLOWED_CLASSES, "noise")
 
@@ -111,7 +111,7 @@ def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
         "regions).",
         *_left_out_sentences(frame),
     )
-    figure = style.faceted(_paled(chart), frame, title, FILTERS, height=200)
+    figure = style.faceted(_pale_where_unconfirmed(chart), frame, title, FILTERS, height=200)
     return figure.resolve_scale(x="independent", xOffset="independent")  # kinds of noise have different levels
 
 
@@ -122,7 +122,7 @@ def alignment_figure(alignment: Table) -> alt.FacetChart:
     """
     frame = alignment.frame[alignment.frame[analysis.SALIENCY_METRIC] == "iou"].reset_index(drop=True)
     metric_words = frame[analysis.SALIENCY_METRIC].map(analysis.SALIENCY_METRIC.choices)
-    frame = frame.assign(word=_with_mark(metric_words, frame))
+    frame = frame.assign(word=_marked_where_unconfirmed(metric_words, frame))
     frame["panel"] = style.panels(frame, "word")
 
     title_across = "mean over classes of the overlap"
@@ -140,7 +140,7 @@ def alignment_figure(alignment: Table) -> alt.FacetChart:
         "Each mark is measured on GradCAM maps of the class; bars are 95 % intervals.",
     )
     height = frame[MODEL].nunique() * (14 + 12 * frame[DATASET].nunique())
-    return style.faceted(_paled(chart), frame, title, (DATASET, MODEL), height=height)
+    return style.faceted(_pale_where_unconfirmed(chart), frame, title, (DATASET, MODEL), height=height)
 
 
 def classes_figure(classes: Table) -> alt.FacetChart:
@@ -153,12 +153,12 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     frame = classes.frame.dropna(subset=analysis.KEPT_SHARE).reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, analysis.ALLOWED_CLASSES)
 
-    # the mean over models leads a panel, or its only model: it is drawn with intervals and gives the order of classes
+    # the mean over models (or the only model) leads a panel: it has intervals, and the classes are in its order
     frame["leads"] = frame[MODEL] == analysis.MEAN_MODEL
     has_leader = frame.groupby("panel")["leads"].transform("any")
     frame["leads"] |= ~has_leader
 
-    # `place`: in the lines of all models the class's rank by the leader
+    # `place`: the rank of the class by the leader, also in the lines of other models
     leading_rank = frame[analysis.CLASS_RANK].where(frame["leads"])
     frame["place"] = leading_rank.groupby([frame["panel"], frame[LABEL]]).transform("first")
 
@@ -182,14 +182,15 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     )
 
     measure = classes.parameters["measure"]
+    mark = _mark_if_unconfirmed(frame)
     title = style.title(
         "Which classes lean on their surroundings?",
-        f"Share of each class's accuracy that is kept with {CHANGE_WORDS.get(measure, measure)}{_mark(frame)}.",
+        f"Share of each class's accuracy that is kept with {CHANGE_WORDS.get(measure, measure)}{mark}.",
         "Bars are 95 % intervals over images. The first classes keep most: by their surroundings, or as the guess for "
         "any gray image.",
         f"Classes with too few clean images right are missing; of many, the {CLASSES_AT_END} at each end are shown.",
     )
-    return style.faceted(kinds.layers(_paled(leader), other_models), frame, title, FILTERS, row=18)
+    return style.faceted(kinds.layers(_pale_where_unconfirmed(leader), other_models), frame, title, FILTERS, row=18)
 
 
 def stability_figure(stability: Table) -> alt.FacetChart:
@@ -205,9 +206,10 @@ def stability_figure(stability: Table) -> alt.FacetChart:
     across = alt.X(f"{MODEL}:N", title=None, axis=alt.Axis(labelAngle=-40))
     rows = style.names_axis(analysis.OTHER_MODEL, "ascending")
     chart = kinds.heat_map(analysis.RHO, across, rows, stability.columns, (-1.0, 1.0))
+    mark = _mark_if_unconfirmed(frame)
     title = style.title(
         "Do models agree which classes lean on their surroundings?",
-        f"Spearman's correlation of the classes' kept accuracy{_mark(frame)}; hover for 95 % intervals over classes.",
+        f"Spearman's correlation of the classes' kept accuracy{mark}; hover for 95 % intervals over classes.",
     )
     height = max(60, 30 * frame[analysis.OTHER_MODEL].nunique())
     figure = style.faceted(chart, frame, title, (DATASET, analysis.ALLOWED_CLASSES), height=height, columns=2)
@@ -269,12 +271,12 @@ def shape_figure(shapes: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=18)
 
 
-def _mark(frame: pd.DataFrame) -> str:
+def _mark_if_unconfirmed(frame: pd.DataFrame) -> str:
     """The words " (not confirmed)" if these lines have an unconfirmed metric, otherwise an empty text."""
     return f" ({UNCONFIRMED})" if _is_unconfirmed(frame).any() else ""
 
 
-def _with_mark(words: pd.Series, frame: pd.DataFrame, mark: str = UNCONFIRMED) -> pd.Series:
+def _marked_where_unconfirmed(words: pd.Series, frame: pd.DataFrame, mark: str = UNCONFIRMED) -> pd.Series:
     """The word of each line, followed by the mark if it belongs to an unconfirmed metric.
 
     A word is marked in all lines if it is unconfirmed in one of them: a word is one entry of an axis.
@@ -290,7 +292,7 @@ def _is_unconfirmed(frame: pd.DataFrame) -> pd.Series:
     return frame[analysis.TRUST].astype(str).str.startswith(UNCONFIRMED)
 
 
-def _paled(chart: Any) -> Any:
+def _pale_where_unconfirmed(chart: Any) -> Any:
     """The chart with pale dots where the metric of a line is unconfirmed.
 
     chart: as from `kinds.points_with_intervals`, whose last layer has the dots.

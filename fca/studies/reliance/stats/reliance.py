@@ -34,7 +34,8 @@ Masks = Bool[np.ndarray, "images height width"]
 def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share, compat: str | None = None) -> Any:
     """How much more accuracy noise in the object costs than noise around it.
 
-    1 means that only noise in the object costs accuracy, -1 that only noise around it does.
+    1 is the largest difference that is possible at this mean accuracy, with noise in the object costing more; -1 is the
+    same with noise around it costing more; 0 means that both cost the same.
 
     RFS = (a_bg - a_fg) / (2 min(m, 1 - m)),   m = (a_fg + a_bg) / 2        (arXiv:2201.10766; Hard ImageNet, sec. 4.2)
 
@@ -172,7 +173,7 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
     for index, n in enumerate(counts.tolist()):
         values_of_class = values[:, class_of_image == index].astype(float)  # conditions x images of the class
         class_mean = values_of_class.mean(axis=1, keepdims=True)
-        # for a single image 0 / 1: no change at all, for which there is no interval
+        # 0 / 1 for a class of a single image: without it the class has no mean; `jackknife_interval` returns NaN then
         change_of_class_mean = (class_mean - values_of_class) / max(n - 1, 1)
         without_image.append(mean[:, None] + change_of_class_mean / n_classes)
     return ClassMeans(mean, tuple(without_image))
