@@ -161,6 +161,7 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
             literals += _literals(column, value, present)
 
     if sign in ("<", "<=", ">", ">="):
+        # null has no literal; a value that may be a number or a text has two, which are in no common order
         if len(values) > 1 or len(literals) != 1:
             raise FcaError(word, typed, f"one value after {sign}", f"give one: {column}{sign}VALUE")
         return f"{column} {sign} {literals[0]}"

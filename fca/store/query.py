@@ -178,8 +178,9 @@ class _Reader:
             case ast.UnaryOp(ast.Not() | ast.Invert(), part):
                 return ~self.condition(part)
             case ast.Compare(left, operators, right):
-                # A chain such as 2 <= ncl < 10 is 2 <= ncl and ncl < 10
-                comparisons = zip([left, *right], operators, right, strict=False)  # the last of `right` begins none
+                # A chain such as 2 <= ncl < 10 is 2 <= ncl and ncl < 10: (left side, operator, right side) of each.
+                # The last of the left sides has no operator, and zip drops it
+                comparisons = zip([left, *right], operators, right, strict=False)
                 return functools.reduce(operator.and_, (self._compared(*comparison) for comparison in comparisons))
             case ast.Name() if pd.api.types.is_bool_dtype(column := self._column(node)):
                 return column

@@ -54,6 +54,7 @@ def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
     rows = rows[corruptions.notna()].reset_index(drop=True)
     no_features = rows[:0]  # `by_version` also names rows of features, which are not needed here
     rows, _ = by_version(store, [rows], no_features)
+    # a line for each row, in the same order
     corruption_columns = pd.DataFrame(corruptions.dropna().tolist(), columns=["kind", "severity"])
     rows = rows.assign(
         corruption=_distinct_corruption_names(rows, corruption_columns["kind"]),

@@ -368,7 +368,7 @@ def _read_csv(path: Path) -> Responses:
         if invalid_cells:
             column = next(column for column, cell in enumerate(cells) if cell in invalid_cells)
             raise _invalid_response_error(cells[column], path, subject, items[column])
-        subjects.append(without_escape(subject))
+        subjects.append(without_escape(subject))  # without the apostrophe before what looks like a formula
         rows.append([_RESPONSE_OF_CELL[cell] for cell in cells])
     # reshaped for a file without subjects, whose array would not have two dimensions
     correct = np.array(rows, dtype=np.float64).reshape(len(subjects), len(items))
@@ -414,7 +414,7 @@ def _read_jsonlines(path: Path) -> Responses:
     correct = np.full((len(lines), len(column_of_item)), np.nan)
     for subject_responses, (_, responses) in zip(correct, lines, strict=True):
         columns = [column_of_item[item] for item in responses]
-        subject_responses[columns] = list(responses.values())  # a view of a line of `correct`, which this fills
+        subject_responses[columns] = list(responses.values())  # a view: this fills a line of `correct`
 
     subjects = [subject for subject, _ in lines]
     return Responses(correct, frame_of_subjects(subjects), frame_of_items(list(column_of_item)))
@@ -511,9 +511,11 @@ def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], fi
 
 
 def _first_relabelled(read: Responses, stored: Responses) -> str | None:
-    """The first item whose label in the file differs from its stored label, as text with both; None if there is none.
+    """Words on the first item whose label in the file differs from its stored label, with both; None if all are equal.
 
-    Items without a label in the file are not compared.    read: the content of the file.
+    Items without a label in the file are not compared.
+
+    read: the content of the file.    stored: the responses of a data set that has all items of the file.
     """
     items = read.items["item"]
     file_labels = read.items["label"]

@@ -253,6 +253,7 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
 
         stored_rows = store.rows()
         stored_rows = stored_rows[stored_rows[DATASET] == dataset]
+        # a version is called by the fingerprint that the whole set had, before a cut; `words` go into its name
         version_of, words_of_version = _versions_and_words(store, dataset_rows, stored_rows)
         for version, words in words_of_version.items():
             # The images on which models of this version were tested: the whole set, its 70/10/20 cut, or both
@@ -260,7 +261,7 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
             tested_names: list[str] = []
             for tested_fingerprint in tested_fingerprints:
                 all_words = list(words)
-                if len(tested_fingerprints) > 1:
+                if len(tested_fingerprints) > 1:  # tested on both: the whole set has the version's own fingerprint
                     all_words.append("all test" if tested_fingerprint == version else CUT)
                 tested_name = _dataset_name(str(dataset), all_words)
                 model_names[tested_fingerprint] = [tested_name]
@@ -450,7 +451,7 @@ def drop_conflicting_rows(
     WEIGHT_COLUMNS.
 
     rows:      everything that the analysis read; the result is these rows without the data sets with a conflict.
-    read:      those of them that the analysis puts in one table, which are checked.
+    read:      the rows that the analysis puts in one table; these are checked.
     name:      the column that names models or encoders.
     per_model: columns that the user allowed to differ between models; `recipe` stands for the whole recipe.
     columns:   the columns to look at; None: all.
@@ -538,6 +539,8 @@ def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Dif
     Columns of CONFIG (what was requested) and of the recipe must agree between all rows that are compared.
     WEIGHT_COLUMNS must agree only between the rows of one model and task, since networks may start from different
     weights.
+
+    rule: which columns are looked at, which column names the model, and which columns may differ between models.
     """
     compared = [str(column) for column in dataset_rows if rule.columns is None or column in rule.columns]
 
@@ -655,9 +658,11 @@ def _rows_with_commonest_value(rows: pd.DataFrame, differing: _Differing) -> _Se
 def _condition_on_other_datasets(dataset: str, dataset_rows: pd.DataFrame, read: pd.DataFrame) -> str:
     """The condition of a query that holds for the rows of every data set except this one.
 
-    A query is applied to stored names. If several versions of the data set share its stored name (see `by_version`),
-    the name cannot exclude one of them, so the condition is on the fingerprint.
-    dataset_rows: the rows of this data set.    read: the rows of all data sets.
+    A query is applied to stored names, whereas `by_version` may have renamed data sets; then column `stored` has the
+    stored names. If several versions share the stored name, it cannot exclude one of them, so the condition is on the
+    fingerprint.
+
+    dataset: its name in the analysis.    dataset_rows: its rows.    read: the rows of all data sets.
     """
     stored_name = dataset
     n_versions = 1
