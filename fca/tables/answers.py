@@ -217,7 +217,7 @@ def _distinct_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
 class DatasetResponses(NamedTuple):
     """The responses of all subjects of one data set.
 
-    dataset:     its name, or that of a file of responses.
+    dataset:     its name; for a file of responses the name of the file without its suffix.
     fingerprint: of the images; None for a file.
     runs:        ids of the runs that made the predictions; empty for a file.
     left_out:    sentences on subjects that were left out because they lack a severity.

@@ -185,7 +185,7 @@ def readable_rows(store: Store, query: str | None) -> pd.DataFrame:
 
 
 def without_incomplete(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> pd.DataFrame:
-    """The rows except those of this task that lack a value in one of the needed columns; the log names their runs.
+    """The rows without incomplete rows of this task, which lack a value in a needed column; the log names their runs.
 
     fca itself writes no such rows, but a store may come from elsewhere.
     """
@@ -199,7 +199,7 @@ def without_incomplete(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> 
 
 
 def without_diverged(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows except those of diverged trainings and of runs that used their weights; a log line counts them.
+    """The rows without diverged trainings and without runs that used their weights; a log line counts both.
 
     Both kinds carry DIVERGED in the column `flag`.
     """
@@ -355,8 +355,9 @@ def _fingerprints_before_cut(store: Store, fingerprints: tuple[str, ...]) -> dic
 def _distinct_names(rows: pd.DataFrame) -> pd.Series:
     """The name of each row's model, extended by its adaptation where this is needed to distinguish networks.
 
-    Where the rows of a data set have several adaptations, those of `finetune` and `probe` are added to the name, as in
-    `resnet18, probe`; other models keep their name. Apply the query first, because it uses the stored names.
+    Where the rows of a data set have several adaptations, `finetune` and `probe` are added to the name, as in
+    `resnet18, probe`; models with another adaptation keep their name. Apply the query first, because it uses the stored
+    names.
     """
     n_adaptations = rows.groupby("dataset")["adaptation"].transform("nunique")
     is_marked = (n_adaptations > 1) & rows["adaptation"].isin(["finetune", "probe"])

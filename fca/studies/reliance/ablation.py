@@ -158,7 +158,7 @@ class Ablation(InputStage):
         if self.kind == "gray":
             return images.masked_fill(masks[:, None], GRAY)  # [:, None]: rows x 1 x size x size, for all channels
         if self.kind == "gray_box":
-            boxes_of = one_box if self.compat else instances
+            boxes_of = one_box if self.compat else instances  # compat: the box of the authors' released code
             in_boxes = _for_each_mask(masks, lambda mask: _filled(mask, boxes_of(mask)))
             return images.masked_fill(in_boxes[:, None], GRAY)
 
@@ -208,7 +208,7 @@ class Noise(InputStage):
         return {"noise": self.label(), "seed": self.seed, "drawing": DRAWING}
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """The images with noise in the region, clamped to [0, 1]; the equations are those of the class.
+        """The images with noise in the region, clamped to [0, 1]; the docstring of the class has the equations.
 
         shown: the source of images, masks and noise at input size.    rows: which images, as positions in the data's
         items.
@@ -244,7 +244,8 @@ class Noise(InputStage):
                 regions.append(np.stack(matched_regions(mask, rng)))
             return _stacked(regions, masks)
 
-        return shown.once("matched", (rows.tobytes(), self.seed), draw_regions)  # kept for the next shift
+        # drawn once for a batch: the shifts that follow get the same tensor
+        return shown.once("matched", (rows.tobytes(), self.seed), draw_regions)
 
 
 @dataclass(frozen=True)

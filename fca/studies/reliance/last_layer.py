@@ -57,7 +57,7 @@ FeatureSource = Callable[[np.ndarray, int], FeatureBatch]  # positions of images
 
 
 class NoisyFeatures(NamedTuple):
-    """A source of features: those of a frozen network for images with noise on their backgrounds.
+    """A source of features, which a frozen network computes from images with noise on their backgrounds.
 
         x_noisy = clamp(x + sigma (1 - mask) n, 0, 1),   n standard normal
 

@@ -78,8 +78,8 @@ class ObjectStatistics:
     def __call__(self, store: Store) -> list[Table]:
         """Tables object_statistics (a line a class), object_distribution (histograms) and object_pictures.
 
-        Objects of a data set are those of its saliency run with the most images; only the pictures of low overlap come
-        from all runs, since each model has its own. Raises FcaError without saliency runs.
+        The objects of a data set are taken from its saliency run with the most images. Only the pictures of low overlap
+        come from all runs, since each model has its own maps. Raises FcaError without saliency runs.
         """
         rows = readable_rows(store, self.query)
         rows = apply_query(rows[rows["task"] == "saliency"], self.query)
@@ -110,7 +110,8 @@ class ObjectStatistics:
 def images_of(store: Store, run: Row) -> pd.DataFrame:
     """The images of a saliency run, a line each in the order of its arrays, with their measures as columns.
 
-    The measures are those of MEANS, and the overlap (IoU) of saliency and object; NaN where the input has no object.
+    The measures are size and place of the object (MEANS), and the overlap (IoU) of saliency and object. A measure is
+    NaN where it is not defined, such as the overlap in an input without an object.
 
     run: the stored row of the saliency run.
     """
@@ -194,7 +195,7 @@ def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterato
     First come objects, then the average mask of each class, then for each model its saliency maps with the lowest
     overlap with the object.
 
-    rows:   the saliency runs of the data set. Objects and masks are those of the first.
+    rows:   the saliency runs of the data set. Objects and masks are taken from the first.
     images: the images of the first run, as from `images_of`.
     """
     first_run = records(rows)[0]

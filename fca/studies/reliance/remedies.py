@@ -162,7 +162,7 @@ class Remedy:
         return recipe
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """The results of planned runs, or of those of them that are not done yet.
+        """The results of these runs: planned ones that are not done yet.
 
         Features are computed first, then the layer is trained. Clean test images are predicted from their stored
         features, changed ones by the whole network.
@@ -171,6 +171,7 @@ class Remedy:
             if run.task == "embed":
                 yield embed_images(run, context)
 
+        # the training of the layer, and the prediction of clean test images
         layer_runs = [run for run in runs if isinstance(run.work, ProbeWork)]
         if layer_runs:
             yield from self._finish_layer(layer_runs, context)
@@ -190,7 +191,7 @@ class Remedy:
         class_keys = [data.classes[label] for label in subset.classes]
         features = context.store.array(work.features, "features")  # of all images of the data
 
-        train_run = runs[0] if runs[0].task == "train" else None
+        train_run = runs[0] if runs[0].task == "train" else None  # runs are in the order of `plan`
         training_columns: dict[str, Any] = {}
         if train_run is not None:
             start = time.perf_counter()
@@ -254,7 +255,7 @@ class Remedy:
         the saliency there is a penalty whose weight the validation images choose. With dfr the images are balanced:
         equally many of every group (a class, with strong or with weak spurious cues).
 
-        features: of all images of `data`; the layer reads those of its training and validation images.
+        features: of all images of `data`, of which training and validation images are taken.
         """
         from fca.studies.reliance.last_layer import NoisyFeatures, logistic_head, stored_features, train_head
         from fca.tasks.at_input import AtInput

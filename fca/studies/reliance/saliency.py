@@ -146,7 +146,7 @@ class Saliency:
         - map: at the resolution of the layer.    mask: at input size, packed as bits.
         - zero: whether the map is zero everywhere.    mask_area: the share of the input that is object.
         - iou, mass, density_gap: the map compared with the mask.    iou_others: with the mask of another image.
-        - those of MASK_FACTS.
+        - mask_area_raw, retained, centre: facts about the stored mask (see `mask_facts`).
         It also stores pictures: `lowest` has the positions of the images with the lowest IoUs, `overlays` their
         pictures; `first` has the position of the first image of each class, `examples` their pictures.
 
@@ -252,7 +252,7 @@ class Camera:
 
         map = relu(sum_k a_k A_k),   a_k = mean of dy / dA_k over places
 
-    y is an image's logit of a class. A_k is channel k of the layer's output. Its places are those of a convolutional
+    y is an image's logit of a class. A_k is channel k of the layer's output. Places are the cells of a convolutional
     map, or the patch tokens of a transformer, without the prefix tokens in front (class and register tokens).
 
     name:   of the layer.    prefix: number of prefix tokens, 0 in a convolutional network.

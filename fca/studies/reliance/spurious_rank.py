@@ -324,8 +324,9 @@ def _tested_models(predict_rows: pd.DataFrame, dataset: str, ranked: pd.DataFram
 def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame, k: int) -> pd.DataFrame:
     """A table with a line for each tested model and class, and one for each model with the mean gap over classes.
 
-    The gap is the accuracy on the images with the strongest cues minus that on those with the weakest, `k` images each,
-    or a third of a class with fewer than 3 k images; a class with fewer than three is left out.
+    The gap is the accuracy on the `k` images of a class with the strongest cues minus the accuracy on the `k` images
+    with the weakest. Of a class with fewer than 3 k images a third is taken at either end; a class with fewer than
+    three images is left out.
 
     tested:  rows of predictions, as from `_tested_models`.    ranked: the ranked images, strongest cues first.
     encoder: name of the model whose features rank the images; its name is marked in the lines.
@@ -366,9 +367,9 @@ def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame
 def _gap(top_right: np.ndarray, bottom_right: np.ndarray) -> dict[Any, float]:
     """GAP_COLUMNS: accuracy at the top and at the bottom of a ranking, and the gap (top minus bottom), with intervals.
 
-    Accuracies have Wilson's intervals, the gap that of Newcombe (1998, method 10). This method is for pairs of
-    outcomes. Images of the two ends are independent, so that both of a pair are right with probability p q, where p and
-    q are the two accuracies.
+    Accuracies have Wilson's intervals, the gap has Newcombe's (1998, method 10), which is for pairs of outcomes. Here
+    the images of a pair, one from either end, are independent: both are right with probability p q, where p and q are
+    the two accuracies.
 
     top_right, bottom_right: whether each image of an end is predicted right; equally many of both ends.
     """
@@ -399,7 +400,7 @@ def _pictures(
 ) -> pd.DataFrame:
     """Lines of table spurious_pictures: the first and last images of the classes with the widest gaps, with thumbnails.
 
-    The widest gap in accuracy is that of the mean over models. Images are test images if these are ranked, otherwise of
+    Gaps in accuracy are means over models. Images are test images if these are ranked, otherwise of
     the ranked split that comes first in the alphabet.
 
     fingerprint: of the data set's images.    ranked: the ranked images, strongest cues first.

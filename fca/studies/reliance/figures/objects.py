@@ -47,8 +47,8 @@ LEAD = GAP.with_format("+.0%", "lead of images with strong cues")
 def classes_figure(statistics: Table) -> alt.FacetChart:
     """How large, whole and central the objects of each class are: a panel for each measure and data set, a row a class.
 
-    The measures are those of MEASURE_NAMES: the object's share of the stored image and of the input, the share of the
-    object that the crop leaves, and its distance from the centre. Classes come with the smallest objects first.
+    The measures (MEASURE_NAMES) are the object's share of the stored image and of the input, the share of the object
+    that the crop leaves, and its distance from the centre. Classes come with the smallest objects first.
 
     statistics: the table `object_statistics`, with a line for each class.
     """

@@ -224,7 +224,7 @@ def examples_figure(examples: Table) -> alt.FacetChart:
     """
     frame = examples.frame.dropna(subset="thumbnail").reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET), change=frame[analysis.CONDITION].map(_short_change))
-    # columns without any picture (such as that of clean images that are no longer at hand) are closed: 0, 1, ...
+    # gaps in the numbers are closed: a column may have no picture, e.g. if the clean images are no longer at hand
     frame["column"] = frame["column"].rank(method="dense").astype(int) - 1
 
     chart = kinds.pictures(frame, (DATASET, analysis.CONDITION, LABEL), "change", LABEL)
@@ -306,8 +306,8 @@ def _pale_where_unconfirmed(chart: Any) -> Any:
 def _short_change(condition: str) -> str:
     """Two or three words for a change, to stand below a picture.
 
-    condition: as in the tables; that of noise is noise/REGION/KIND/LEVEL, or has "area_matched" behind, for noise on
-               equal areas of object and background ("equal").
+    condition: as in the tables. For noise it is noise/REGION/KIND/LEVEL; with "/area_matched" at its end, the noise
+               covers equal areas of object and background ("equal").
     """
     if not condition.startswith("noise/"):
         return CHANGE_WORDS.get(condition, condition)
@@ -423,7 +423,7 @@ def classes_statements(classes: pd.DataFrame, accuracy: pd.DataFrame) -> Iterato
     place. There is no sentence if no class has a kept share; if models are at the level of chance on clean images, it
     states that nothing is known.
 
-    classes: the frame of the table `reliance_classes`.    accuracy: that of `reliance_accuracy`.
+    classes, accuracy: the frames of the tables `reliance_classes` and `reliance_accuracy`.
 
     >>> line = {"dataset": "zoo", "model": "vit", "protocol": "open", "label": "fish", "kept": 0.6, "kept_low": 0.5}
     >>> lines = [line | {"kept_high": 0.7, "rank": 1}, line | {"label": "car", "kept": 0.1, "rank": 2}]

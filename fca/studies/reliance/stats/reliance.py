@@ -182,7 +182,7 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
 def grouped_right(
     logits: Float[np.ndarray, "images logits"], group: Integer[np.ndarray, " logits"], true: Labels
 ) -> PerImage:
-    """For each image 1 if the predicted group of classes is that of its true class, 0 if not; NaN if that is in none.
+    """For each image 1 if its true class is in the predicted group of classes, 0 if not; NaN if it is in no group.
 
     The predicted group has the largest sum of its classes' probabilities, as in `fca.stats.protocols.grouped_top1`.
 
