@@ -576,8 +576,9 @@ def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Dif
 def _groups_that_must_agree(dataset_rows: pd.DataFrame, column: str, rule: _ComparisonRule) -> list[pd.DataFrame]:
     """The rows of one data set in groups, each of which must have a single value in this column.
 
-    If the column may differ between models, there is a group for each model; if it may differ between subsets of the
-    classes, a group for each subset; otherwise a single group.
+    If the user allowed the column to differ between models, there is a group for each model. If it follows from the
+    number of images of a subset (SUBSET_SIZE_COLUMNS), there is a group for each subset. Otherwise all rows are one
+    group.
     """
     keys = []
     if column in rule.per_model or ("recipe" in rule.per_model and column.startswith(RECIPE)):

@@ -429,7 +429,7 @@ def released_tile_sources(mask: Mask) -> Sources:
     Where that code stops with an error because there is no tile, the box stays as it is.
     """
     sources = np.arange(mask.size).reshape(mask.shape)
-    numbered, _ = ndimage.label(mask)
+    numbered, _ = ndimage.label(mask)  # without NEIGHBOURS: only pixels that share a side are connected
     for rows, columns in ndimage.find_objects(numbered):
         box = slice(rows.start, rows.stop - 2), slice(columns.start, columns.stop - 2)
         if any(extent.stop - extent.start < 1 for extent in box):  # nothing is left of the shortened box
@@ -451,9 +451,8 @@ def released_tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:
-            tile_columns = (
-                np.arange(target.shape[1])[::-1] % width
-            )  # mirrored: tile and target run in opposite directions
+            # mirrored: tile and target run in opposite directions
+            tile_columns = np.arange(target.shape[1])[::-1] % width
             target[...] = tile[:, tile_columns].copy()  # tile and target may overlap in `sources`
     return sources
 

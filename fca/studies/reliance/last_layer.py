@@ -273,7 +273,7 @@ def _logistic_layer(x: Features, groups: Ints, rows: Rows, strength: float, seed
 
     Each regression separates the images of a class from all others. It is fitted to standardised features
     z = (x - mean) / scale with weights w and intercept b, so that for the features x: weight = w / scale and
-    bias = b - weight mean.
+    bias = b - weight @ mean.
 
     groups: of each image; its label is group // 2.    rows: positions of the images to fit to.
     strength: inverse penalty C.    seed: of the order in which the solver visits the features.

@@ -610,7 +610,8 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
 def _with_distinct_names(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with unique model names: column `model` is extended by what distinguishes networks of one name.
 
-    The columns of _NAME_SUFFIXES are tried in turn; one that takes several values under a name is added to it.
+    The columns of _NAME_SUFFIXES (adaptation, weights, seed ...) are tried in turn. Where rows of one name have several
+    values in a column, the value is added to the name.
     """
     for column, word in _NAME_SUFFIXES.items():
         keys = [MODEL, DATASET] if column == "run" else [MODEL]  # runs differ between data sets anyway
