@@ -122,7 +122,7 @@ class Remedy:
         recipe = self._recipe(ranks)
         recipe_columns: dict[str, Any] = {}
         for name, value in recipe.items():
-            # a column of the table of runs holds no lists
+            # the candidates of saliency_weight become one text, such as "0.0, 0.1"
             recipe_columns[f"recipe_{name}"] = ", ".join(map(str, value)) if isinstance(value, list) else value
 
         features = embed_run(ForwardWork(context.model, data, ALL_SPLITS))

@@ -214,7 +214,7 @@ class Saliency:
             masks = inputs.masks(rows[positions]).cpu().numpy()
             masks_of_others = inputs.masks(rows_of_others[positions]).cpu().numpy()
 
-            # metrics are about maps at input size; maps are stored at the layer's resolution, to save space
+            # metrics are about maps at input size; maps are stored at the layer's resolution
             large_maps = enlarged(maps, size).cpu().numpy()
             metrics = self._metrics(large_maps, masks, masks_of_others)
             stored_maps = maps.cpu().numpy().astype(np.float16)

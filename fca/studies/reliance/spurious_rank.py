@@ -459,8 +459,7 @@ def ranks_of(store: Store, table_id: str | None, data: ImageData, rows: Int[np.n
 def _saved_ranks(store: Store, table_id: str, dataset: str, images: pd.DataFrame) -> Float[np.ndarray, " images"]:
     """The ranks of these images in a saved table, NaN for an image that the table lacks.
 
-    If the table has no line of this data set, images are looked up by class and id in the lines of all data sets: the
-    same images may be stored under another name.
+    If the table has no line of this data set, images are looked up by class and id in the lines of all data sets.
 
     images: has columns label and image_id.
     """

@@ -319,8 +319,8 @@ def _short_change(condition: str) -> str:
 def _left_out_sentences(frame: pd.DataFrame) -> Iterator[str]:
     """A sentence for each data set from which classes or images are left out, with their numbers.
 
-    frame: lines of a table whose columns LEFT_OUT and CLASSES_LEFT_OUT count them. Counts differ between models only
-           where their inputs differ; the largest is given.
+    frame: lines of a table whose columns LEFT_OUT and CLASSES_LEFT_OUT count them. They are counted at the input size
+           of each model; the largest count is given.
     """
     for dataset, lines in frame.groupby(DATASET, sort=False):
         n_images = int(lines[analysis.LEFT_OUT].max())
