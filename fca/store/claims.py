@@ -74,9 +74,9 @@ def acquire(folder: Path) -> str | None:
 
 
 def _this_worker() -> dict[str, Any]:
-    """The fields of a claim that identify this process.
+    """The fields of a claim that identify this process: host, process id, SLURM job, and times.
 
-    The start time of the process is one of them, because the system gives process ids away again.
+    The start time of the process is one of them, because a later process may get the same id.
     """
     process = psutil.Process()
     return {
@@ -137,7 +137,7 @@ class Announced:
 
 @contextmanager
 def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[Announced]:
-    """While the body runs, show other processes which runs a sweep will do.
+    """While the `with` block runs, a file in outputs/sweeps shows other processes which runs a sweep will do.
 
     runs: id of each run -> id of the run whose result it needs, or None.
     Yields the announcement, to which the sweep can give its estimate of the time to go.
@@ -209,14 +209,14 @@ def clear(folder: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def beating(held: dict[Path, str]) -> Iterator[None]:
-    """Keep claims alive by a heartbeat while the body runs, and release them at its end.
+    """Keep claims alive by a heartbeat while the `with` block runs, and release them at its end.
 
-    held: folder of a run -> token of its claim. The body may add claims to it.
+    held: folder of a run -> token of its claim. The block may add claims to it.
     """
 
     def beat() -> None:
         """Renew the time of every claim that this process still holds."""
-        for folder, token in list(held.items()):  # a copy, because the body may add a claim meanwhile
+        for folder, token in list(held.items()):  # a copy, because the block may add a claim meanwhile
             if is_mine(folder, token):
                 with suppress(FileNotFoundError):  # lost this moment, which `Store.write` notices
                     os.utime(folder / CLAIM)
@@ -231,11 +231,11 @@ def beating(held: dict[Path, str]) -> Iterator[None]:
 
 @contextmanager
 def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call `work` every `seconds` seconds in a thread of its own while the body runs."""
+    """Call `work` every `seconds` seconds in a thread of its own while the `with` block runs."""
     stop = threading.Event()
 
     def repeat() -> None:
-        while not stop.wait(seconds):  # `wait` returns False after this time, and True as soon as the body has ended
+        while not stop.wait(seconds):  # `wait` returns False after this time, and True as soon as the block has ended
             work()
 
     thread = threading.Thread(target=repeat, daemon=True, name=f"fca-{work.__name__}")
@@ -284,14 +284,15 @@ def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
     if claim["host"] == socket.gethostname():
         try:
             process = psutil.Process(claim["pid"])
-            is_other_process = process.create_time() != claim["process_started"]  # the pid was given away again
+            is_other_process = process.create_time() != claim["process_started"]  # a later one with the same id
             if is_other_process or process.status() == psutil.STATUS_ZOMBIE:
                 return True
         except (psutil.Error, ValueError, OverflowError):  # no such process, or an invalid process id
             return True
 
     try:
-        # the time of the file is that of the last heartbeat; the clocks of two hosts may differ, but by less
+        # The time of the file is that of the last heartbeat. `abs`, because it may be later than this host's clock:
+        # the clocks of two hosts differ, but by less than STALE_S
         return abs(time.time() - path.stat().st_mtime) > STALE_S
     except FileNotFoundError:  # released this moment
         return True
@@ -302,6 +303,7 @@ def _remove_stale(path: Path, token: str | None) -> None:
 
     The file is renamed before it is removed, so that only one of several workers gets it. If another worker has taken
     the run over in between, the renamed file is the fresh claim of that worker, which is put back.
+
     token: the token of the stale claim; None: the file is no valid claim and has no token.
     """
     renamed_path = part_of(path)

@@ -100,10 +100,13 @@ def is_ours(name: str) -> bool:
 def listing(folder: Path, row: Row, schema: str) -> bytes:
     """The content of row.json for a run whose arrays and weights are already in its folder.
 
-    It has the row, the id of its schema, a checksum of this content, and a line for each file that the row lists.
+    It has the columns of the row, the id of their schema, a checksum of this content, and a line with the checksum of
+    each array and file of weights.
+
+    row: column -> value.    schema: id of the schema, as `keep_schema` returns it.
     """
     names = sorted(name for name in os.listdir(folder) if is_listed(name))  # noqa: PTH208
-    files = [PLACE.decode(), *(_entry_line(folder / name) for name in names)]
+    files = [PLACE.decode(), *(_entry_line(folder / name) for name in names)]  # `signed` fills the first line
     text = json.dumps({**row, SCHEMA: schema, FILES: files}, allow_nan=False, indent=1)
     return signed(text.encode())
 
@@ -164,7 +167,7 @@ def problem_of(folder: str | Path) -> DamagedFile | None:
     """The first damaged file of a finished run; None if the run is intact.
 
     Files older than the row are compared only by size, which is fast, unless a reader left a note of damage in the
-    folder. A listed file that was removed on purpose, as a record in the folder says, is no damage.
+    folder. A listed file that was removed on purpose, for which there is a record in the folder, is no damage.
     Raises FileNotFoundError for a run that is not finished.
     """
     try:
@@ -220,7 +223,7 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
 
 
 def check_header(path: Path) -> None:
-    """Raise DamagedFile for weights (.safetensors) that are missing, or not as long as their header says.
+    """Raise DamagedFile for weights (.safetensors) that are missing, or not as long as their header states.
 
     It is for weights that no row lists yet, so that there is no checksum to compare. A file of weights begins with 8
     bytes, the length of the header. The header is JSON; it has the range of bytes, from its end, of each tensor.
@@ -268,7 +271,7 @@ def remember(path: str | Path) -> None:
 
 @contextmanager
 def noting() -> Iterator[None]:
-    """If the body raises DamagedFile, leave a note in the folder of that file's run before it is raised.
+    """If the `with` block raises DamagedFile, leave a note in the folder of that file's run; the error goes on.
 
     The note makes `problem_of` compare the bytes of all files of the run.
     """
@@ -288,7 +291,7 @@ def warn(damaged: Sequence[DamagedFile]) -> None:
 
 
 def shortened_list(damaged: Iterable[DamagedFile]) -> list[str]:
-    """A sentence for each of the first SHOWN damaged files, which readers leave out, and one with how many follow."""
+    """A sentence for each of the first SHOWN damaged files, which readers leave out, and one that counts the others."""
     sentences = [f"left out: {damage}" for damage in damaged]
     if len(sentences) <= SHOWN:
         return sentences

@@ -70,9 +70,9 @@ class DamagedFile(Exception):
 
 @contextmanager
 def if_whole() -> Iterator[None]:
-    """Leave the body silently if a file that it reads is missing, damaged or unreadable.
+    """`with if_whole():` ends its block silently if a file that the block reads is missing, damaged or unreadable.
 
-    For files without which the caller can go on. The code behind the block runs in any case.
+    It is for files without which the caller can go on. The code behind the block runs in any case.
     """
     with suppress(DamagedFile, OSError):
         yield
@@ -80,10 +80,10 @@ def if_whole() -> Iterator[None]:
 
 @contextmanager
 def refused_if_damaged(key: str, value: object, allowed: str, step: str) -> Iterator[None]:
-    """Raise FcaError if a file that the user named, and that the body reads, is missing or damaged.
+    """Turn the error of a missing or damaged file in the `with` block into an FcaError about what the user typed.
 
-    key, value: what the user typed.    allowed: what the file should be, to which the reason is added.
-    step: what to do next.
+    key, value: what the user typed, such as an option and the path after it.
+    allowed:    what the file should be; the error adds what is wrong with it.    step: what to do next.
     """
     try:
         yield
@@ -92,7 +92,10 @@ def refused_if_damaged(key: str, value: object, allowed: str, step: str) -> Iter
 
 
 def part_of(path: Path) -> Path:
-    """A new temporary path beside `path`; its name has the process and its host, so that leftovers can be removed."""
+    """A new temporary path beside `path`, for a file that will be renamed to `path` when it is complete.
+
+    Its name has the process and its host, by which leftovers of killed processes are found (see `abandoned_parts`).
+    """
     return path.with_name(f".{path.name}.{os.getpid()}@{socket.gethostname()}.{uuid.uuid4().hex[:12]}.part")
 
 
@@ -103,7 +106,7 @@ def remove_parts(folder: Path) -> None:
 
 
 def abandoned_parts(folder: Path) -> Iterator[Path]:
-    """The unfinished files in a folder that killed processes of this host left there.
+    """The temporary files (see `part_of`) in a folder whose writers are processes of this host that no longer exist.
 
     Files of other hosts are not among them, because their processes cannot be checked from here.
     """
@@ -170,7 +173,7 @@ def open_to_append(path: Path) -> BinaryIO:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Make every OSError of the body name this file; the error of a full disk would name none."""
+    """Give every OSError of the `with` block the path of this file; the error of a full disk would name no file."""
     try:
         yield
     except OSError as error:
@@ -200,15 +203,16 @@ def write_array(path: Path, array: np.ndarray) -> None:
 
 
 def _write_npy(array: np.ndarray, file: BinaryIO) -> None:
-    """Write an array as np.save does. np.save itself would hide why the disk refused to write."""
+    """Write an array in the .npy format, as np.save does; np.save itself would hide why the disk refused to write."""
     np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
     file.write(array.data)
 
 
 def write_frame(path: Path, frame: pd.DataFrame, about: str = "") -> None:
-    """Write a frame as a Parquet file with a checksum, complete or not at all.
+    """Write a frame as a Parquet file with a checksum of its own content, complete or not at all.
 
-    about: identity of the frame, which goes into the checksum; `read_frame` needs the same.
+    about: identity of the frame, such as a fingerprint, which goes into the checksum. `read_frame` needs the same, so
+           that it refuses the file of another frame.
     """
     table = pa.Table.from_pandas(frame, preserve_index=False)
     metadata = {**(table.schema.metadata or {}), b"fca": PLACE}  # `signed` puts the checksum in this place
@@ -220,7 +224,7 @@ def write_frame(path: Path, frame: pd.DataFrame, about: str = "") -> None:
 def read_object(path: str | Path, **kinds: type) -> dict[str, Any]:
     """The object in a JSON file, as a dictionary.
 
-    kinds: keys that it must have -> types of their values; it may have other keys.
+    kinds: key -> type of its value, for keys that the object must have; it may have others.
     Raises DamagedFile for a file without such an object, FileNotFoundError if there is no file.
     """
     return parsed(path, content_of(path), **kinds)
@@ -238,7 +242,8 @@ def parsed(path: str | Path, content: bytes, **kinds: type) -> dict[str, Any]:
 
     try:
         value = json.loads(content, parse_constant=_refuse_constant)
-        if content.count(b"[") + content.count(b"{") > DEEPEST:  # quick: with fewer brackets it cannot be too deep
+        n_brackets = content.count(b"[") + content.count(b"{")
+        if n_brackets > DEEPEST:  # a quick check first: with fewer brackets the value cannot be too deep
             _check_depth(value)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(path, f"is not JSON ({_one_line(error)})") from error
@@ -339,7 +344,11 @@ class _Measure:
                 self._count(0, height)  # only the height: the values in it were counted one by one
 
     def _count(self, values: int, height: int) -> None:
-        """Add a number of values, nested to this height, to the innermost open collection; ValueError for too many."""
+        """Add values to the total, and note the levels of nesting in them for the innermost open collection.
+
+        values: their number.    height: levels of nesting in them; 0 for plain values.
+        Raises ValueError if the text has too many values or is nested too deeply.
+        """
         self.total += values
         self.heights[-1] = max(self.heights[-1], height)
         if self.total > MOST_VALUES:
@@ -371,7 +380,7 @@ def read_array(path: Path) -> np.ndarray:
             raise DamagedFile(path, "is longer than its header allows")
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
-    except (OSError, DamagedFile):  # these say already what is wrong, or are no fault of the file
+    except (OSError, DamagedFile):  # these state what is wrong, or are no fault of the file
         raise
     except Exception as error:  # whatever numpy's parser of headers raises
         raise DamagedFile(path, f"is no whole array ({_one_line(error)})") from error
@@ -420,10 +429,10 @@ def make_way(*paths: Path) -> None:
 
 @contextmanager
 def _reading_errors_as_damage(path: str | Path) -> Iterator[None]:
-    """Turn errors of the body, which reads this file, into DamagedFile.
+    """Turn errors of the `with` block, which reads this file, into DamagedFile.
 
     For a missing file FileNotFoundError is raised. Errors in MACHINE_IN_NEED (too many open files, no memory, ...) stay
-    as they are, because they say nothing about the file.
+    as they are, because they are no fault of the file.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  to read a pipe or device may never end
@@ -475,7 +484,7 @@ def _check_depth(value: object) -> None:
 
     The levels are visited one after another, without recursion.
     """
-    level_values = [value]  # all values of one level of nesting, level by level
+    level_values = [value]  # all values at the present level of nesting
     for _ in range(DEEPEST):
         inner_values: list[object] = []
         for outer_value in level_values:

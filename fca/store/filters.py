@@ -149,7 +149,7 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
     typed = match[3].strip()
 
     present = frame[column].dropna()
-    has_tuples = present.map(lambda value: isinstance(value, tuple)).any()
+    has_tuples = present.map(lambda value: isinstance(value, tuple)).any()  # a column such as `classes`
     if has_tuples and typed != "null":
         values: list[str | None] = [typed]  # [0,3] is one tuple, not a list of two values
     else:
@@ -161,6 +161,7 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
             literals += _literals(column, value, present)
 
     if sign in ("<", "<=", ">", ">="):
+        # null has no literal; a value that may be a number or a text has two, which are in no common order
         if len(values) > 1 or len(literals) != 1:
             raise FcaError(word, typed, f"one value after {sign}", f"give one: {column}{sign}VALUE")
         return f"{column} {sign} {literals[0]}"
@@ -179,7 +180,8 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
 def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame) -> str | None:
     """One query that holds where the given query and all filters hold; None if there are neither.
 
-    words: the filters.    frame: the rows to which the query will be applied; they tell the types of typed values.
+    query: a query, or None.    words: the filters as they are typed, such as ncl=2,5.
+    frame: the rows to which the query will be applied; their values decide whether a typed value is a number or text.
 
     >>> combined_query("ncl == 2 or seed == 1", ["ncl=5"], pd.DataFrame({"ncl": [2], "seed": [1]}))
     '(ncl == 2 or seed == 1) and (ncl in [5])'
@@ -196,9 +198,9 @@ def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame)
 
 
 def unmatched_filter_lines(words: Iterable[str], frame: pd.DataFrame) -> list[str]:
-    """A sentence for each filter that matches none of these rows, with up to _SHOWN_VALUES values of its column.
+    """A sentence for each filter that matches none of these rows; it lists up to _SHOWN_VALUES values of its column.
 
-    words: the filters.    frame: the rows before any filter is applied.
+    words: the filters as they are typed, such as ncl=2,5.    frame: the rows before any filter is applied.
     """
     sentences = []
     for word in words:
@@ -249,10 +251,12 @@ def _typed_values(typed: str) -> list[str | None]:
 
 
 def _literals(column: str, text: str, present: pd.Series) -> list[str]:
-    """The literals of a query that a typed value may mean: one for each kind of value in the column that fits.
+    """The literals (constants in a query) that a typed value may mean: one for each kind of value in the column.
 
     Kinds are number, truth value, tuple and text. In a column of numbers and texts "3" may be the number or the text.
-    text: the typed value.    present: the values of the column that are not missing.
+    A kind that the typed text does not fit is left out.
+
+    column: its name, for the error.    text: the typed value.    present: the values of the column but missing ones.
     Raises FcaError if no kind fits.
     """
     if pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_bool_dtype(present):

@@ -43,7 +43,7 @@ _PANDAS_OF_ARROW = {
     pa.string(): pd.StringDtype(na_value=np.nan),
 }
 
-_last: tuple[Path, pa.Table, pd.DataFrame] | None = None  # what this process read last: store, stamps, rows
+_last: tuple[Path, pa.Table, pd.DataFrame] | None = None  # what this process read last: the store, its stamps and rows
 
 
 def row_of(folder: str | Path) -> Row:
@@ -55,8 +55,10 @@ def read_rows(outputs: Path) -> pd.DataFrame:
     """The rows of all finished runs, one line for each, in the order in which the runs finished.
 
     The columns of BASE come first and are always there; then those that any row has. Whole numbers are Int64, other
-    numbers float64, text is str, and lists are tuples. What a row does not have is missing, never 0.
-    outputs: the folder of the store; without one the frame is empty.
+    numbers float64, text is str, and lists are tuples. What a row does not have is missing, never 0. While no row.json
+    changes, later calls of the process return the rows that the first one read.
+
+    outputs: the folder of the store; if it does not exist, the frame is empty.
     """
     global _last
     store_path = outputs.absolute()
@@ -95,7 +97,7 @@ def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
     """
     table = _read_index(outputs / INDEX)
     indexed_stamps = table.select(_STAMP.names)
-    if indexed_stamps.sort_by(_FOLDER).equals(stamps):
+    if indexed_stamps.sort_by(_FOLDER).equals(stamps):  # the index is up to date
         return table
 
     # Forget lines whose row.json was changed or removed
@@ -119,6 +121,7 @@ def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
         order = pc.sort_indices(pa.table(texts), sort_keys=[(name, "ascending") for name in sort_columns])
         table = table.take(order)
 
+    # a small change is not worth writing the whole index
     n_changed = len(current ^ set(indexed))  # stamps that are new, or only in the old index
     if n_changed > WORTHWHILE + len(current) // 100:
         with suppress(OSError):  # a store that may only be read
@@ -134,9 +137,11 @@ def _as_tuples(stamps: pa.Table) -> list[tuple[str, int, int]]:
 def _parsed_rows(runs: Path, stamps: Sequence[tuple[str, int, int]], damaged: list[DamagedFile]) -> pa.Table:
     """A table of rows read from their files, with a line for each run and the columns of its stamp.
 
-    A column whose values have different types is stored as JSON.
-    stamps: for each run its folder, and the size and time of its row.json.
-    damaged: the errors of damaged rows, which are left out, are appended to it.
+    A column whose values have different types is stored as JSON. Damaged rows are left out.
+
+    runs:    the folder with the folders of all runs.
+    stamps:  for each run its folder, and the size and time of its row.json.
+    damaged: a list to which the errors of damaged rows are appended.
     """
     rows: list[Row] = []
     stamps_of_rows: list[tuple[str, int, int]] = []
@@ -161,7 +166,7 @@ def _parsed_rows(runs: Path, stamps: Sequence[tuple[str, int, int]], damaged: li
 
 
 def _arrow_column(values: Sequence[Any], arrow_type: pa.DataType | None) -> pa.Array:
-    """A column of these values, of which `_python_values` gives them back exactly; None is a missing value.
+    """An Arrow column of these values; `_python_values` returns them exactly. None is a missing value.
 
     arrow_type: of all values; None: they have several types, or one that Arrow lacks, and are stored as JSON.
     """
@@ -184,7 +189,7 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _joined(old: pa.Table, new: pa.Table) -> pa.Table:
-    """The rows of both tables, first those of `old`. A column whose type differs between them becomes JSON in both."""
+    """The rows of both tables, first those of `old`. A column whose type differs between them is stored as JSON."""
     for name in set(old.column_names) & set(new.column_names):
         if old[name].type == new[name].type:
             continue
@@ -214,7 +219,11 @@ def _write_index(path: Path, table: pa.Table) -> None:
 
 
 def _signature(table: pa.Table) -> bytes:
-    """Hash of all that Parquet's checksums of pages do not cover: versions, columns and number of rows."""
+    """A hash by which the reader recognises an intact index of the present version.
+
+    It covers what Parquet's own checksums of pages do not: the versions of the format and of Arrow, the names and types
+    of the columns, and the number of rows.
+    """
     columns = [(field.name, str(field.type)) for field in table.schema]
     text = json.dumps([VERSION, pa.__version__, table.num_rows, columns])
     return hashlib.sha256(text.encode()).hexdigest().encode()

@@ -44,7 +44,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_lack_of_resources(error: BaseException) -> bool:
-    """Whether this error itself says so: by its type, its error number, or else the text of a library."""
+    """Whether this error itself, without its causes, reports a lack of disk space, memory or open files.
+
+    It is judged by its type or its error number, and otherwise by the text that a library gave it.
+    """
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, OSError) and error.errno is not None:
@@ -55,7 +58,7 @@ def _is_lack_of_resources(error: BaseException) -> bool:
 def was_interrupted(record: Mapping[str, Any]) -> bool:
     """Whether a run that ended without a result was killed or lacked resources, as opposed to having failed.
 
-    record: its error record. Those of earlier versions are judged by the text of the error.
+    record: its error record. Records of earlier versions, without a key `interrupted`, are judged by the error's text.
 
     >>> was_interrupted({"error": "ValueError: 3"}), was_interrupted({"error": "KeyError: 1", "interrupted": True})
     (False, True)

@@ -26,7 +26,8 @@ class Journal:
 
     A line ends with a line break. A line without one was cut off when its writer was killed: it is never read, and the
     next `add` removes it.
-    is_whole: whether a line has the keys that its readers need.
+
+    is_whole: a function that decides whether a line (a dictionary) has the keys that its readers need.
     """
 
     path: Path
@@ -37,9 +38,9 @@ class Journal:
         return self.since(0)[0]
 
     def lines_or_anew(self, consequence: str) -> list[Line]:
-        """All lines; none if one of them cannot be read, in which case the whole file is removed.
+        """All lines. If one of them cannot be read, the whole file is removed, and the list is empty: work begins anew.
 
-        consequence: what the removal means for the work, for a warning in the log.
+        consequence: what the removal means for the work, in words for a warning in the log.
         """
         try:
             return self.lines()
@@ -76,7 +77,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def _parsed(self, text: bytes) -> Line:
-        """The object in one line of JSON. Raises FcaError for another text, and for an object that lacks values."""
+        """The object in one line of JSON. Raises FcaError for a line that is no object or is not whole (`is_whole`)."""
         try:
             line = parsed(self.path, text)
             if not self.is_whole(line):

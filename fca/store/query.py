@@ -94,7 +94,7 @@ def conditions_of(query: str, name: str = "query") -> list[str]:
     >>> conditions_of("(ncl <= 5 and seed == 1) and (task == 'train')")
     ['ncl <= 5', 'seed == 1', "task == 'train'"]
     """
-    tree, columns = _parsed_or_error(query, name)
+    tree, columns = _parsed_or_error(query, name)  # `columns`: word -> name in backticks for which it stands
     texts = [ast.unparse(condition) for condition in _joined_by_and(tree)]
     for word, column in columns.items():  # back from the words that stand for names in backticks
         texts = [text.replace(word, f"`{column}`") for text in texts]
@@ -110,7 +110,10 @@ def _joined_by_and(tree: ast.expr) -> list[ast.expr]:
 
 
 def _parsed_or_error(query: str, name: str) -> tuple[ast.expr, dict[str, str]]:
-    """The result of `_parsed`. Raises FcaError, which calls the query by `name`, if it cannot be read."""
+    """The syntax tree of a query and its names in backticks, as `_parsed` returns them.
+
+    Raises FcaError if the query cannot be read.    name: what the error calls the query.
+    """
     try:
         return _parsed(query)
     except _Refused as error:
@@ -118,7 +121,7 @@ def _parsed_or_error(query: str, name: str) -> tuple[ast.expr, dict[str, str]]:
 
 
 class _Refused(Exception):
-    """A query cannot be read; the text says which part of it, and why."""
+    """A query cannot be read; the text of the error names the part that cannot be read, and the reason."""
 
 
 def _parsed(query: str) -> tuple[ast.expr, dict[str, str]]:
@@ -175,8 +178,9 @@ class _Reader:
             case ast.UnaryOp(ast.Not() | ast.Invert(), part):
                 return ~self.condition(part)
             case ast.Compare(left, operators, right):
-                # A chain such as 2 <= ncl < 10 is 2 <= ncl and ncl < 10
-                comparisons = zip([left, *right], operators, right, strict=False)  # the last of `right` begins none
+                # A chain such as 2 <= ncl < 10 is 2 <= ncl and ncl < 10: (left side, operator, right side) of each.
+                # The last of the left sides has no operator, and zip drops it
+                comparisons = zip([left, *right], operators, right, strict=False)
                 return functools.reduce(operator.and_, (self._compared(*comparison) for comparison in comparisons))
             case ast.Name() if pd.api.types.is_bool_dtype(column := self._column(node)):
                 return column

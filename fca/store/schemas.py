@@ -24,7 +24,12 @@ _FORMAT = re.compile(r"[+,]{0,2}(\.\d{1,2})?~?[a-z%]?")  # of d3, as far as colu
 
 
 def keep_schema(outputs: Path, columns: Iterable[Column]) -> str:
-    """Write the schema of these columns unless it exists; returns its id, a hash of its content."""
+    """Write the schema of these columns (their names, types and meanings) to schemas/ID.json, unless it exists.
+
+    Returns its id, a hash of its content, so that all rows and tables with the same columns share one file.
+
+    outputs: the folder of the store.
+    """
     text = json.dumps({"columns": [_column_as_json(column) for column in columns]}, indent=1, sort_keys=True)
     schema_id = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = outputs / FOLDER / f"{schema_id}.json"
@@ -72,7 +77,7 @@ def _column_from_json(path: Path, number: int, described: object) -> Column:
     texts = [fields.get(name) for name in ("name", "kind", "format", "meaning")]
     choices = fields.get("choices")
 
-    wrong = None
+    wrong = None  # the first field that is wrong, in words
     if not all(isinstance(text, str) for text in texts) or not fields["name"]:  # a column without a name
         wrong = "name, kind, format and meaning"
     elif fields["kind"] not in KINDS:

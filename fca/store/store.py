@@ -51,7 +51,7 @@ class State(Enum):
     DONE = "done"  # it has a row, and its files are intact
     DAMAGED = "damaged"  # its row, a file that the row lists, or its error record is damaged
     FAILED = "failed"  # it has an error record
-    INTERRUPTED = "interrupted"  # its record says that it was killed or lacked resources
+    INTERRUPTED = "interrupted"  # by its error record it was killed or lacked resources
     RUNNING = "running"  # a live worker holds its claim
     ABSENT = "absent"
 
@@ -108,7 +108,7 @@ class Store:
         return self.state_and_damage(run_id)[1]
 
     def state_and_damage(self, run_id: str) -> tuple[State, DamagedFile | None]:
-        """The state of a run, and its first damaged file or None; as fast as one of `state` and `problem`.
+        """The state of a run, and its first damaged file or None. Both take one check, as either of them alone does.
 
         A damaged run that a worker is repeating is RUNNING, with its damage.
         """
@@ -127,7 +127,7 @@ class Store:
     def _state_without_row(self, run_id: str) -> tuple[State, DamagedFile | None]:
         """The state of a run without a row, that is without a result, by its error record.
 
-        If that record is damaged, the second value says so; otherwise it is None.
+        The second value is the damage of that record, or None if it is intact.
         """
         try:
             error = self.error(run_id)
@@ -144,14 +144,14 @@ class Store:
         return damaged_runs + self.damaged_items()
 
     def damaged_items(self) -> list[DamagedFile]:
-        """The damaged files among the lists of images (see `items`) that finished runs refer to."""
-        damaged_tables = []
+        """The damaged files among the lists of images (see `items`) to which finished runs refer."""
+        damaged_lists = []
         for fingerprint in self.rows()["fingerprint"].dropna().unique():
             try:
                 self.items(fingerprint)
             except DamagedFile as damaged:
-                damaged_tables.append(damaged)
-        return damaged_tables
+                damaged_lists.append(damaged)
+        return damaged_lists
 
     def without(self, damaged: DamagedFile) -> Store:
         """A store that leaves out the runs that need a damaged file, for a reader that found this file to be damaged.
@@ -371,13 +371,13 @@ class Store:
         return _cached_items(path, file_identity).copy(deep=False)
 
     def columns(self) -> tuple[Column, ...]:
-        """The declared columns of all rows and tables: those that all rows share, then those of stored schemas."""
+        """The declared columns of all rows and tables: those that all rows share, then those of the stored schemas."""
         return tuple(dict.fromkeys((*BASE, *known_columns(self.outputs))))  # each name once
 
     def columns_of_table(self, about: Mapping[str, Any]) -> tuple[Column, ...]:
-        """The declared columns of a saved table; none if its schema is missing or damaged.
+        """The columns of a saved table with their declared meanings; empty if its schema is missing or damaged.
 
-        about: the content of its table.json.
+        about: the content of its table.json, which has the id of the schema.
         """
         schema = about.get(SCHEMA)
         with if_whole():  # the table can be shown without the meanings of its columns
@@ -412,7 +412,8 @@ class Store:
     def save(self, table: Table) -> Path:
         """Save the table of an analysis, as Parquet and CSV with a description beside them; returns its folder.
 
-        Its id is a hash of its name, its parameters and the runs that it read: the same table replaces an earlier one.
+        Its id, which names the folder, is a hash of its name, its parameters and the runs that it read. A table with
+        the same three replaces an earlier one.
         """
         identity = {
             "name": table.name,
@@ -436,8 +437,9 @@ class Store:
 
 @lru_cache(maxsize=4)  # every predict row of a data set asks for its images
 def _cached_items(path: Path, _: tuple[int, int, int] | None) -> pd.DataFrame:
-    """The list of images in a file; cached until the second argument, size, time and inode of the file, changes.
+    """The list of images in a file, with the columns image_id, label, split and annotations.
 
+    The second argument (size, time and inode of the file) is part of the cache's key: a changed file is read again.
     Raises DamagedFile for a file that is missing, damaged or no list of images.
     """
     items = read_frame(path, path.stem)

@@ -48,6 +48,7 @@ class Predictions:
     def predicted_labels(self) -> Int[np.ndarray, " images"]:
         """Label index predicted for each image; -1 for a class that the data set does not have."""
         label_of_column = {int(column): label for label, column in enumerate(self.columns)}
+
         # The label is looked up once for each distinct column; `inverse` then gives every image its column's label
         columns, inverse = np.unique(self.pred, return_inverse=True)
         labels = np.array([label_of_column.get(int(column), -1) for column in columns], dtype=np.int32)
@@ -82,7 +83,10 @@ def predictions(store: Store, row: Mapping[str, Any]) -> Predictions:
 
 
 def labels_of(store: Store, row: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
-    """The class keys of a row's data set in label order, and the label index of each image of the row's split."""
+    """The class keys of a row's data set, and the class of each image of the row's split as a position among them.
+
+    row: a stored row; its columns fingerprint and split name the images.
+    """
     items = store.items(row["fingerprint"])
     label = items["label"][items["split"] == row["split"]].cat
     return label.categories.tolist(), label.codes.to_numpy().astype(np.int64)

@@ -36,8 +36,8 @@ class Responses:
     """Responses of subjects (models, their snapshots, people) to items (images, or images under a shift).
 
     correct:  1 right, 0 wrong, NaN no response.
-    subjects: a frame with one line for each subject: `subject` (its name, which is unique), `model` (subjects of one
-              model are not independent), `snapshot` (missing where there is none).
+    subjects: a frame with one line for each subject: `subject` (its unique name), `model` (the network of which it is a
+              snapshot; subjects of one model are not independent), `snapshot` (missing where there is none).
     items:    a frame with one line for each item: `item` (its name, which is unique), `image_id`, `label` (class key;
               missing if not known), `corruption` (clean, defocus_blur, ...) and `severity` (0 = clean).
     pred:     the predicted class, as a position in `classes`; -1 for no response or another class. None: not known.
@@ -90,7 +90,9 @@ def kind_and_severity(shift: str) -> tuple[str, int] | None:
 
 
 def place_of(item: str) -> Place:
-    """The image, corruption and severity in the name of an item, which is `<image_id>` or `<image_id>@<shift>`.
+    """The image, corruption and severity that the name of an item states: `<image_id>` or `<image_id>@<shift>`.
+
+    A name without a corruption behind the last @ is as a whole the id of a clean image.
 
     >>> place_of("a@b.png@corruption/fog/3"), place_of("a@b.png")
     (Place(image_id='a@b.png', corruption='fog', severity=3), Place(image_id='a@b.png', corruption='clean', severity=0))
@@ -209,6 +211,7 @@ def _reader_and_writer(path: Path) -> tuple[Any, Any]:
 
 
 def _invalid_response_error(value: Any, path: Path, subject: str, item: str) -> FcaError:
+    """The error to raise for a response in a file that is neither 0 nor 1 nor missing."""
     allowed = "0, 1, or missing where there is no response"
     return FcaError(f"response of {subject} to {item} in {path}", value, allowed, "mend that response")
 
@@ -216,6 +219,7 @@ def _invalid_response_error(value: Any, path: Path, subject: str, item: str) -> 
 def _read_npz(path: Path) -> Responses:
     """Read the responses in an npz of plain arrays, whose names `read_responses` lists.
 
+    Without the array `correct`, a response is right where the predicted class equals the label.
     Raises FcaError for arrays that do not fit together, and for responses other than 0, 1 or missing.
     """
     try:
@@ -281,8 +285,9 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
 
 
 def _label_keys(labels: np.ndarray, classes: Sequence[str], path: Path) -> list[str | None]:
-    """The class key of each item, from an array of class keys ("": not known) or of positions in `classes`.
+    """The class key of each item; None where it is not known.
 
+    labels: class keys ("": not known), or positions in `classes`.    classes: class keys.    path: for errors.
     Raises FcaError for a position that `classes` does not have.
     """
     if labels.dtype.kind not in "iu":
@@ -295,9 +300,10 @@ def _label_keys(labels: np.ndarray, classes: Sequence[str], path: Path) -> list[
 
 
 def _predicted_classes(pred: np.ndarray, classes: Sequence[str], path: Path) -> Integer[np.ndarray, "subjects items"]:
-    """The array `pred` after a check: positions in `classes`, or -1 for no response or another class.
+    """The predicted classes of a file as positions in `classes`; -1 for no response or another class.
 
-    Raises FcaError for an array of other numbers.
+    pred: the array of the file, already in this form.    path: for errors.
+    Raises FcaError if the array is of another type or has other numbers.
     """
     allowed = f"integers, -1 or positions among the {len(classes)} classes of the file"
     step = "mend pred, or add `classes`"
@@ -309,7 +315,10 @@ def _predicted_classes(pred: np.ndarray, classes: Sequence[str], path: Path) -> 
 
 
 def _right_wrong_or_missing(correct: np.ndarray, path: Path) -> Float[np.ndarray, "subjects items"]:
-    """The array `correct` of a file as floats, with NaN in place of -1 for no response; FcaError for no numbers."""
+    """The array `correct` of a file as floats, with NaN in place of -1 for no response.
+
+    Raises FcaError if it is no array of numbers. Numbers other than 0 and 1 are refused later, by the caller.
+    """
     if correct.dtype.kind not in "biuf":
         raise FcaError(f"correct in {path}", f"an array of {correct.dtype}", "numbers: 1, 0, -1", "mend the array")
 
@@ -320,7 +329,7 @@ def _right_wrong_or_missing(correct: np.ndarray, path: Path) -> Float[np.ndarray
 def _write_npz(responses: Responses, path: Path) -> None:
     """Write responses to an npz, from which `_read_npz` reads them.
 
-    Columns image, corruption and severity are not written, because the names of the items contain them.
+    Columns image_id, corruption and severity are not written, because the names of the items contain them.
     """
     subjects = responses.subjects[["subject", "model", "snapshot"]]
     items = responses.items[["item", "label"]]
@@ -337,7 +346,10 @@ def _write_npz(responses: Responses, path: Path) -> None:
 
 
 def _opened_text(path: Path, mode: str) -> TextIOWrapper:
-    """The file as text, through gzip if its suffix is .gz; newline="" leaves line breaks as they are."""
+    """The opened text file, read or written through gzip if its suffix is .gz.
+
+    mode: "r" or "w".    newline="" leaves line breaks as they are, which cells of a CSV may contain.
+    """
     open_file: Any = gzip.open if path.suffix == ".gz" else open
     return open_file(path, f"{mode}t", encoding="utf-8", newline="")
 
@@ -356,7 +368,7 @@ def _read_csv(path: Path) -> Responses:
         if invalid_cells:
             column = next(column for column, cell in enumerate(cells) if cell in invalid_cells)
             raise _invalid_response_error(cells[column], path, subject, items[column])
-        subjects.append(without_escape(subject))
+        subjects.append(without_escape(subject))  # without the apostrophe before what looks like a formula
         rows.append([_RESPONSE_OF_CELL[cell] for cell in cells])
     # reshaped for a file without subjects, whose array would not have two dimensions
     correct = np.array(rows, dtype=np.float64).reshape(len(subjects), len(items))
@@ -373,7 +385,10 @@ def _read_csv(path: Path) -> Responses:
 
 
 def _write_csv(responses: Responses, path: Path) -> None:
-    """Write a line for each subject: its name, then 1, 0 or nothing for each item."""
+    """Write a CSV file: a header line with the names of the items, then a line for each subject.
+
+    A line has the subject's name and its responses: 1, 0, or an empty cell where there is none.
+    """
     right_or_wrong = np.where(responses.correct == 1, "1", "0")
     cells = np.where(np.isnan(responses.correct), "", right_or_wrong)  # subjects x items
     with _opened_text(path, "w") as file:
@@ -383,8 +398,12 @@ def _write_csv(responses: Responses, path: Path) -> None:
 
 
 def _read_jsonlines(path: Path) -> Responses:
-    """Read one subject from each line, as py-irt writes them; an item that a line lacks has no response."""
-    with _opened_text(path, "r") as file:
+    """Read responses from JSON lines, as py-irt writes them: one subject in each line.
+
+    Items are in the order in which the lines first name them. An item that a line lacks has no response (NaN).
+    Raises FcaError for an invalid line.
+    """
+    with _opened_text(path, "r") as file:  # empty lines are skipped
         lines = [_subject_and_responses(text, number, path) for number, text in enumerate(file, 1) if text.strip()]
 
     column_of_item: dict[str, int] = {}  # in order of first appearance
@@ -395,7 +414,7 @@ def _read_jsonlines(path: Path) -> Responses:
     correct = np.full((len(lines), len(column_of_item)), np.nan)
     for subject_responses, (_, responses) in zip(correct, lines, strict=True):
         columns = [column_of_item[item] for item in responses]
-        subject_responses[columns] = list(responses.values())  # a view of a line of `correct`, which this fills
+        subject_responses[columns] = list(responses.values())  # a view: this fills a line of `correct`
 
     subjects = [subject for subject, _ in lines]
     return Responses(correct, frame_of_subjects(subjects), frame_of_items(list(column_of_item)))
@@ -432,7 +451,7 @@ def _dict_of_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _write_jsonlines(responses: Responses, path: Path) -> None:
-    """Write a line of JSON for each subject; items without a response are left out."""
+    """Write JSON lines in py-irt's form, one for each subject; items to which it did not respond are left out."""
     items = responses.items["item"].to_numpy(dtype=object)
     with _opened_text(path, "w") as file:
         for name, row in zip(responses.subjects["subject"], responses.correct, strict=True):
@@ -452,7 +471,9 @@ FORMATS = {  # suffix -> reader and writer
 
 
 def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], file: str) -> str | None:
-    """The name of the stored data set that has all items of a file as images; None if no stored set has any of them.
+    """The name of the stored data set whose images are the items of a file of responses.
+
+    The set must have all items of the file as images; None if no stored set has any of them.
 
     Two data sets may give their images the same names (cifar10 and cifar100: test/00000), so labels in the file must
     equal the stored labels. If several sets remain, the stem of the file must name one of them.
@@ -461,7 +482,7 @@ def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], fi
     Raises FcaError if stored sets have only some of the items, if labels differ, or if several sets remain.
     """
     items = read.items["item"]
-    is_stored_by_set = {  # data set -> whether it has each item
+    is_stored_by_set = {  # data set -> for each item of the file, whether it is an image of this set
         name: items.isin(set(responses.items["image_id"])) for name, responses in stored.items()
     }
     complete_sets = [name for name, is_stored in is_stored_by_set.items() if is_stored.all()]
@@ -490,9 +511,11 @@ def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], fi
 
 
 def _first_relabelled(read: Responses, stored: Responses) -> str | None:
-    """The first item whose label in the file differs from its stored label, as text with both; None if there is none.
+    """Words on the first item whose label in the file differs from its stored label, with both; None if all are equal.
 
-    Items without a label in the file are not compared.    read: the content of the file.
+    Items without a label in the file are not compared.
+
+    read: the content of the file.    stored: the responses of a data set that has all items of the file.
     """
     items = read.items["item"]
     file_labels = read.items["label"]
@@ -511,10 +534,13 @@ def with_file_subjects(stored: Responses, read: Responses) -> Responses:
     """The responses of one stored data set, with the subjects of a file added below the stored subjects.
 
     All items of the file must be stored items. The file's subjects have no response (NaN) to stored items that the file
-    lacks. If the file has no predictions, a right response still tells the predicted class, which is the label; after a
-    wrong response the predicted class is unknown (-1).
+    lacks. If the file has no predictions, the predicted class is the label where a response is right, and unknown (-1)
+    where it is wrong.
+
+    stored: the stored responses.    read: the content of the file.
     """
-    columns = pd.Index(stored.items["item"]).get_indexer(pd.Index(read.items["item"]))  # of the file's items
+    # for each item of the file its position among the stored items
+    columns = pd.Index(stored.items["item"]).get_indexer(pd.Index(read.items["item"]))
     correct = np.full((len(read.subjects), len(stored.items)), np.nan)
     correct[:, columns] = read.correct
 

@@ -42,7 +42,7 @@ from fca.store.filters import as_typed
 from fca.store.query import columns_of, conditions_of, rows_matching
 from fca.types import FcaError
 
-# Columns that say what was requested; columns `recipe_*` do so too. The axes of the analyses here are dataset, model or
+# Columns with what was requested, besides the columns `recipe_*`. The axes of the analyses here are dataset, model or
 # encoder, classes (with ncl and subset_seed) and seed. Rows that differ in anything else are never averaged or compared
 # without notice.
 CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, CORRUPTED_AT, SAMPLER, COMPAT)
@@ -92,10 +92,11 @@ class Rows:
         return pd.concat([self.trained, self.full])
 
     def without(self, conflicts: Mapping[str, Conflict]) -> Rows:
-        """These rows without the data sets that have a conflict.
+        """These rows without the data sets whose rows must not be compared.
 
-        The sentence of each conflict is logged as a warning and added to `left_out`.
-        conflicts: data set -> why its rows must not be compared.
+        For each such data set a sentence is logged as a warning and added to `left_out`.
+
+        conflicts: name of such a data set -> in which columns its rows differ.
         """
         sentences = [conflict.sentence for conflict in conflicts.values()]
         for sentence in sentences:
@@ -114,7 +115,10 @@ class Rows:
         )
 
     def noted(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """These parameters of a table, with `left_out` added under DATA_LEFT_OUT, which a report's page prints."""
+        """The parameters of a table, with the sentences of `left_out`, if any, under the key DATA_LEFT_OUT.
+
+        A report prints these sentences on its page.
+        """
         if not self.left_out:
             return dict(parameters)
         return {**parameters, DATA_LEFT_OUT: list(self.left_out)}
@@ -157,18 +161,19 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
 
 
 def by_full_models(rows: pd.DataFrame) -> pd.Series:
-    """Whether each row is a `predict` row on test images by a full model, which knows all classes of the data set."""
+    """Whether each row is a `predict` row on test images by a full model, which knows all classes of its data set."""
     knows_every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)  # rows of some tasks have no ncl
     return (rows["task"] == "predict") & knows_every_class & (rows["split"] == "test")
 
 
 def readable_rows(store: Store, query: str | None) -> pd.DataFrame:
-    """All stored rows, each the record of a finished run, that an analysis may read.
+    """All stored rows that an analysis may read; a row is the record of a finished run.
 
-    The query is only checked here, because it may name columns of some kinds of row alone; `apply_query` applies it.
+    Three kinds of rows are left out, which the log reports: rows that lack a column which their task requires
+    (REQUIRED_COLUMNS), rows of trainings that diverged, and rows that were computed with the weights of such trainings.
 
-    Leaves out rows that lack a column which their task requires (REQUIRED_COLUMNS), rows of trainings that diverged,
-    and rows that were computed with the weights of such trainings. The log says what was left out.
+    query: is only checked here. The caller applies it with `apply_query` to each kind of rows separately, because it
+           may name columns that only some kinds have.
     Raises FcaError for a query that cannot be read.
     """
     rows = store.rows()
@@ -180,7 +185,7 @@ def readable_rows(store: Store, query: str | None) -> pd.DataFrame:
 
 
 def without_incomplete(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> pd.DataFrame:
-    """The rows except those of this task that lack a value in one of the needed columns; the log names their runs.
+    """The rows without incomplete rows of this task, which lack a value in a needed column; the log names their runs.
 
     fca itself writes no such rows, but a store may come from elsewhere.
     """
@@ -194,7 +199,7 @@ def without_incomplete(rows: pd.DataFrame, task: str, needed: Sequence[str]) -> 
 
 
 def without_diverged(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows except those of diverged trainings and of runs that used their weights; a log line counts them.
+    """The rows without diverged trainings and without runs that used their weights; a log line counts both.
 
     Both kinds carry DIVERGED in the column `flag`.
     """
@@ -222,7 +227,7 @@ def _warn_of_diverged(n_trainings: int, n_rows: int) -> None:
 
 
 def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFrame) -> list[pd.DataFrame]:
-    """The same frames, in which column `dataset` tells the versions of a data set apart.
+    """The same frames, with names in column `dataset` that distinguish the versions of a data set.
 
     Two versions of a data set have the same name but different images (and fingerprints). They are named like this:
     - If only one version of cifar100 is read, it stays `cifar100`.
@@ -248,6 +253,7 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
 
         stored_rows = store.rows()
         stored_rows = stored_rows[stored_rows[DATASET] == dataset]
+        # a version is called by the fingerprint that the whole set had, before a cut; `words` go into its name
         version_of, words_of_version = _versions_and_words(store, dataset_rows, stored_rows)
         for version, words in words_of_version.items():
             # The images on which models of this version were tested: the whole set, its 70/10/20 cut, or both
@@ -255,7 +261,7 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
             tested_names: list[str] = []
             for tested_fingerprint in tested_fingerprints:
                 all_words = list(words)
-                if len(tested_fingerprints) > 1:
+                if len(tested_fingerprints) > 1:  # tested on both: the whole set has the version's own fingerprint
                     all_words.append("all test" if tested_fingerprint == version else CUT)
                 tested_name = _dataset_name(str(dataset), all_words)
                 model_names[tested_fingerprint] = [tested_name]
@@ -269,9 +275,10 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
 
 
 def _with_dataset_names(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
-    """The rows with new names in column `dataset` and the stored ones in column `stored`.
+    """The rows with new names of data sets in column `dataset`; column `stored` has the stored names.
 
-    names: fingerprint -> new names; a fingerprint that is not there keeps its name. A row is repeated for each name.
+    names: fingerprint of a data set -> its new names. A row is repeated for each of them. Rows whose fingerprint is not
+           among the keys keep their name.
     """
     if not names:
         return rows.assign(stored=rows[DATASET])
@@ -346,10 +353,11 @@ def _fingerprints_before_cut(store: Store, fingerprints: tuple[str, ...]) -> dic
 
 
 def _distinct_names(rows: pd.DataFrame) -> pd.Series:
-    """The name of the model of each row, which tells networks with different adaptations apart.
+    """The name of each row's model, extended by its adaptation where this is needed to distinguish networks.
 
-    Where the rows of a data set have several adaptations, those of `finetune` and `probe` are added to the name, as in
-    `resnet18, probe`; other models keep their name. Apply the query first, because it uses the stored names.
+    Where the rows of a data set have several adaptations, `finetune` and `probe` are added to the name, as in
+    `resnet18, probe`; models with another adaptation keep their name. Apply the query first, because it uses the stored
+    names.
     """
     n_adaptations = rows.groupby("dataset")["adaptation"].transform("nunique")
     is_marked = (n_adaptations > 1) & rows["adaptation"].isin(["finetune", "probe"])
@@ -357,14 +365,14 @@ def _distinct_names(rows: pd.DataFrame) -> pd.Series:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The lines of a frame, column name -> value."""
+    """Each line of a frame as a dictionary: column name -> value."""
     return [{str(name): value for name, value in line.items()} for line in frame.to_dict("records")]
 
 
 def groups_by_columns(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield each group of rows with equal values in these columns: column -> value, and the rows of the group.
+    """Yield, for each group of rows with equal values in the columns `by`, these values and the rows of the group.
 
-    A missing value counts as a value, so no row is dropped.
+    The values are a dictionary: column -> value. A missing value counts as a value, so no row is dropped.
     """
     for values, group_rows in frame.groupby(list(by), dropna=False):
         value_by_column = dict(zip(by, values, strict=True))
@@ -372,9 +380,10 @@ def groups_by_columns(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[
 
 
 def require_rows(found: Sized, what: str, total: int, command: str) -> None:
-    """Raise FcaError if `found` is empty, so that there is nothing to analyse.
+    """Raise FcaError if there is nothing to analyse, that is, if `found` is empty.
 
-    what: such rows in words.    total: number of stored rows.    command: an example that makes such rows.
+    found: rows, or other things that the analysis needs.    what: the same in words, for the error.
+    total: number of stored rows.    command: a command that makes what is missing.
     """
     if not len(found):
         raise FcaError(what, f"none among the {total} stored rows", "1 or more", f"make some with: {command}")
@@ -386,9 +395,10 @@ class MixedRows(FcaError):
 
 @dataclass(frozen=True)
 class Conflict:
-    """Why the rows of one data set must not be in one table: they differ in columns that are no axis of the analysis.
+    """The columns in which rows of one data set differ, so that they must not be in one table.
 
-    An axis is a column whose values the analysis compares or averages over, such as the model or the seed.
+    These columns are no axis of the analysis. An axis is a column whose values the analysis compares or averages over,
+    such as the model or the seed.
 
     columns:   the columns in which the rows differ.
     values:    the values of the first of these columns, as a user types them.
@@ -418,7 +428,7 @@ class Conflict:
 
     @property
     def _step(self) -> str:
-        """What the user can type: filters that keep one value, or leave for each model to have its own value."""
+        """What the user can type: filters that keep one value, or the option that lets models differ in the column."""
         step = f"keep one, e.g. {self.filters}"
         if self.per_model:
             column = self.columns[0]
@@ -441,8 +451,8 @@ def drop_conflicting_rows(
     the difference would be mistaken for a difference between models. A missing value equals every value, except in
     WEIGHT_COLUMNS.
 
-    rows:      everything that the analysis read.
-    read:      the rows that the analysis puts in one table.
+    rows:      everything that the analysis read; the result is these rows without the data sets with a conflict.
+    read:      the rows that the analysis puts in one table; these are checked.
     name:      the column that names models or encoders.
     per_model: columns that the user allowed to differ between models; `recipe` stands for the whole recipe.
     columns:   the columns to look at; None: all.
@@ -480,7 +490,12 @@ def filters_that_agree(trained: pd.DataFrame) -> list[str]:
 
 
 class _ComparisonRule(NamedTuple):
-    """Which columns of the rows of one data set must agree; the fields are parameters of `drop_conflicting_rows`."""
+    """Which columns of the rows of one data set must agree.
+
+    name:      the column that names models or encoders.
+    per_model: columns that may differ between models; `recipe` stands for the whole recipe.
+    columns:   the columns to look at; None: all.
+    """
 
     name: str
     per_model: Sequence[str]
@@ -488,10 +503,11 @@ class _ComparisonRule(NamedTuple):
 
 
 def _agreeing_filters(read: pd.DataFrame, rule: _ComparisonRule) -> list[str]:
-    """Filters, as typed on a command line, after which the rows of every data set agree in all columns that must agree.
+    """Filters, as typed on a command line, that keep only rows which may be compared.
 
-    There is one filter for each column in which rows of some data set differ. It keeps the most frequent value; further
-    differences are searched for among the rows that it keeps.
+    After them the rows of every data set agree in all columns that must agree (`rule`). There is one filter for each
+    column in which rows of some data set differ. It keeps the most frequent value; further differences are searched for
+    among the rows that it keeps.
     """
     filters: list[str] = []
     remaining = read
@@ -509,7 +525,8 @@ def _agreeing_filters(read: pd.DataFrame, rule: _ComparisonRule) -> list[str]:
 class _Differing(NamedTuple):
     """A column in which rows of one data set differ although they must agree.
 
-    values: the column in the rows that differ.    per_model: whether each model has a single value.
+    values:    the column's values in the rows that must agree.
+    per_model: whether each model has a single value, so that the user may allow models to differ.
     """
 
     column: str
@@ -523,10 +540,12 @@ def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Dif
     Columns of CONFIG (what was requested) and of the recipe must agree between all rows that are compared.
     WEIGHT_COLUMNS must agree only between the rows of one model and task, since networks may start from different
     weights.
+
+    rule: which columns are looked at, which column names the model, and which columns may differ between models.
     """
     compared = [str(column) for column in dataset_rows if rule.columns is None or column in rule.columns]
 
-    # What was requested must agree between all rows; a missing value equals every value
+    # What was requested (CONFIG and the recipe) must agree between all rows; a missing value equals every value
     for column in compared:
         if column not in CONFIG and not column.startswith(RECIPE):
             continue
@@ -557,8 +576,9 @@ def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Dif
 def _groups_that_must_agree(dataset_rows: pd.DataFrame, column: str, rule: _ComparisonRule) -> list[pd.DataFrame]:
     """The rows of one data set in groups, each of which must have a single value in this column.
 
-    If the column may differ between models, there is a group for each model; if it may differ between subsets of the
-    classes, a group for each subset; otherwise a single group.
+    If the user allowed the column to differ between models, there is a group for each model. If it follows from the
+    number of images of a subset (SUBSET_SIZE_COLUMNS), there is a group for each subset. Otherwise all rows are one
+    group.
     """
     keys = []
     if column in rule.per_model or ("recipe" in rule.per_model and column.startswith(RECIPE)):
@@ -616,16 +636,17 @@ class _Selection(NamedTuple):
 
 
 def _rows_with_commonest_value(rows: pd.DataFrame, differing: _Differing) -> _Selection:
-    """The selection of the rows with the most frequent value in the column in which rows differ.
+    """Those of the rows that have the most frequent value in a column, and how a user selects them.
 
-    It has a mask of the rows, and the same selection as a filter and as the condition of a query.
+    rows:      the rows to select from.
+    differing: the column, and its values in the rows that differ, which decide what is most frequent.
     """
     column = differing.column
     value = _commonest(differing.values)
     word = f"{column}={as_typed(value)}"
     condition = f"{column} == {_literal(value)}"
     is_missing = rows[column].isna()
-    if value is None:  # most rows have no value: it is compared by `isna`, as nothing equals a missing value
+    if value is None:  # most rows have no value, which only `isna` finds: a missing value equals nothing
         return _Selection(is_missing, word, condition)
 
     has_value = rows[column] == value
@@ -639,9 +660,11 @@ def _rows_with_commonest_value(rows: pd.DataFrame, differing: _Differing) -> _Se
 def _condition_on_other_datasets(dataset: str, dataset_rows: pd.DataFrame, read: pd.DataFrame) -> str:
     """The condition of a query that holds for the rows of every data set except this one.
 
-    A query is applied to stored names. If several versions of the data set share its stored name (see `by_version`),
-    the name cannot exclude one of them, so the condition is on the fingerprint.
-    dataset_rows: the rows of this data set.    read: the rows of all data sets.
+    A query is applied to stored names, whereas `by_version` may have renamed data sets; then column `stored` has the
+    stored names. If several versions share the stored name, it cannot exclude one of them, so the condition is on the
+    fingerprint.
+
+    dataset: its name in the analysis.    dataset_rows: its rows.    read: the rows of all data sets.
     """
     stored_name = dataset
     n_versions = 1
@@ -668,7 +691,11 @@ def _commonest(values: pd.Series) -> Any:
 
 
 def _literal(value: Any) -> str:
-    """A value as a query has it. Text is in double quotes, so that single quotes can enclose the query in a shell."""
+    """A value as it is written in a query.
+
+    Text is in double quotes, so that single quotes can enclose the whole query in a shell. A whole number is written
+    without decimals, although columns with missing values hold floats.
+    """
     if isinstance(value, str):
         needs_escapes = '"' in value or "\\" in value
         return repr(value) if needs_escapes else f'"{value}"'
@@ -686,16 +713,19 @@ def _distinct_values(column: pd.Series) -> list[str]:
 
 
 def apply_query(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
-    """The rows that meet the conditions of a query; None: all.
+    """The rows that meet the conditions of a query.
 
-    Conditions that `and` joins are applied one by one. One on a column without any value in these rows removes none,
-    so that a query on, say, recipe_epochs keeps rows that never had a recipe.
+    Conditions joined by `and` are applied one by one. A condition on a column in which none of these rows has a value
+    is skipped: a query on recipe_epochs keeps all rows of features, which have no recipe.
+
+    query: None: all rows are returned.
     """
     if query is None:
         return rows
 
     columns_with_values = set(rows.dropna(axis="columns", how="all"))
     for condition in conditions_of(query, "query"):  # each of those that `and` joins
+        # a query may use an earlier name of a column
         names = {name if name in rows else present_name(name) for name in columns_of(condition)}
         if names <= columns_with_values:
             rows = rows_matching(rows, condition, "query")

@@ -119,6 +119,7 @@ class TableSpec:
         if unknown:
             raise ValueError(f"table {self.name} does not declare {', '.join(unknown)}")
         names = [str(column) for column in self.columns]
+        # a frame without any column is made anew: `reindex` would give its columns the type float
         return frame.reindex(columns=names) if len(frame.columns) else pd.DataFrame(columns=names)
 
     def table(self, frame: pd.DataFrame, parameters: Mapping[str, Any], runs: Iterable[str]) -> Table:

@@ -45,7 +45,8 @@ Sources = Int[np.ndarray, "height width"]  # which pixel each place takes: its n
 class Ablations:
     """`shift=ablate/...`: the object is removed; a model that still predicts its class relies on something else.
 
-    kinds:  gray (the object's pixels), gray_box (the box of each instance), tile (what is beside each box, repeated).
+    kinds:  gray (the object's pixels become gray), gray_box (the box around each connected part of it), tile (each box
+            is covered by copies of what is beside it).
     compat: released = boxes and tiles as the authors' code has them, with its defects.
     """
 
@@ -60,12 +61,13 @@ class Ablations:
 
 @dataclass(frozen=True)
 class Noises:
-    """`shift=noise/...`: the same normal noise on the object and on all but the object, for relative sensitivity.
+    """`shift=noise/...`: normal noise on the object or around it, for the relative foreground sensitivity.
 
-    regions:  foreground, background.
-    gaussian: standard deviations of a pixel's noise.    l2: norms of the noise of an image of 224 pixels a side.
-    areas:    plain, or area_matched: only on parts of equal size of object and background.
-    draws:    of the noise, each a run.    seed: of all draws.
+    regions:  foreground (on the object), background (around it); both get the same random numbers.
+    gaussian: levels of gaussian noise: standard deviations of a pixel.
+    l2:       levels of l2 noise: the norm of an image's noise, for an image of 224 pixels a side.
+    areas:    plain, or area_matched: noise covers only parts of equal size of object and background.
+    draws:    how often the noise is drawn; each draw is a run.    seed: of all draws.
     compat:   released = an l2 norm is not scaled to the input size.
     """
 
@@ -78,9 +80,10 @@ class Noises:
     compat: Compat = None
 
     def shifts(self) -> list[Shift]:
-        """One shift for each draw, area, level and region. Raises FcaError if there is no level of noise.
+        """One shift for each combination of draw, area, level and region.
 
-        Draws are the outermost loop: shifts that follow each other then share their noise, which is drawn once.
+        Draws are the outermost loop. Shifts that follow each other then have the same noise, which is drawn once for
+        all of them. Raises FcaError if there is no level of noise.
         """
         levels = [("gaussian", level) for level in self.gaussian] + [("l2", level) for level in self.l2]
         if not levels:
@@ -114,7 +117,7 @@ class Reliance:
 
 
 class InputStage:
-    """What shifts of stage `input` share: they do not change stored images."""
+    """The base of shifts that change images at the model's input size (stage `input`), not stored images."""
 
     def label(self) -> str:
         raise NotImplementedError
@@ -132,7 +135,7 @@ class Ablation(InputStage):
     compat: str | None = None
 
     def label(self) -> str:
-        """As in tables.
+        """The name of the shift in tables: ablate/KIND, with the compat behind if there is one.
 
         >>> Ablation("tile", "released").label()
         'ablate/tile/released'
@@ -146,28 +149,34 @@ class Ablation(InputStage):
         return identity
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """The images with their objects painted gray, their boxes painted gray, or their boxes covered by tiles."""
+        """The images without their objects: these, or the boxes around them, are gray, or boxes are covered by tiles.
+
+        shown: the source of images and masks at input size.    rows: which images, as positions in the data's items.
+        """
         images = shown.images(rows)
         masks = shown.masks(rows)
         if self.kind == "gray":
-            return images.masked_fill(masks[:, None], GRAY)  # None: the same for all channels
+            return images.masked_fill(masks[:, None], GRAY)  # [:, None]: rows x 1 x size x size, for all channels
         if self.kind == "gray_box":
-            boxes_of = one_box if self.compat else instances
+            boxes_of = one_box if self.compat else instances  # compat: the box of the authors' released code
             in_boxes = _for_each_mask(masks, lambda mask: _filled(mask, boxes_of(mask)))
             return images.masked_fill(in_boxes[:, None], GRAY)
 
+        # tile: for each pixel the number of the pixel that replaces it
         sources = _for_each_mask(masks, released_tile_sources if self.compat else tile_sources)
         return _with_moved_pixels(images, sources)
 
 
 @dataclass(frozen=True)
 class Noise(InputStage):
-    """Noise in a region R (1 inside, 0 outside), with n standard normal.
+    """One shift with noise: an image x gets noise in a region R (1 inside, 0 outside); n is standard normal.
 
-    gaussian: clamp(x + level R n, 0, 1)
-    l2:       clamp(x + level (size / 224) R n / norm(R n), 0, 1)
+    kind gaussian: clamp(x + level R n, 0, 1)
+    kind l2:       clamp(x + level (size / 224) R n / norm(R n), 0, 1), without (size / 224) for compat "released"
 
-    area_matched: R is one of `matched_regions`.
+    region:       foreground: R is the object; background: all but the object.
+    area_matched: R is only a part of that region; both parts have the same size (see `matched_regions`).
+    draw, seed:   which noise.
     """
 
     region: str
@@ -179,7 +188,9 @@ class Noise(InputStage):
     compat: str | None = None
 
     def label(self) -> str:
-        """As in tables; the first draw has no number.
+        """The name of the shift in tables: noise/REGION/KIND/LEVEL, then what differs from the defaults.
+
+        The first draw has no number.
 
         >>> Noise("background", "l2", 60.0).label(), Noise("foreground", "gaussian", 0.25, True, 2).label()
         ('noise/background/l2/60', 'noise/foreground/gaussian/0.25/area_matched/draw2')
@@ -197,7 +208,11 @@ class Noise(InputStage):
         return {"noise": self.label(), "seed": self.seed, "drawing": DRAWING}
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """The images with noise in the region, clamped to [0, 1]; see the equations of the class."""
+        """The images with noise in the region, clamped to [0, 1]; the docstring of the class has the equations.
+
+        shown: the source of images, masks and noise at input size.    rows: which images, as positions in the data's
+        items.
+        """
         images = shown.images(rows)
         masks = shown.masks(rows)
         if self.area_matched:
@@ -214,12 +229,13 @@ class Noise(InputStage):
         return (images + self.level * noise).clamp(0, 1)
 
     def _matched_regions(self, shown: InputImages, rows: Rows) -> Bool[Tensor, "rows 2 size size"]:
-        """For each image the two equally large parts of `matched_regions`: of the object and of its background.
+        """For each image two masks of equal size: a part of the object and a part of its background.
 
-        They depend on the image and the seed alone, so that all levels and draws of noise share them.
+        They depend on the image and the seed alone, so that all levels and draws of noise cover the same pixels.
         """
 
         def draw_regions() -> Tensor:
+            """The two masks of all images as one tensor: rows x 2 x size x size."""
             masks = shown.masks(rows)
             image_ids = shown.data.items["image_id"].iloc[rows].tolist()
             regions = []
@@ -228,15 +244,17 @@ class Noise(InputStage):
                 regions.append(np.stack(matched_regions(mask, rng)))
             return _stacked(regions, masks)
 
+        # drawn once for a batch: the shifts that follow get the same tensor
         return shown.once("matched", (rows.tobytes(), self.seed), draw_regions)
 
 
 @dataclass(frozen=True)
 class Swap(InputStage):
-    """`shift=swap/background`: the object before the background of a random image of another class.
+    """`shift=swap/background`: the object stands before the background of a random image of another class, the donor.
 
-    pasted: that image has its own object tiled out, also where its true background is known (rendered images).
-    seed:   of which image gives the background.
+    pasted: False = the donor's background without its object is taken where the data set has it (rendered images).
+            True  = it is never taken: the donor's object is always covered by tiles of what is beside it.
+    seed:   of the choice of donors.
     """
 
     pasted: bool = False
@@ -254,7 +272,9 @@ class Swap(InputStage):
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         """The objects of these images before the backgrounds of images of other classes (the donors).
 
-        Raises FcaError where all images are of one class.
+        Raises FcaError where all images are of one class: then there is no donor.
+
+        shown: the source of images and masks at input size.    rows: which images, as positions in the data's items.
         """
         donors = self._draw_donors(shown, rows)
         backgrounds = None if self.pasted else shown.backgrounds(donors)
@@ -264,9 +284,9 @@ class Swap(InputStage):
         return shown.images(rows).where(shown.masks(rows)[:, None], backgrounds)
 
     def _draw_donors(self, shown: InputImages, rows: Rows) -> Rows:
-        """For each image the row of a random shown image of another class, whose background it gets.
+        """For each image the row of its donor: a random image of another class, among all images of the run.
 
-        The random numbers are keyed by seed and image, so that an image's donor does not depend on its batch.
+        The random number is keyed by seed and image id, so that an image's donor does not depend on its batch.
         """
         labels = shown.data.labels
         image_ids = shown.data.items["image_id"]
@@ -295,9 +315,9 @@ def _stacked(arrays: Sequence[np.ndarray], masks: Tensor) -> Tensor:
 def _with_moved_pixels(
     images: Float[Tensor, "rows 3 s s"], sources: Int[Tensor, "rows s s"]
 ) -> Float[Tensor, "rows 3 s s"]:
-    """The images with each pixel replaced by the pixel that `sources` names, or by gray where it is -1.
+    """The images with each pixel replaced by another pixel of the same image, or by gray.
 
-    sources: for each pixel the number of another pixel, counted row by row.
+    sources: for each pixel the number of the pixel that replaces it, counted row by row; -1 for gray.
     """
     index = sources.flatten(1)[:, None].expand(-1, 3, -1)  # rows x channels x places
     moved = images.flatten(2).gather(2, index.clamp(min=0)).view(images.shape)  # -1 cannot be gathered; gray below
@@ -313,14 +333,14 @@ def instances(mask: Mask) -> list[Box]:
     >>> [(b[0].start, b[0].stop, b[1].start, b[1].stop) for b in instances(np.eye(3, dtype=bool))]
     [(0, 3, 0, 3)]
     """
-    numbered, _ = ndimage.label(mask, NEIGHBOURS)
+    numbered, _ = ndimage.label(mask, NEIGHBOURS)  # each connected part has a number of its own
     return list(ndimage.find_objects(numbered))
 
 
 def one_box(mask: Mask) -> list[Box]:
-    """The box of the authors' released code: one around all of the object, short of its last row and column.
+    """The box of the authors' released code: one around the whole object, but without its last row and column.
 
-    An empty list for an empty mask.
+    The list has this box alone; it is empty for an empty mask.
     """
     if not mask.any():
         return []
@@ -352,12 +372,13 @@ def tile_sources(mask: Mask) -> Sources:
     pixels = np.arange(mask.size).reshape(mask.shape)
     sources = pixels.copy()
     for box in instances(mask):
-        # the largest tile, and the view of the box whose first column touches it
+        # the largest tile on the four sides, and the view of the box whose first column touches the tile
         tile = np.empty((0, 0), int)
         target = sources[box]
         sides = zip(_outward(mask, box), _outward(pixels, box), _inward(sources, box), strict=True)
         for objects, strip, view in sides:
-            has_object = objects[:, : view.shape[1]].any(axis=0)
+            nearest_columns = objects[:, : view.shape[1]]  # a tile is no larger than the box
+            has_object = nearest_columns.any(axis=0)
             width = (~np.logical_or.accumulate(has_object)).sum()  # columns before the next object
             if width * len(strip) > tile.size:
                 tile = strip[:, :width]
@@ -397,23 +418,28 @@ def _inward(array: np.ndarray, box: Box) -> list[np.ndarray]:
 
 
 def released_tile_sources(mask: Mask) -> Sources:
-    """What `tile_sources` returns, but with the defects of the authors' released code; for square images only.
+    """What `tile_sources` returns (which pixel replaces each), but with the defects of the authors' released code.
 
-    Parts that touch at corners are two; boxes lack their last two rows and columns; the tiles are beside the box's
-    mirror image across the diagonal, are cut wrongly where there are other objects, and an earlier box's tile may be
-    copied again. Where that code stops with an error (no tile), the box stays as it is.
+    These are the defects:
+    - Parts that touch at a corner count as two.
+    - Boxes lack their last two rows and columns.
+    - Tiles lie beside the mirror image of the box across the diagonal of the image, which must be square.
+    - Tiles are cut wrongly where there are other objects.
+    - A tile that covers an earlier box may be copied again.
+    Where that code stops with an error because there is no tile, the box stays as it is.
     """
     sources = np.arange(mask.size).reshape(mask.shape)
-    numbered, _ = ndimage.label(mask)
+    numbered, _ = ndimage.label(mask)  # without NEIGHBOURS: only pixels that share a side are connected
     for rows, columns in ndimage.find_objects(numbered):
         box = slice(rows.start, rows.stop - 2), slice(columns.start, columns.stop - 2)
         if any(extent.stop - extent.start < 1 for extent in box):  # nothing is left of the shortened box
             continue
 
+        # the released code confuses rows and columns: it looks for tiles beside the box with both exchanged
         mirrored_box = box[1], box[0]
         masks_beside = _outward(mask, mirrored_box)
         strips = _outward(sources, mirrored_box)
-        views = _inward(sources[box].T, WHOLE_ARRAY)
+        views = _inward(sources[box].T, WHOLE_ARRAY)  # of the box, transposed to fit these strips
         best_size = -1
         for side in (RIGHT, LEFT, BELOW, ABOVE):
             objects = masks_beside[side][:, : views[side].shape[1]]
@@ -425,15 +451,17 @@ def released_tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:
+            # mirrored: tile and target run in opposite directions
             tile_columns = np.arange(target.shape[1])[::-1] % width
-            target[...] = tile[:, tile_columns].copy()
+            target[...] = tile[:, tile_columns].copy()  # tile and target may overlap in `sources`
     return sources
 
 
 def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
-    """How many columns of a tile the authors' released code takes, and the size by which it chooses among tiles.
+    """How many columns of a strip the authors' released code takes as a tile, and the size by which it compares tiles.
 
-    Where there are other objects the size may differ from the tile's area, one of the defects that are reproduced.
+    Where there are other objects, this size may differ from the tile's area. That is one of the defects which are
+    reproduced here.
 
     objects: the mask of the strip beside the box, oriented as by `_outward`.    side: RIGHT, LEFT, BELOW or ABOVE.
     """
@@ -447,6 +475,8 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
     if side == ABOVE:
         has_object = has_object[::-1]
 
+    # It searches for the smallest cut that leaves no object: at the far end of the strip, or at its near end. Right and
+    # below it then takes the columns of the cut instead of the others; left and above it compares the size of the cut.
     if side in (RIGHT, BELOW):
         cut = next((cut for cut in range(width) if not has_object[: width - cut].any()), 0)
         return cut, cut * height
@@ -455,11 +485,12 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
 
 
 def matched_regions(mask: Mask, rng: np.random.Generator) -> tuple[Mask, Mask]:
-    """A part of the object and an equally large part of the background, the second being the first moved.
+    """A part of the object and an equally large part of the background: two masks, the second is the first moved.
 
-    For a translation t on the torus (what leaves the image at one side comes back at the other), moving
-    mask minus (mask - t) by t gives (mask + t) minus mask: the first lies on the object, the second off it. One of the
-    translations with the largest parts is drawn; the first part is the whole object where a copy fits beside it.
+    The mask is moved by a translation t on the torus: what leaves the image at one side comes back at the other. The
+    background part is what the moved mask covers outside the object, (mask + t) minus mask. The object part is the same
+    moved back by t, mask minus (mask - t). One of the translations with the largest parts is drawn at random. Where a
+    copy of the object fits beside it, the first part is the whole object.
 
     >>> [part.tolist() for part in matched_regions(np.array([[True, True, False]]), np.random.default_rng(0))]
     [[[True, False, False]], [[False, False, True]]]

@@ -30,7 +30,10 @@ Features = Float[np.ndarray, "images features"]
 
 
 class Head(NamedTuple):
-    """logits = features @ weight.T + bias; the saliency weight and epoch that val chose, and the accuracy there."""
+    """A trained last layer: logits = features @ weight.T + bias.
+
+    saliency_weight, epoch: those with the highest accuracy on validation images (val_top1).
+    """
 
     weight: Float[np.ndarray, "classes features"]
     bias: Float[np.ndarray, " classes"]
@@ -40,7 +43,10 @@ class Head(NamedTuple):
 
 
 class FeatureBatch(NamedTuple):
-    """The features of a batch; for CoRM also the images that they are of, in [0, 1], and their background."""
+    """The features of a batch of images.
+
+    images, background: for CoRM the pixels in [0, 1], and a mask that is True off the object; None without CoRM.
+    """
 
     features: Float[Tensor, "images features"]
     images: Any = None
@@ -51,11 +57,13 @@ FeatureSource = Callable[[np.ndarray, int], FeatureBatch]  # positions of images
 
 
 class NoisyFeatures(NamedTuple):
-    """Features, by a frozen network, of images with noise on the background: clamp(x + sigma (1 - mask) n, 0, 1).
+    """A source of features, which a frozen network computes from images with noise on their backgrounds.
 
-    input_images: the images (fca.shifts.InputImages).
-    probability:  that an image has noise, each image by itself.
-    seed:         of the noise.
+        x_noisy = clamp(x + sigma (1 - mask) n, 0, 1),   n standard normal
+
+    input_images: the images x and the masks of their objects (fca.shifts.InputImages).
+    probability:  with which an image has noise in an epoch, each image independently.
+    seed:         of the noise, and of which images have it.
     """
 
     classifier: Classifier
@@ -65,14 +73,18 @@ class NoisyFeatures(NamedTuple):
     seed: int
 
     def __call__(self, positions: Ints, draw: int) -> FeatureBatch:
-        """The features of a batch.
+        """The features of a batch, with the images (noisy where they have noise) and their backgrounds.
 
-        positions: which of the images.    draw: which noise, e.g. the number of the epoch.
+        Where gradients are enabled, the features can be differentiated by the images.
+
+        positions: of the batch's images among all images of the source.
+        draw:      which noise, e.g. the number of the epoch. The same draw always gives the same noise.
         """
         rows = self.input_images.rows[positions]
         images = self.input_images.images(rows).clone()
         background = ~self.input_images.masks(rows)[:, None]
 
+        # drawn for all images of the data, so that an image's number does not depend on its batch
         chances = epoch_rng(self.seed, draw, 1).random(len(self.input_images.data.items))[rows]
         noisy = np.flatnonzero(chances < self.probability)
         if len(noisy):
@@ -89,10 +101,12 @@ class NoisyFeatures(NamedTuple):
 def background_saliency(
     losses: Float[Tensor, " n"], images: Float[Tensor, "n 3 size size"], background: Bool[Tensor, "n 1 size size"]
 ) -> Float[Tensor, " n"]:
-    """Squared l2 norm of each image's gradient d loss / d x over its background, x in [0, 1]; not scaled by its size.
+    """For each image the squared l2 norm of the gradient d loss / d x over its background, not divided by its size.
 
-    It can be differentiated again, so that as a penalty it reaches the weights. (The released code took the mean square
-    of `x.grad`, which no gradient leaves.)
+    It can be differentiated again: as a penalty in a loss it changes the weights. (The released code took the mean
+    square of `x.grad`, through which no gradient flows to the weights.)
+
+    losses: of each image.    images: the pixels x in [0, 1].    background: True off the object.
 
     >>> x = torch.ones(1, 3, 2, 2, requires_grad=True)
     >>> background_saliency((x**2).sum((1, 2, 3)), x, torch.tensor([[[[True, False], [False, False]]]])).tolist()
@@ -103,7 +117,10 @@ def background_saliency(
 
 
 def stored_features(features: Features, accelerator: str) -> FeatureSource:
-    """A source of features that were computed earlier, kept on the device; they are the same in every epoch."""
+    """A source of features that were computed earlier; they are the same in every epoch.
+
+    features: kept on the device.    accelerator: as configured, such as "auto".
+    """
     on_device = torch.from_numpy(features).to(device_of(accelerator))
     return lambda positions, _: FeatureBatch(on_device[positions])
 
@@ -121,22 +138,27 @@ def train_head(
     batch_size: int,
     seed: int,
 ) -> Head | None:
-    """Adam on mean cross-entropy + weight * mean `background_saliency`, for all weights on the same batches.
+    """A last layer trained by Adam on frozen features; None if no epoch left finite logits.
 
-    Of all weights and epochs the one with the highest accuracy on val is kept, of equal ones that with the smaller
-    cross-entropy. None if no epoch left finite logits.
-    train, val: features of the images with these labels; those of val are read as of epoch 0.
-    seed:       of the first weights and the order of the images.
+        loss = mean cross-entropy + saliency_weight * mean `background_saliency`
+
+    One layer is trained for each of the saliency weights, all on the same batches. Of all weights and epochs the layer
+    with the highest accuracy on validation images is returned, of equal ones that with the smallest cross-entropy.
+
+    train, val:       sources of the features of training and validation images.
+    labels:           class of each training image.    val_labels: of each validation image.
+    saliency_weights: candidates; [0.0] for features without images.
+    seed:             of the initial weights and the order of the images.
     """
     with torch.no_grad():
         val_batches = np.array_split(np.arange(len(val_labels)), math.ceil(len(val_labels) / batch_size))
-        val_features = torch.cat([val(positions, 0).features for positions in val_batches])
+        val_features = torch.cat([val(positions, 0).features for positions in val_batches])  # one noise in all epochs
     device = val_features.device
     true = torch.from_numpy(labels).to(device)
     val_true = torch.from_numpy(val_labels).to(device)
 
-    # one head for each saliency weight, all with the same first weights
-    with torch.random.fork_rng():
+    # one head for each saliency weight, all with the same initial weights
+    with torch.random.fork_rng():  # does not change the random numbers of others
         torch.manual_seed(seed)
         first_head = nn.Linear(val_features.shape[1], int(labels.max()) + 1).to(device)
     heads = nn.ModuleList(deepcopy(first_head) for _ in saliency_weights)
@@ -152,6 +174,7 @@ def train_head(
             optimizer.zero_grad()
             for head, saliency_weight in zip(heads, saliency_weights, strict=True):
                 loss = _loss(head, batch, true[positions], saliency_weight)
+                # gradients of this head alone; the graph of the features is kept for the next head
                 torch.autograd.backward(loss, inputs=list(head.parameters()), retain_graph=True)
             try:
                 optimizer.step()
@@ -175,7 +198,10 @@ def train_head(
 
 
 def _loss(head: nn.Module, batch: FeatureBatch, true: Tensor, saliency_weight: float) -> Tensor:
-    """Mean cross-entropy of a batch, and with its images also saliency_weight * mean `background_saliency`."""
+    """Mean cross-entropy of a batch; if it has images (CoRM), plus saliency_weight * mean `background_saliency`.
+
+    true: class of each image.
+    """
     losses = cross_entropy(head(batch.features), true, reduction="none")
     mean_loss = losses.mean()
     if batch.images is None:
@@ -188,16 +214,23 @@ def _loss(head: nn.Module, batch: FeatureBatch, true: Tensor, saliency_weight: f
 def logistic_head(
     x: Features, groups: Ints, val: Float[np.ndarray, "val features"], val_groups: Int[np.ndarray, " val"], seed: int
 ) -> tuple[Any, Any, float]:
-    """Weight, bias and C of the last layer of arXiv:2204.02937: the mean over SUBSAMPLES balanced subsamples.
+    """The last layer of deep feature reweighting (arXiv:2204.02937), solved by logistic regressions.
 
-    On each subsample there is one logistic regression a class, with an l1 penalty on standardised features. A subsample
-    has as many images of every group (label = group // 2) as the smallest group has, so that equal groups have a single
-    subsample. C is the one of STRENGTHS that is most accurate on the worst group of val, then on all groups, then the
-    smallest; it is chosen on the first subsample.
+    Returns weight, bias, and the inverse penalty C. Weight and bias are means over balanced subsamples of the training
+    images, up to SUBSAMPLES of them. A subsample has as many images of every group as the smallest group has; if all
+    groups are equally large, there is a single one. On each subsample there is one logistic regression for each class,
+    with an l1 penalty on standardised features.
+
+    C is chosen among STRENGTHS on the first subsample: it has the highest accuracy on the worst group of validation
+    images; of equal ones the highest mean accuracy over groups, then the smallest C.
+
+    x:      features of the training images.    val: of the validation images.
+    groups: of each training image: 2 label + 1 with strong cues, 2 label with weak ones.    val_groups: likewise.
     """
     subsamples = _balanced_subsamples(groups, seed)
 
     def quality(strength: float) -> tuple[float, float, float]:
+        """By which C is chosen: accuracy on the worst validation group, mean over the groups, and minus C itself."""
         weight, bias = _logistic_layer(x, groups, subsamples[0], strength, seed)
         is_right = (val @ weight.T + bias).argmax(axis=1) == val_groups // 2
         group_accuracies: list[float] = []
@@ -217,11 +250,16 @@ def logistic_head(
 
 
 def _balanced_subsamples(groups: Ints, seed: int) -> list[Rows]:
-    """Distinct random subsamples, as sorted positions, with as many images of every group as the smallest group has."""
+    """Up to SUBSAMPLES different random subsamples with equally many images of every group, as sorted positions.
+
+    As many as the smallest group has. If all groups are equally large, there is only one subsample: all images.
+
+    groups: of each image.
+    """
     images_by_group = [np.flatnonzero(groups == group) for group in range(groups.max() + 1)]
     smallest = min(map(len, images_by_group))
 
-    subsamples: dict[bytes, Rows] = {}
+    subsamples: dict[bytes, Rows] = {}  # keyed by their positions, which drops repetitions
     for number in range(SUBSAMPLES):
         rng = epoch_rng(seed, number)
         images = np.concatenate([rng.permutation(members)[:smallest] for members in images_by_group])
@@ -231,9 +269,14 @@ def _balanced_subsamples(groups: Ints, seed: int) -> list[Rows]:
 
 
 def _logistic_layer(x: Features, groups: Ints, rows: Rows, strength: float, seed: int) -> tuple[Any, Any]:
-    """Weight and bias of one l1-penalised logistic regression for each class, on these rows.
+    """Weight and bias of a layer whose outputs are one l1-penalised logistic regression for each class.
 
-    The regressions are on z = (x - mean) / scale, so that for features x: weight = w / scale, bias = b - weight mean.
+    Each regression separates the images of a class from all others. It is fitted to standardised features
+    z = (x - mean) / scale with weights w and intercept b, so that for the features x: weight = w / scale and
+    bias = b - weight @ mean.
+
+    groups: of each image; its label is group // 2.    rows: positions of the images to fit to.
+    strength: inverse penalty C.    seed: of the order in which the solver visits the features.
     """
     scaler = StandardScaler().fit(x[rows])
     z = scaler.transform(x[rows])

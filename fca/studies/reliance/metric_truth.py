@@ -86,7 +86,11 @@ class MetricTruth:
     query: Query = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables metric_truth and metric_truth_networks. Raises FcaError without networks trained with a cue."""
+        """Tables metric_truth (a line for each metric and cue) and metric_truth_networks (for each network and metric).
+
+        Raises FcaError without networks that were trained on images with a known cue and tested with exactly exchanged
+        backgrounds.
+        """
         networks, runs = _networks(store, self.query)
         requirement = "networks trained on images with a cue, and tested with exactly exchanged backgrounds"
         require_rows(networks, requirement, len(store.rows()), "fca run -m experiment=rendered_cues")
@@ -94,7 +98,10 @@ class MetricTruth:
 
 
 def verdicts(store: Store) -> dict[str, tuple[str, list[str]]]:
-    """Metric -> follows, not confirmed or undecided, and the cues for which it is not; empty without a cue."""
+    """Name of a metric -> its verdict (follows, not confirmed or undecided), and the cues for which it fails.
+
+    Empty if the store has no networks whose cue is known.
+    """
     networks, _ = _networks(store, None)
     verdict_by_metric: dict[str, tuple[str, list[str]]] = {}
     for line in records(metric_verdicts(networks).drop_duplicates(METRIC)):
@@ -104,7 +111,7 @@ def verdicts(store: Store) -> dict[str, tuple[str, list[str]]]:
 
 
 def metric_verdicts(networks: pd.DataFrame) -> pd.DataFrame:
-    """A table with a line for each metric and cue, and one for all cues together.
+    """The frame of table metric_truth: a line for each metric and cue, and one for each metric and all cues together.
 
     A line has the metric's rank correlation with both truths (cue strength in training, and accuracy lost by exact
     exchange of backgrounds) over networks, and the verdict on the metric: not confirmed if it fails for a cue that can
@@ -136,7 +143,7 @@ def metric_verdicts(networks: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_testable(columns: Mapping[Any, Any]) -> bool:
-    """Whether enough networks differ enough in their reliance."""
+    """Whether the networks of a line can decide about its metric: they are many, and their reliance differs enough."""
     return bool(columns[N_NETWORKS] >= MIN_NETWORKS and columns[SPREAD] >= MIN_SPREAD)
 
 
@@ -147,15 +154,18 @@ def _has_claimed_sign(columns: Mapping[Any, Any]) -> bool:
 
 
 def _correlation_columns(networks: pd.DataFrame, sign: int) -> dict[Any, Any]:
-    """Columns of one metric for these networks: its correlation with both truths.
+    """Columns of a line of table metric_truth: the rank correlation of one metric with either truth over networks.
 
-    sign: of the correlation that the metric claims.
+    The truths are cue strength in training, and accuracy lost by exact exchange of backgrounds (reliance).
+
+    networks: a line for each network, with the value of the metric.
+    sign:     of the correlation that the metric claims, 1 or -1.
     """
     values = networks[METRIC_VALUE]
     columns: dict[Any, Any] = {
         N_NETWORKS: len(networks),
         N_UNDEFINED: values.isna().sum(),
-        SPREAD: np.ptp(networks[RELIANCE]),
+        SPREAD: np.ptp(networks[RELIANCE]),  # largest minus smallest
         SIGN: sign,
     }
     for rho, truth in TRUTH_BY_RHO.items():
@@ -165,23 +175,23 @@ def _correlation_columns(networks: pd.DataFrame, sign: int) -> dict[Any, Any]:
 
 
 def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]:
-    """A table with a line for each network and metric, and the ids of the runs that were read.
+    """The frame of table metric_truth_networks (a line for each network and metric), and the ids of the runs read.
 
-    Networks are those trained on images with a known cue and tested on the same data set, whose backgrounds can be
-    exchanged exactly.
+    A network counts if it was trained on images with a known cue, and tested on the same data set, clean and with
+    exactly exchanged backgrounds.
     """
     rows = readable_rows(store, query)
     trained_on = rows[rows["task"] == "train"].set_index("run_id")["fingerprint"]
     rows = apply_query(rows[by_full_models(rows) | (rows["task"] == "saliency")], query)
 
-    # column `run`: the training of the network
+    # column `run`: the training of the network, either the row's parent or named in its weights (RUN_ID/...)
     run_of_weights = rows["weights"].astype("string").str.split("/").str[0]
     rows = rows.assign(run=rows["parent"].fillna(run_of_weights))
     is_best = rows["snapshot"].fillna("best") == "best"
     is_same_data = rows["run"].map(trained_on) == rows["fingerprint"]
     rows = rows[is_best & is_same_data]
 
-    # without exactly exchanged backgrounds the truth is not known
+    # data sets without exactly exchanged backgrounds: the truth is not known
     with_swap = rows["fingerprint"][rows["shift"] == SWAPPED]
     rows = rows[rows["fingerprint"].isin(with_swap)]
 
@@ -197,8 +207,8 @@ def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]
             DATASET: network["dataset"],
             MODEL: network["model"],
             RUN_ID: network["run"],
-            SEED: rows_of_network["seed"].max(),
-            CUE: items["cue"].iloc[0],
+            SEED: rows_of_network["seed"].max(),  # some rows of a network lack the seed
+            CUE: items["cue"].iloc[0],  # one cue and strength for all images of a data set
             STRENGTH: items["cue_strength"].iloc[0],
             TOP1: accuracy[CLEAN],
             RELIANCE: accuracy[CLEAN] - accuracy[SWAPPED],
@@ -213,7 +223,10 @@ def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]
 
 
 def _accuracy_by_shift(store: Store, rows: pd.DataFrame) -> dict[str, float]:
-    """Shift, without the number of its draw -> the mean over classes of accuracy, averaged over draws of noise."""
+    """Shift, without the number of its draw -> the mean of the class accuracies, averaged over draws of noise.
+
+    rows: `predict` rows of one network.
+    """
     accuracies = []
     for row in records(rows):
         predicted = predictions(store, row)
@@ -225,9 +238,13 @@ def _accuracy_by_shift(store: Store, rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _value_by_metric(accuracy: Mapping[str, float], saliency_rows: pd.DataFrame) -> dict[str, float]:
-    """Every metric that was measured, NaN where it is not defined.
+    """Name of each metric of reliance that was measured on a network -> its value, NaN where it is not defined.
 
-    accuracy: shift -> accuracy.
+    The metrics are accuracies without the object or with a pasted background, relative foreground sensitivity (RFS) at
+    each level of noise, and the saliency metrics.
+
+    accuracy:      shift -> accuracy of the network under it.
+    saliency_rows: stored rows of the network's saliency maps; empty if there are none.
     """
     values: dict[str, float] = {}
     for shift in accuracy:
@@ -236,13 +253,13 @@ def _value_by_metric(accuracy: Mapping[str, float], saliency_rows: pd.DataFrame)
 
     for shift in accuracy:
         if "/foreground/" in shift:
-            level = shift.removeprefix("noise/foreground/")
+            level = shift.removeprefix("noise/foreground/")  # KIND/LEVEL, e.g. l2/30; may have /area_matched behind
             foreground = accuracy.get(f"noise/foreground/{level}", np.nan)
             background = accuracy.get(f"noise/background/{level}", np.nan)
             values[f"rfs/{level}"] = relative_foreground_sensitivity(foreground, background)
 
     for row in records(saliency_rows.tail(1)):  # the latest, if there are several layers
         for column in SALIENCY_COLUMNS:
-            if column in row:
+            if column in row:  # a metric that is defined for no image has no column
                 values[column.replace("_", "/", 1)] = row[column]
     return values

@@ -68,7 +68,7 @@ METHOD = {
 
 @dataclass(frozen=True)
 class ObjectStatistics:
-    """`analysis=object_statistics`: of the masks that saliency runs kept."""
+    """`analysis=object_statistics`: size and place of objects, from the masks that saliency runs stored."""
 
     tables: ClassVar = (OBJECT_STATISTICS, OBJECT_DISTRIBUTION, OBJECT_PICTURES)
 
@@ -76,11 +76,16 @@ class ObjectStatistics:
     shown: Annotated[int, Allowed(1), "pictures of each kind and model"] = 16
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables object_statistics (a line a class), object_distribution (histograms) and object_pictures."""
+        """Tables object_statistics (a line a class), object_distribution (histograms) and object_pictures.
+
+        The objects of a data set are taken from its saliency run with the most images. Only the pictures of low overlap
+        come from all runs, since each model has its own maps. Raises FcaError without saliency runs.
+        """
         rows = readable_rows(store, self.query)
         rows = apply_query(rows[rows["task"] == "saliency"], self.query)
         require_rows(rows, "saliency runs", len(store.rows()), "fca run task=saliency dataset=rendered model=...")
-        [rows, _] = by_version(store, [rows], rows[:0])
+        no_features = rows[:0]
+        [rows, _] = by_version(store, [rows], no_features)  # names of data sets that distinguish their versions
 
         statistics: list[Row] = []
         distributions: list[Row] = []
@@ -94,7 +99,7 @@ class ObjectStatistics:
             for line in _distributions(images):
                 distributions.append({DATASET: dataset, **line})
             for line in _pictures(store, rows_of_dataset, images):
-                place = line["row"] * ACROSS + line["column"]
+                place = line["row"] * ACROSS + line["column"]  # number of the picture in its grid
                 if place < self.shown:
                     pictures.append({DATASET: dataset, **line})
 
@@ -103,9 +108,16 @@ class ObjectStatistics:
 
 
 def images_of(store: Store, run: Row) -> pd.DataFrame:
-    """The images behind the arrays of a saliency run, in their order, with their measures (NaN: no object is there)."""
+    """The images of a saliency run, a line each in the order of its arrays, with their measures as columns.
+
+    The measures are size and place of the object (MEANS), and the overlap (IoU) of saliency and object. A measure is
+    NaN where it is not defined, such as the overlap in an input without an object.
+
+    run: the stored row of the saliency run.
+    """
     items = store.items(run["fingerprint"])
-    is_of_run = items[LABEL].cat.codes.isin(list(run["classes"])) & (items["split"] == run["split"])
+    is_known_class = items[LABEL].cat.codes.isin(list(run["classes"]))  # the model may know only some classes
+    is_of_run = is_known_class & (items["split"] == run["split"])
     images = items[is_of_run].reset_index(drop=True)
 
     images[LABEL] = images[LABEL].astype(str)
@@ -116,7 +128,10 @@ def images_of(store: Store, run: Row) -> pd.DataFrame:
 
 
 def _statistics(images: pd.DataFrame) -> Iterator[Row]:
-    """A line a class, then one of the means over classes."""
+    """Lines of the table object_statistics: one for each class, then one with the means over classes.
+
+    images: a line for each image, as from `images_of`.
+    """
     by_class = images.groupby(LABEL, sort=False)
     for label, images_of_class in by_class:
         yield {LABEL: label, **_statistics_columns(images_of_class, images_of_class)}
@@ -126,9 +141,12 @@ def _statistics(images: pd.DataFrame) -> Iterator[Row]:
 
 
 def _statistics_columns(averaged: pd.DataFrame, images: pd.DataFrame) -> Row:
-    """Means with their intervals, and the share of the images whose object the crop removes.
+    """Columns of one line: the mean of each measure with its interval, and the share of objects that the crop removes.
 
-    averaged: what the means are over, images or classes.
+    That share is left out if nothing is known about the crop (the geometry is no resize and crop).
+
+    averaged: a line for each image (for one class) or for each class (for all), over which the means are taken.
+    images:   the images on which the share is counted.
     """
     columns: Row = {N_TEST: len(images)}
     for column in MEANS:
@@ -144,10 +162,16 @@ def _statistics_columns(averaged: pd.DataFrame, images: pd.DataFrame) -> Row:
 
 
 def _distributions(images: pd.DataFrame) -> Iterator[Row]:
-    """Histograms over images of the quantities that are stored."""
-    agreement_by_person = images.filter(regex=r"^iou_\d+$")  # of some sets only the mean over people is known
+    """Lines of the table object_distribution: a line for each bin of each quantity of HISTOGRAMS that is known.
+
+    A line has the share of the images in its bin. For the agreement of people each person counts by itself where the
+    data set has columns iou_1, iou_2, ...; some data sets have only the mean over people.
+
+    images: a line for each image, as from `images_of`.
+    """
+    agreement_by_person = images.filter(regex=r"^iou_\d+$")
     for quantity in HISTOGRAMS:
-        measured = images.filter(items=[str(quantity)])
+        measured = images.filter(items=[str(quantity)])  # no column where the quantity is not stored
         if quantity == AGREEMENT and len(agreement_by_person.columns):
             measured = agreement_by_person
 
@@ -166,14 +190,19 @@ def _distributions(images: pd.DataFrame) -> Iterator[Row]:
 
 
 def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterator[Row]:
-    """Pictures of a data set: objects and average masks, then for each model where it looks instead of at the object.
+    """Lines of the table object_pictures for one data set, one for each picture.
 
-    rows: saliency runs; the objects are those of the first.    images: of the first run.
+    First come objects, then the average mask of each class, then for each model its saliency maps with the lowest
+    overlap with the object.
+
+    rows:   the saliency runs of the data set. Objects and masks are taken from the first.
+    images: the images of the first run, as from `images_of`.
     """
     first_run = records(rows)[0]
     yield from _stored_pictures(store, first_run, "object", "first", "examples")
     yield from _average_masks(store, first_run, images)
 
+    # several runs of one model, such as maps of two layers, are named by their run id, too
     is_ambiguous = rows[MODEL].duplicated(keep=False)
     run_suffix = (", run " + rows["run_id"]).where(is_ambiguous, "")
     by_name = rows.assign(name=rows[MODEL] + run_suffix).sort_values("name", kind="stable")
@@ -183,9 +212,11 @@ def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterato
 
 
 def _stored_pictures(store: Store, run: Row, kind: str, positions_array: str, pictures_array: str) -> Iterator[Row]:
-    """Pictures that a saliency run stored, with the images that they are of.
+    """A line for each picture of one kind that a saliency run stored, with the class and id of its image.
 
-    positions_array, pictures_array: names of the arrays with the images' positions and with their pictures.
+    kind:            "object" or "lowest" (lowest overlap; such a line also has the overlap).
+    positions_array: name of the run's array of positions: which image each picture shows.
+    pictures_array:  name of its array of pixels, in the same order.
     """
     images = images_of(store, run)
     positions = store.array(run["run_id"], positions_array).tolist()
@@ -198,9 +229,15 @@ def _stored_pictures(store: Store, run: Row, kind: str, positions_array: str, pi
 
 
 def _average_masks(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row]:
-    """The mean of the masks of each class: light where no image has the object, dark where all have it."""
+    """A line for each class with the picture of its average mask.
+
+    A place is the darker, the larger the share of the class's images that have the object there.
+
+    run:    the stored row of a saliency run, whose array `mask` has the masks at input size, 8 pixels in a byte.
+    images: the images of this run, in the order of the array.
+    """
     packed_masks = store.array(run["run_id"], "mask")  # images x bytes
-    side = int(run["input_size"])
+    side = int(run["input_size"])  # of the masks, pixels
     by_class = images.groupby(LABEL, sort=False)
     for number, (label, images_of_class) in enumerate(by_class):
         packed = packed_masks[images_of_class.index]
@@ -208,13 +245,17 @@ def _average_masks(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row
         mean = masks.mean(axis=0, dtype=np.float32).reshape(side, side)
         resized = Image.fromarray(mean).resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
 
-        share = np.asarray(resized)[..., None]  # of the images that have the object there
+        # from LIGHT (no image has the object there) to DARK (all have it)
+        share = np.asarray(resized)[..., None]  # height x width x 1
         pixels = LIGHT - share * (LIGHT - np.array(DARK))
         columns = _picture_columns(number, pixels.astype(np.uint8))
         yield {KIND: "average", LABEL: label, **columns}
 
 
 def _picture_columns(number: int, pixels: np.ndarray) -> Row:
-    """A picture and its place in a grid."""
+    """Columns of a picture: its thumbnail as a data URI, and its row and column in a grid that is ACROSS wide.
+
+    number: of the picture in its grid, from 0.    pixels: height x width x 3.
+    """
     row, column = divmod(number, ACROSS)
     return {"thumbnail": data_uri(png_of(np.asarray(pixels))), "row": row, "column": column}

@@ -314,13 +314,13 @@ class Reliance:
     def __call__(self, store: Store) -> list[Table]:
         """The seven tables, in the order of `tables`; some may have no lines.
 
-        Raises FcaError without changed images, saliency maps and decisions for shape, and where no stored model can be
-        scored on the given groups of classes.
+        Raises FcaError if the store has neither predictions of changed images nor saliency maps nor decisions for
+        shape, and if no stored model can be scored on the given groups of classes.
         """
         rows = _condition_rows(store, self.query)
         groups = read_superclasses(self.groups) if self.groups else None
 
-        # a data set with clean predictions alone says nothing about reliance
+        # a data set with clean predictions alone shows nothing about reliance
         shape_lines = list(_shape_lines(store, rows[rows["shift"] == CLEAN], self.responses))
         changed_datasets = rows.loc[rows["shift"] != CLEAN, "dataset"]
         datasets = {*changed_datasets, *(line["dataset"] for line in shape_lines)}
@@ -341,6 +341,7 @@ class Reliance:
         for _, rows_of_dataset in groups_by_columns(predict_rows, ["dataset"]):
             example_lines += _example_lines(store, rows_of_dataset)
 
+        # `results` has an entry for each model, data set and protocol
         classes = self._ranked_classes([*results, *_means_over_models(results)])
         lines_by_table: tuple[Any, ...] = (
             [line for result in results for line in self._accuracy_lines(result)],
@@ -375,7 +376,12 @@ class Reliance:
     ) -> Iterator[ModelResults]:
         """Results of one model for one data set, one for each protocol that its stored arrays allow.
 
-        rows: the `predict` rows of this model, one per condition and draw.    groups: None skips the grouped protocol.
+        A protocol (open, masked, grouped) determines which classes the model may predict. There are no results if no
+        run stored the areas of the objects, or if only clean images were predicted.
+
+        model_columns: columns that identify the model and data set.
+        rows:          the stored rows of this model's predictions, one for each condition and draw of noise.
+        groups:        groups of classes for the grouped protocol, which is skipped if they are None.
         """
         masked_runs = [run for run in rows["run_id"] if store.has_array(run, "mask_area")]
         if not masked_runs:  # only predictions at input size, beside masks, store the areas of the objects
@@ -385,6 +391,7 @@ class Reliance:
         all_predicted = [predictions(store, row) for row in records(rows)]
         labels = np.array(all_predicted[0].classes)[all_predicted[0].labels]
 
+        # (protocol, its chance) -> for each row, whether each image is predicted right
         draws_by_protocol: dict[tuple[str, float], list[Any]] = defaultdict(list)
         for condition, predicted in zip(rows["condition"], all_predicted, strict=True):
             for protocol, chance, is_right in _right_by_protocol(predicted, groups):
@@ -409,7 +416,7 @@ class Reliance:
         `max_mask_area` of its images on average. Both are counted in the columns of the results.
 
         columns:   values that every line about these results has.
-        frame:     one line per image.
+        frame:     one line per image, one column per condition or saliency metric.
         mask_area: share of each image that is object.
         labels:    class key of each image.
         """
@@ -430,13 +437,14 @@ class Reliance:
         return ModelResults({**columns, **left_out}, frame)
 
     def _line(self, results: ModelResults, metric: str, estimands: Mapping[str, Estimand]) -> dict[str, Any]:
-        """A line of a table: the value of each estimand with its interval, and the columns of the results.
+        """A line of a table: each estimand (such as an accuracy) with its interval, and the columns of the results.
 
         All estimands are computed on the same images, those that have a value under every condition that is used.
 
-        metric: the name under which the metric may have a verdict.    estimands: column -> what it estimates.
+        metric:    name of the metric, for its verdict. Column `trust` holds the name until all lines are made.
+        estimands: column of the table -> what it estimates.
         """
-        conditions: list[str] = []
+        conditions: list[str] = []  # all that the estimands use, each once
         for estimand in estimands.values():
             conditions += [condition for condition in estimand.conditions if condition not in conditions]
         frame = results.frame[conditions].dropna()
@@ -451,7 +459,11 @@ class Reliance:
         return line
 
     def _accuracy_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
-        """A line for each condition, clean first: its accuracy, and the share of the clean accuracy kept and lost."""
+        """A line for each condition, clean images first: its accuracy, and how much of the clean accuracy is kept.
+
+        Changed images also have the ratio to the clean accuracy (kept) and the difference from it (drop), if clean
+        images were predicted.
+        """
         conditions = sorted(map(str, results.frame), key=lambda name: (name != CLEAN, name))
         for condition in conditions:
             estimands = {"top1": Estimand(np.positive, (condition,))}
@@ -463,9 +475,10 @@ class Reliance:
             yield {**line, "condition": condition, "at_chance": is_at_chance(line["top1_low"], line["chance"])}
 
     def _sensitivity_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
-        """A line for each noise that was put both in the object and around it: the two accuracies and the RFS.
+        """A line for each noise that was added both on the object and around it: the two accuracies, and the RFS.
 
-        RFS is the relative foreground sensitivity: 1 if only noise on the object costs accuracy.
+        RFS is the relative foreground sensitivity: above 0 if noise on the object costs more accuracy than noise around
+        it, at most 1.
         """
         sensitivity = partial(reliance.relative_foreground_sensitivity, compat=self.compat)
         for foreground in map(str, results.frame):
@@ -506,9 +519,10 @@ class Reliance:
             yield {**line, "metric": metric, "zero": results.frame["zero"].mean()}
 
     def _ranked_classes(self, results: Sequence[ModelResults]) -> pd.DataFrame:
-        """A table of every class of every model: its accuracies with and without its object, and its rank.
+        """The lines of table reliance_classes: each class of each model, with its accuracies and its rank.
 
-        Within a data set, protocol and model, rank 1 is the class that keeps the largest share of its accuracy.
+        Accuracies are with and without its object. Within a data set, protocol and model, rank 1 is the class that
+        keeps the largest share of its accuracy. Equal shares have the same rank.
         """
         lines = [line for result in results for line in self._class_lines(result)]
         names = [str(column) for column in BY_CLASS.columns]
@@ -518,9 +532,11 @@ class Reliance:
         return classes
 
     def _class_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
-        """A line for each class: its accuracy on clean images and under `measure`, and the share that is kept.
+        """A line for each class: its accuracy on clean images and under the change `measure`, and their ratio (kept).
 
-        No lines where one of the two conditions was not predicted.
+        `measure` names a change that removes the object, such as ablate/gray_box. There are no lines if clean images or
+        those under this change were not predicted. A class with fewer than FEWEST_DRAWS clean images right has a note
+        instead of the ratio.
         """
         if not {CLEAN, self.measure} <= set(results.frame):
             return
@@ -532,7 +548,7 @@ class Reliance:
             }
             note = None
             n_right = frame[CLEAN].sum()
-            if n_right >= FEWEST_DRAWS:  # a ratio to fewer right images is too uncertain
+            if n_right >= FEWEST_DRAWS:  # the ratio to a smaller number is too uncertain
                 estimands["kept"] = Estimand(np.divide, (self.measure, CLEAN))
             else:
                 note = f"{n_right:g} clean images right, {FEWEST_DRAWS} needed"
@@ -543,11 +559,13 @@ class Reliance:
     def _stability_lines(self, classes: pd.DataFrame) -> Iterator[dict[str, Any]]:
         """A line for every two models of a data set: do they agree which classes keep most of their accuracy?
 
-        The value is Spearman's correlation of the kept shares over classes. classes: as from `_ranked_classes`.
+        The answer is Spearman's correlation over classes of the shares that two models keep.
+
+        classes: as from `_ranked_classes`.
         """
-        of_models = classes[classes["model"] != MEAN_MODEL]
-        for shared_columns, lines in groups_by_columns(of_models, ["dataset", "protocol"]):
-            # classes x models
+        lines_of_models = classes[classes["model"] != MEAN_MODEL]
+        for shared_columns, lines in groups_by_columns(lines_of_models, ["dataset", "protocol"]):
+            # classes x models; NaN where a share is not known
             kept_shares = lines.pivot_table(index="label", columns="model", values="kept", dropna=False)
             for first, second in combinations(kept_shares, 2):
                 correlation = reliance.rank_stability(kept_shares[first].to_numpy(), kept_shares[second].to_numpy())
@@ -562,7 +580,7 @@ class Reliance:
 
 
 def _interval_columns(name: str, estimate: Sequence[float]) -> dict[str, Any]:
-    """Columns of an estimate and both ends of its interval."""
+    """The columns NAME, NAME_low and NAME_high of a line.    estimate: value, lower and upper end of its interval."""
     return dict(zip(interval_columns(Column(name)), estimate, strict=True))
 
 
@@ -580,10 +598,11 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
     is_read = is_map | (by_full_models(rows) & is_condition)
     index = apply_query(rows[is_read], query).index  # the query is about columns as they are stored
 
+    # `_with_columns_of_training` also reads rows of trainings, so that the selection comes last
     condition = shift.str.replace(r"/draw\d+$", "", regex=True)
     rows = _with_columns_of_training(rows).assign(shift=shift, condition=condition)
     no_features = rows[:0]
-    [rows, _] = by_version(store, [rows.loc[index]], no_features)
+    [rows, _] = by_version(store, [rows.loc[index]], no_features)  # names of data sets that distinguish their versions
 
     return _with_distinct_names(rows).sort_values("shift")
 
@@ -591,7 +610,8 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
 def _with_distinct_names(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with unique model names: column `model` is extended by what distinguishes networks of one name.
 
-    The columns of _NAME_SUFFIXES are tried in turn; one that takes several values under a name is added to it.
+    The columns of _NAME_SUFFIXES (adaptation, weights, seed ...) are tried in turn. Where rows of one name have several
+    values in a column, the value is added to the name.
     """
     for column, word in _NAME_SUFFIXES.items():
         keys = [MODEL, DATASET] if column == "run" else [MODEL]  # runs differ between data sets anyway
@@ -622,10 +642,14 @@ def _with_columns_of_training(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _right_by_protocol(predicted: Predictions, groups: Superclasses | None) -> Iterator[tuple[str, float, Any]]:
-    """For each protocol that can be computed: its name, its chance, and whether each image is predicted right.
+    """For each protocol that can be computed: its name, its chance level, and whether each image is predicted right.
 
-    open: all classes of the model compete; masked: only those of the data set; grouped: groups of classes, by the sum
-    of their probabilities. In the grouped protocol NaN marks an image whose class is in no group.
+    - open: all classes of the model compete.
+    - masked: only the classes of the data set compete. It needs stored logits.
+    - grouped: groups of classes compete by the sum of their probabilities. It needs stored logits and groups. NaN marks
+      an image whose class is in no group.
+
+    predicted: the predictions of one run.    groups: None skips the grouped protocol.
     """
     n_logits = len(predicted.logit_classes)
     yield "open", 1 / n_logits, predicted.right
@@ -657,7 +681,7 @@ def _means_over_models(results: Sequence[ModelResults]) -> Iterator[ModelResults
 
     for _, group in groupby(sorted(results, key=dataset_and_protocol), dataset_and_protocol):
         models = list(group)
-        if len(models) == 1:
+        if len(models) == 1:  # the mean would repeat it
             continue
         mean: Any = sum(result.frame for result in models) / len(models)  # missing where one model has no value
         shared = mean.dropna(axis=1, how="all").dropna()
@@ -665,9 +689,10 @@ def _means_over_models(results: Sequence[ModelResults]) -> Iterator[ModelResults
 
 
 def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Thumbnails in a grid: a row for the first image of each of the first classes, a column for each change.
+    """Lines of table reliance_examples for one data set: a thumbnail each, with its place in a grid.
 
-    The first column is the image without a change; the others are ablations, swaps and one level of noise.
+    A row of the grid is the first image of one of the first classes. The first column has the images without a change;
+    the others have ablations, swaps and one level of noise. There are no lines if no run stored changed images.
 
     rows: `predict` rows of one data set; the examples are those of the model with the most rows.
     """
@@ -692,7 +717,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
     for condition in changes:
         examples = store.array(row_by_condition[condition]["run_id"], "examples")
         changed_thumbnails = [data_uri(png_of(np.array(pixels))) for pixels in examples]
-        picture_columns.append((condition, changed_thumbnails or clean_thumbnails))
+        picture_columns.append((condition, changed_thumbnails or clean_thumbnails))  # if the run kept no pictures
 
     for column, (condition, thumbnails) in enumerate(picture_columns):
         for picture_row, (label, thumbnail) in enumerate(zip(labels, thumbnails, strict=False)):
@@ -708,7 +733,9 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
 
 
 def _example_changes(conditions: Iterable[str]) -> list[str]:
-    """The conditions to show as pictures: all without noise, and gaussian noise of the middle level.
+    """The conditions to show as pictures, sorted: all without noise, and gaussian noise of the middle level.
+
+    Noise on the object and around it, on plain and on equal areas, are conditions of their own.
 
     >>> noise = [f"noise/foreground/gaussian/{level}" for level in (0.1, 0.25, 0.5)]
     >>> _example_changes(["swap/background", "noise/foreground/l2/30", *noise])
@@ -729,8 +756,8 @@ def _example_changes(conditions: Iterable[str]) -> list[str]:
 def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iterator[dict[str, Any]]:
     """A line for each model or person who decided about images whose shape and texture are of different classes.
 
-    Stored predictions come first, with the decisions for shape and for texture. Files of responses follow; they say
-    only whether shape was chosen.
+    Stored predictions come first, with the decisions for shape and for texture. Files of responses follow; in them only
+    the decisions for shape are known.
 
     rows:  `predict` rows of clean images; data sets without a column texture_label are skipped.
     files: paths of response files, which must be about images of a stored data set, else FcaError is raised.
@@ -763,6 +790,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
         }
 
     for file in files:
+        # its array `correct` (subjects x items) has 1 where shape was chosen, else 0, and NaN for no response
         responses = read_responses(file)
         # an item is IMAGE or IMAGE|..., and is matched to a stored image by its file name without the extension
         image_names = [PurePath(item.partition("|")[0]).stem for item in responses.items["item"]]
@@ -779,7 +807,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
             yield {
                 "dataset": dataset,
                 "model": subject,
-                "who": "person" if subject.startswith("subject-") else "network",
+                "who": "person" if subject.startswith("subject-") else "network",  # subject-01: names of the paper
                 "images": n_images,
                 "note": _SHAPE_NOTE,
                 **_share_columns("shape_share", n_shape, n_images),
@@ -787,7 +815,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
 
 
 def _share_columns(name: str, count: int, total: int) -> dict[str, Any]:
-    """The columns of the share count / total and of Wilson's interval; empty if `total` is 0."""
+    """The columns NAME, NAME_low and NAME_high: count / total with Wilson's interval; no columns if `total` is 0."""
     if not total:
         return {}
     return _interval_columns(name, (count / total, *wilson(count, total)))

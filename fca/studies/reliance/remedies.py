@@ -40,11 +40,13 @@ log = logging.getLogger(__name__)
 
 
 class ChosenImages(NamedTuple):
-    """The images that a remedy reads.
+    """The training and validation images from which a remedy learns.
 
-    rows:   split -> positions in the items of the data.
-    groups: split -> group of each of these images (see `balanced_images`); only for splits that are balanced.
-    ranks:  where the ranks come from: id of the saved table, or digest of the images' own; None if none are read.
+    rows:   split -> positions of its images in the items of the data.
+    groups: split -> group of each of these images: its class, with strong or with weak cues (see `balanced_images`).
+            Only splits that are balanced have an entry.
+    ranks:  source of the ranks by which images are balanced: the id of a saved table, or a digest of the ranks that the
+            images themselves have; None if no split is balanced.
     """
 
     rows: dict[str, Int[np.ndarray, " images"]]
@@ -62,7 +64,10 @@ class TrainedLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class Remedy:
-    """A linear layer on frozen features: plain (head), by core risk minimisation, on balanced images (dfr), or both.
+    """A new linear layer on frozen features, so that predictions rely on objects.
+
+    head trains it plainly; corm by core risk minimisation; dfr (deep feature reweighting) on images that are balanced
+    between strong and weak cues; corm_dfr does both.
 
     epochs, lr, weight_decay, batch_size: of Adam; val chooses the epoch.
     sigma, probability: of the noise that corm adds to the background of a training image.
@@ -91,18 +96,20 @@ class Remedy:
 
     @property
     def name(self) -> str:
-        """As in column `adaptation`."""
+        """The name in column `adaptation`: head, corm, dfr or corm_dfr."""
         return "_".join(name for name in ("corm", "dfr") if getattr(self, name)) or "head"
 
     def check(self) -> None:
-        """Raise FcaError for the logistic solver where there is nothing that it solves."""
+        """Raise FcaError for the logistic solver with another remedy than dfr: the others are trained by Adam."""
         if self.solver == "logistic" and self.name != "dfr":
             raise FcaError("adaptation.solver", self.solver, f"adam for {self.name}", "take adaptation=dfr")
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The features of all images (whatever the subset), the layer, and its predictions.
+        """The runs of the remedy: the features of all images, the training of the layer, and its predictions.
 
-        Raises FcaError for a model without weights, compat, corm without masks, and ranks that do not fit the images.
+        Features do not depend on the subset of classes, so that all subsets share their run. Raises FcaError for a
+        model without weights, for compat (a run that reproduces a paper's own code), for corm without masks, and for
+        ranks that do not fit the images.
         """
         data = context.data
         ranks = self._chosen_images(context, data).ranks
@@ -115,6 +122,7 @@ class Remedy:
         recipe = self._recipe(ranks)
         recipe_columns: dict[str, Any] = {}
         for name, value in recipe.items():
+            # the candidates of saliency_weight become one text, such as "0.0, 0.1"
             recipe_columns[f"recipe_{name}"] = ", ".join(map(str, value)) if isinstance(value, list) else value
 
         features = embed_run(ForwardWork(context.model, data, ALL_SPLITS))
@@ -128,14 +136,18 @@ class Remedy:
             **recipe,
         }
         columns = {**training_columns(context, data, self.name), "seed": context.seed, **recipe_columns}
-        train = Run("train", identity, columns, features.run_id, light=not self.corm, work=work)
+        is_light = not self.corm  # a layer on stored features needs no launcher; corm passes noisy images forward
+        train = Run("train", identity, columns, features.run_id, light=is_light, work=work)
 
         # clean test images are predicted from their stored features, changed ones through the network
         clean, *changed = prediction_runs(train, context, data)
         return [features, train, predicted_from_features(clean, work), *changed]
 
     def _recipe(self, ranks: str | None) -> dict[str, Any]:
-        """The fields that this remedy reads, by name."""
+        """Name -> value of each field that this remedy reads; the others must not enter its identity.
+
+        ranks: source of the ranks, for dfr (see `ChosenImages`).
+        """
         fields: list[str] = []
         if self.solver == "adam":
             fields += ADAM_FIELDS
@@ -150,11 +162,16 @@ class Remedy:
         return recipe
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """Embed once; train the layer; predict clean test images by their features, others through the network."""
+        """The results of these runs: planned ones that are not done yet.
+
+        Features are computed first, then the layer is trained. Clean test images are predicted from their stored
+        features, changed ones by the whole network.
+        """
         for run in runs:
             if run.task == "embed":
                 yield embed_images(run, context)
 
+        # the training of the layer, and the prediction of clean test images
         layer_runs = [run for run in runs if isinstance(run.work, ProbeWork)]
         if layer_runs:
             yield from self._finish_layer(layer_runs, context)
@@ -163,14 +180,18 @@ class Remedy:
         yield from finish_predictions(network_runs, context)
 
     def _finish_layer(self, runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
-        """The layer's training and its predictions on clean test images, as far as they are among these runs."""
+        """Results of the layer's training and of its predictions on clean test images, as far as the runs include them.
+
+        If the training is not among the runs, it was done earlier and the stored layer is read. If the training
+        diverges, only its row is stored, with a flag instead of accuracies.
+        """
         work = runs[0].work
         data = work.data
         subset = context.subset
         class_keys = [data.classes[label] for label in subset.classes]
-        features = context.store.array(work.features, "features")
+        features = context.store.array(work.features, "features")  # of all images of the data
 
-        train_run = runs[0] if runs[0].task == "train" else None
+        train_run = runs[0] if runs[0].task == "train" else None  # runs are in the order of `plan`
         training_columns: dict[str, Any] = {}
         if train_run is not None:
             start = time.perf_counter()
@@ -184,6 +205,7 @@ class Remedy:
             training_columns = {**trained.columns, "train_s": time.perf_counter() - start}
             write_probe(trained.weight, trained.bias, class_keys, train_run, context)
 
+        # a prediction's parent is the training
         layer_run_id = train_run.run_id if train_run is not None else str(runs[0].parent)
         layer = load_file(context.store.folder(layer_run_id) / "best.safetensors")
         test_rows = data.rows("test", subset.classes)
@@ -200,7 +222,11 @@ class Remedy:
                 yield Finished(run, columns, prediction_arrays(logits, true, class_keys))
 
     def _chosen_images(self, context: RunContext, data: ImageData) -> ChosenImages:
-        """The images of train and val: all, or those at both ends of each class's ranking.
+        """The training and validation images from which the remedy learns.
+
+        Of a balanced split these are the images at both ends of each class's ranking by its cues, of any other split
+        all images of the subset's classes. dfr balances the training images; its logistic solver also needs groups of
+        validation images.
 
         Raises FcaError for ranks that do not fit the images.
         """
@@ -214,7 +240,7 @@ class Remedy:
                 ranks = ranks_of(context.store, self.ranks, data, split_rows)
                 digest.update(ranks.astype("<f8").tobytes())
                 labels = context.subset.new_labels(data.labels[split_rows])
-                n_at_end = self.balanced if split == "train" else len(ranks)  # of val as many as possible
+                n_at_end = self.balanced if split == "train" else len(ranks)  # val: all images but an odd middle one
                 chosen, groups[split] = balanced_images(labels, ranks, n_at_end)
                 split_rows = split_rows[chosen]
             rows[split] = split_rows
@@ -229,7 +255,7 @@ class Remedy:
         the saliency there is a penalty whose weight the validation images choose. With dfr the images are balanced:
         equally many of every group (a class, with strong or with weak spurious cues).
 
-        features: of all images of `data`.
+        features: of all images of `data`, of which training and validation images are taken.
         """
         from fca.studies.reliance.last_layer import NoisyFeatures, logistic_head, stored_features, train_head
         from fca.tasks.at_input import AtInput
@@ -241,6 +267,7 @@ class Remedy:
         val_features = features[rows["val"]].astype(np.float32)
         columns: dict[Any, Any] = {N_TRAIN: len(train_labels), N_VAL: len(val_labels)}
 
+        # solved, not trained in epochs; the groups imply the labels (label = group // 2)
         if self.solver == "logistic":
             weight, bias, strength = logistic_head(
                 train_features, groups["train"], val_features, groups["val"], context.seed
@@ -258,7 +285,7 @@ class Remedy:
             train_images = AtInput(data, "train", rows["train"], network, context)
             val_images = AtInput(data, "val", rows["val"], network, context)
             train = NoisyFeatures(network, train_images, self.sigma, self.probability, context.seed)
-            val = NoisyFeatures(network, val_images, self.sigma, 1.0, context.seed)
+            val = NoisyFeatures(network, val_images, self.sigma, 1.0, context.seed)  # all have noise
         else:
             saliency_weights = [0.0]
             train = stored_features(train_features, context.machine.accelerator)
@@ -278,10 +305,13 @@ class Remedy:
 def balanced_images(
     labels: Int[np.ndarray, " images"], rank: Float[np.ndarray, " images"], n_at_end: int
 ) -> tuple[Any, Any]:
-    """Positions of the images at both ends of each class's ranking, and their groups: 2 label + 1 at the top.
+    """The images at both ends of each class's ranking by its cues, as many at the top as at the bottom.
 
-    Either end has `n_at_end` images, at most half of the class; no image is at both. Equal ranks are in the order of
-    the images.
+    Returns their positions, and their groups: 2 label + 1 for images at the top (strong cues), 2 label at the bottom
+    (weak cues). Images of equal rank keep their order.
+
+    labels, rank: class and rank within the class of each image; the lowest rank has the strongest cues.
+    n_at_end:     images at either end of a class; a smaller class has half of its images at either end.
 
     >>> balanced_images(np.zeros(5, int), np.array([3.0, 1.0, 2.0, 5.0, 4.0]), n_at_end=100)
     (array([1, 2, 3, 4]), array([1, 1, 0, 0]))

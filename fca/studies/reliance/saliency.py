@@ -84,9 +84,9 @@ class Saliency:
     A model that is to be trained (it has no weights, or an adaptation is given) is trained first, as by task=train.
     Shifts are predicted beside the maps, which are of clean images, so that one task does all that reliance needs.
 
-    layer:     whose map, a regular expression for the end of its name (layer2|blocks.2 for two kinds of network);
-               null = the last that has one, in a ViT the norm before the last attention.
-    threshold: of a map at input size, from which on a pixel is salient.
+    layer:     the layer whose map is computed: a regular expression for the end of its name (layer2|blocks.2 serves
+               two kinds of network); null = the last layer with a map, in a ViT the norm before the last attention.
+    threshold: a pixel is salient if the map at input size has at least this value there.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
@@ -112,13 +112,15 @@ class Saliency:
         Layer and threshold are part of its identity only if they are not the defaults. Raises FcaError for data without
         masks, classes that the model does not know, and another split than test where a model is trained.
         """
-        clean_setup = replace(context, shifts=[CLEAN])
+        clean_setup = replace(context, shifts=[CLEAN])  # maps are of clean images alone
         check_masks_of("task=saliency", context.data, self.split)
+
+        # without weights, or with an adaptation (none is the class Network itself), the model is trained first
         if context.model.weights_label() is None or type(context.adaptation) is not Network:
             check_choice("task.split", self.split, ("test",), "train it first for another split")
             other_runs = Train().plan(context)
             [train_run] = (run for run in other_runs if run.task == "train")
-            data = for_training(context.data)
+            data = for_training(context.data)  # cut into train, val and test if it has only a test split
             check_masks_of("task=saliency", data, self.split, context.subset.classes)
             clean_run = prediction_runs(train_run, clean_setup, data)[0]
         else:
@@ -127,6 +129,7 @@ class Saliency:
             check_forward(clean_run.work)
             check_classes(clean_run.work.model, clean_run.work.data, self.split)
 
+        # a map is identified as the prediction of its images is; a value of None is left out
         meaning = {
             **clean_run.identity,
             "shift": None,
@@ -137,17 +140,21 @@ class Saliency:
         return [*other_runs, Run("saliency", identity, clean_run.metadata, clean_run.parent, work=clean_run.work)]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """Train or predict first, then map.
+        """The results of all runs: first trainings and predictions, then saliency maps, which need a trained model.
 
-        Arrays with a line an image: map (as large as the layer's), mask (at input size, packed bits), zero, iou,
-        iou_others, mass, density_gap, mask_area (share of the input that is object), and MASK_FACTS. `lowest`:
-        positions of the lowest IoUs, with `overlays`; `first`: those of the first image of each class, with `examples`,
-        whose object is tinted.
+        A saliency run stores these arrays with a line for each image:
+        - map: at the resolution of the layer.    mask: at input size, packed as bits.
+        - zero: whether the map is zero everywhere.    mask_area: the share of the input that is object.
+        - iou, mass, density_gap: the map compared with the mask.    iou_others: with the mask of another image.
+        - mask_area_raw, retained, centre: facts about the stored mask (see `mask_facts`).
+        It also stores pictures: `lowest` has the positions of the images with the lowest IoUs, `overlays` their
+        pictures; `first` has the position of the first image of each class, `examples` their pictures.
 
-        Headlines are means over classes of the means of their images, with intervals over classes.
+        The columns of its row are means over classes of the means of their images, with intervals over classes.
         """
         other_runs = [run for run in runs if run.task != "saliency"]
-        if any(run.task == "train" or run.parent for run in other_runs):
+        is_of_training = any(run.task == "train" or run.parent for run in other_runs)
+        if is_of_training:  # predictions of a trained model belong to its training (their parent)
             yield from Train().run(other_runs, context)
         else:
             yield from finish_predictions(other_runs, context)
@@ -165,8 +172,8 @@ class Saliency:
         rows, true, known_classes = known_images(work, classifier)
         labels = data.labels[rows]
         inputs = AtInput(data, work.split, rows, classifier, context)
-        inputs.masks(rows[:1])  # raises for a set without them
-        context.store.keep_items(data)
+        inputs.masks(rows[:1])  # an image without a mask raises here, before the long work
+        context.store.keep_items(data)  # analyses look up the classes and ids of the images there
         arrays = _facts_of_masks(data, rows, classifier.geometry, context.machine.workers)
 
         start = time.perf_counter()
@@ -189,14 +196,15 @@ class Saliency:
         return columns, arrays
 
     def _map_arrays(self, camera: Camera, inputs: AtInput, true: Int[np.ndarray, " images"], size: int) -> Arrays:
-        """The saliency map of each image for its own class, and the metrics that compare it with the object's mask.
+        """Arrays with a line for each image: the saliency map for its own class, and the metrics of `_metrics`.
 
-        true: column of each image's class in the logits.    size: side of the input, in pixels.
+        camera: computes the maps.    inputs: the images and their masks.
+        true:   column of each image's class in the logits.    size: side of the input, in pixels.
         """
         from fca.training.infer import batch_size_of
 
         rows = inputs.rows
-        rows_of_others = np.roll(rows, len(rows) // 2)  # pairs each image with another, half of the images away
+        rows_of_others = np.roll(rows, len(rows) // 2)  # pairs each image with one far away in the list
         n_batches = math.ceil(len(rows) / batch_size_of(size))
         batches = np.array_split(np.arange(len(rows)), n_batches)
 
@@ -206,6 +214,7 @@ class Saliency:
             masks = inputs.masks(rows[positions]).cpu().numpy()
             masks_of_others = inputs.masks(rows_of_others[positions]).cpu().numpy()
 
+            # metrics are about maps at input size; maps are stored at the layer's resolution
             large_maps = enlarged(maps, size).cpu().numpy()
             metrics = self._metrics(large_maps, masks, masks_of_others)
             stored_maps = maps.cpu().numpy().astype(np.float16)
@@ -217,9 +226,11 @@ class Saliency:
         return joined
 
     def _metrics(self, maps: Maps, masks: Masks, masks_of_others: Masks) -> Arrays:
-        """Metrics of a batch of maps at input size, and the packed masks.
+        """For each image of a batch the metrics that compare its map with its object, and the mask packed as bits.
 
-        masks_of_others: objects of other images; the IoU with these is what maps reach without looking at the object.
+        maps, masks:     at input size.
+        masks_of_others: for each map the mask of another image. The IoU with it shows what a map reaches that does not
+                         depend on where the object is.
         """
         is_salient = maps >= self.threshold
         metrics = {
@@ -237,15 +248,22 @@ class Saliency:
 
 
 class Camera:
-    """GradCAM of a layer (Selvaraju et al. 2017, arXiv:1610.02391): relu(sum_k a_k A_k), a_k = mean of dy / dA_k.
+    """Computes GradCAM maps of a layer (Selvaraju et al. 2017, arXiv:1610.02391).
 
-    y: an image's logit of a class.    A_k: channel k of the layer's output at the places of a map, or of the tokens
-    behind the prefix tokens (class and register tokens); the mean is over places.    name: of the layer.
-    prefix: number of prefix tokens.
+        map = relu(sum_k a_k A_k),   a_k = mean of dy / dA_k over places
+
+    y is an image's logit of a class. A_k is channel k of the layer's output. Places are the cells of a convolutional
+    map, or the patch tokens of a transformer, without the prefix tokens in front (class and register tokens).
+
+    name:   of the layer.    prefix: number of prefix tokens, 0 in a convolutional network.
     """
 
     def __init__(self, classifier: Classifier, image: Float[Tensor, "1 3 size size"], layer: str | None) -> None:
-        """layer: a regular expression for the end of the layer's name; None: the last layer that has a map."""
+        """Freeze the network and choose the layer.
+
+        image: any image of the data; one forward pass with it shows the sizes of the layers' outputs.
+        layer: a regular expression for the end of the layer's name; None: the last layer that has a map.
+        """
         self.network: Any = classifier.module.eval().requires_grad_(False).to(image.device)
         self.normalise = classifier.normalise
         self.name, self.prefix = self._choose_layer(image, layer)
@@ -253,7 +271,11 @@ class Camera:
     def __call__(
         self, images: Float[Tensor, "images 3 size size"], columns: Int[np.ndarray, " images"]
     ) -> Float[Tensor, "images cells cells"]:
-        """Maps of images in [0, 1], each for one column of the logits; see `scaled`."""
+        """The GradCAM map of each image for one of its logits, scaled to [0, 1], at the resolution of the layer.
+
+        images: pixels in [0, 1].    columns: for each image the column of the logits.
+        Raises FcaError if the logits do not depend on the layer, or are not finite.
+        """
         import torch
 
         outputs: list[Tensor] = []
@@ -267,20 +289,27 @@ class Camera:
             logits = self.network(self.normalise(images))
         check_outputs("logits", logits.detach().float().cpu().numpy())
 
+        # each image's logit depends on this image alone, so that one gradient of the sum serves all
         y = logits.gather(1, torch.as_tensor(columns, device=logits.device)[:, None]).sum()
         gradient = torch.autograd.grad(y, outputs[-1], allow_unused=True)[0] if y.requires_grad else None
         if gradient is None:
             raise FcaError("task.layer", self.name, "a layer that the logits depend on", "choose another")
 
         activation = _as_map(outputs[-1].detach(), self.prefix)  # images x channels x cells x cells
-        slope = _as_map(gradient, self.prefix)
-        return scaled((activation * slope.mean((2, 3), keepdim=True)).sum(1).relu())
+        slope = _as_map(gradient, self.prefix)  # dy / dA
+        channel_weights = slope.mean((2, 3), keepdim=True)
+        return scaled((activation * channel_weights).sum(1).relu())
 
     def _choose_layer(self, image: Tensor, pattern: str | None) -> tuple[str, int]:
-        """The layer, and how many tokens are a prefix of its map.
+        """The name of the layer whose output is mapped, and how many prefix tokens (class, register) it begins with.
 
-        Maps shrink from layer to layer, so an output larger than an earlier map is no map (attention; 1 x 1 pooled to
-        7 x 7).
+        Without a pattern it is the last layer whose output is a map: in a transformer the last norm before attention.
+        Maps shrink from layer to layer, so that a square output larger than an earlier map is something else, such as a
+        matrix of attention.
+
+        image:   shows the sizes of all outputs in one forward pass.
+        pattern: a regular expression for the end of the name; of several layers that match the last one is taken.
+        Raises FcaError if no layer has a map or matches.
         """
         layers = self.network.modules()
         prefix_counts = [layer.num_prefix_tokens for layer in layers if hasattr(layer, "num_prefix_tokens")]
@@ -289,15 +318,17 @@ class Camera:
         chosen: str | None = None
         for name, output in self._layer_outputs(image).items():
             n_tokens = output.shape[1] if output.ndim == 3 else 0
-            prefix = prefix_counts[0] if prefix_counts else max(0, n_tokens - side**2)  # side: of the patches' map
-            prefix = min(n_tokens, prefix)
+            # where the network states no number, tokens beyond the side x side patches of the map before are the prefix
+            prefix = prefix_counts[0] if prefix_counts else max(0, n_tokens - side**2)
+            prefix = min(n_tokens, prefix)  # 0 for a convolutional output
             as_map = _as_map(output, prefix)
             if as_map is None or not 1 < as_map.shape[-1] <= side:
                 continue
 
             prefix_by_layer[name] = prefix
             is_norm_before_attention = name.rpartition(".")[2] in NORMS
-            if not n_tokens or is_norm_before_attention:
+            is_convolutional = not n_tokens
+            if is_convolutional or is_norm_before_attention:
                 side = as_map.shape[-1]
                 chosen = name
 
@@ -311,13 +342,17 @@ class Camera:
         return chosen, prefix_by_layer[chosen]
 
     def _layer_outputs(self, image: Tensor) -> dict[str, Tensor]:
-        """Layer -> its output for the image, without values, in the order in which the layers are used."""
+        """Name of a layer -> its output for the image, in the order in which the layers are used.
+
+        Outputs are on the device "meta": they have a shape but no values, since only shapes are needed. Only tensors
+        for one image with 3 dimensions (tokens) or 4 (a convolutional map) are kept.
+        """
         import torch
 
         outputs: dict[str, Tensor] = {}
 
         def keep_shape(name: str, _: Any, __: Any, output: Any) -> None:
-            outputs.pop(name, None)  # a layer that is used twice stands where it is used last
+            outputs.pop(name, None)  # a layer that is used twice moves to the place of its last use
             if name and isinstance(output, torch.Tensor) and output.ndim in (3, 4) and len(output) == 1:
                 outputs[name] = output.to("meta")
 
@@ -331,8 +366,8 @@ class Camera:
 def _as_map(output: Tensor, prefix: int) -> Any:
     """The output of a layer as images x channels x cells x cells; None where it is no square map.
 
-    A 3-dimensional output has tokens as its places (images x tokens x channels), of which the first `prefix` are no
-    places. In a 4-dimensional one the channels come before or after both places.
+    output: images x tokens x channels, where the tokens behind the first `prefix` are the places of a square, row by
+            row; or 4-dimensional, with the channels before or after the height and width of the map.
     """
     if output.ndim == 3:
         n_places = output.shape[1] - prefix
@@ -351,12 +386,15 @@ def scaled(maps: Float[Tensor, "images height width"]) -> Float[Tensor, "images 
     """The maps, each scaled to [0, 1] by its own minimum and maximum; a constant map becomes zeros."""
     low = maps.amin((1, 2), keepdim=True)
     high = maps.amax((1, 2), keepdim=True)
-    extent = (high - low).where(high > low, 1.0)
+    extent = (high - low).where(high > low, 1.0)  # no division by 0
     return (maps - low) / extent
 
 
 def enlarged(maps: Float[Tensor, "images cells cells"], size: int) -> Float[Tensor, "images size size"]:
-    """Maps at input size, bilinear and scaled again, as the library that the paper used (grad-cam) has them."""
+    """The maps interpolated bilinearly to the input size and scaled to [0, 1] again, as the library grad-cam does.
+
+    The paper (Hard ImageNet) used that library.
+    """
     from torch.nn.functional import interpolate
 
     large = interpolate(maps[:, None], (size, size), mode="bilinear")[:, 0]
@@ -364,7 +402,14 @@ def enlarged(maps: Float[Tensor, "images cells cells"], size: int) -> Float[Tens
 
 
 def mask_facts(mask: Bool[np.ndarray, "height width"], geometry: Geometry) -> tuple[float, float, float]:
-    """Of a stored image: the share that is object; the share of the object that the crop leaves; `centre_distance`."""
+    """Three facts about the object of a stored image.
+
+    They are the share of the image that is object, the share of the object that resize and crop leave in the input, and
+    the distance of the object from the centre (`centre_distance`). The second is NaN for an empty mask and for a
+    geometry that is no resize and crop, the third for an empty mask.
+
+    mask: of the stored image, before resize and crop.
+    """
     retained = float("nan")
     if isinstance(geometry, ResizeCrop) and mask.any():
         cropped_mask = mask[_cropped_places(mask.shape, geometry)]
@@ -373,10 +418,17 @@ def mask_facts(mask: Bool[np.ndarray, "height width"], geometry: Geometry) -> tu
 
 
 def _cropped_places(shape: tuple[int, ...], geometry: ResizeCrop) -> tuple[slice, ...]:
-    """The rows and columns of a stored image of this shape that the resize and crop keep."""
+    """The part of a stored image that resize and crop keep, as slices of its rows and columns.
+
+    The image is resized until its short side is size / crop_pct (with `squash` both sides); the central square of
+    `size` pixels is cut out. Here its ends are computed back to pixels of the stored image.
+
+    shape: height and width of the stored image.
+    """
     resized_short_side = math.floor(geometry.size / geometry.crop_pct)
     places = []
     for length in shape:
+        # this side of the image after the resize
         resized = resized_short_side if geometry.squash else resized_short_side * length // min(shape)
         start = round((resized - geometry.size) / 2)
         low = start * length / resized
@@ -398,15 +450,20 @@ def _facts_of_masks(data: ImageData, rows: Int[np.ndarray, " images"], geometry:
 
 
 def _picture_arrays(inputs: AtInput, arrays: Arrays, labels: Int[np.ndarray, " images"]) -> Arrays:
-    """Positions of the images to look at, with their pictures.
+    """The arrays of example images of a saliency run: their positions, and their pictures.
 
-    `lowest` with `overlays`: the lowest IoUs of maps that are not zero.
-    `first` with `examples`:  the first image of each class.
+    `lowest` with `overlays`: images with the lowest IoUs of map and object, under their maps. Maps that are zero
+                              everywhere are left out: they show nothing.
+    `first` with `examples`:  the first image of each class, with its object tinted.
+    Either kind has at most MAX_PICTURES images, all of which have an object at input size.
+
+    arrays: the run's arrays with a line for each image.    labels: class of each image.
     """
     visible = np.flatnonzero(arrays["mask_area"] > 0)
-    by_iou = visible[np.lexsort((arrays["mass"][visible], arrays["iou"][visible]))]
+    by_iou = visible[np.lexsort((arrays["mass"][visible], arrays["iou"][visible]))]  # equal IoUs by their mass
     lowest = by_iou[~arrays["zero"][by_iou]][:MAX_PICTURES]
-    first = visible[np.unique(labels[visible], return_index=True)[1]][:MAX_PICTURES]
+    _, first_of_class = np.unique(labels[visible], return_index=True)
+    first = visible[first_of_class][:MAX_PICTURES]
     return {
         "lowest": lowest.astype(np.int32),
         "overlays": _pictures(inputs, lowest, arrays["map"][lowest]),
@@ -418,7 +475,10 @@ def _picture_arrays(inputs: AtInput, arrays: Arrays, labels: Int[np.ndarray, " i
 def _pictures(
     inputs: AtInput, positions: Int[np.ndarray, " chosen"], maps: Iterable[np.ndarray | None]
 ) -> UInt8[np.ndarray, "chosen side side 3"]:
-    """The picture of each of these images; see `picture`."""
+    """The small picture of each of these images; see `picture`.
+
+    positions: of the images, among all images of `inputs`.    maps: the map to lay over each image, None for no map.
+    """
     rows = inputs.rows[positions]
     images = (255 * inputs.images(rows)).round().byte()
     images_last_channel = images.permute(0, 2, 3, 1).cpu().numpy()
@@ -427,13 +487,16 @@ def _pictures(
     pictures = []
     for image, mask, heat in zip(images_last_channel, masks, maps, strict=True):
         pictures.append(picture(image, mask, heat))
-    return np.array(pictures, np.uint8).reshape(-1, SIDE, SIDE, 3)
+    return np.array(pictures, np.uint8).reshape(-1, SIDE, SIDE, 3)  # this shape also without any picture
 
 
 def _headline_columns(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dict[str, Any]:
-    """The columns of a stored row: means of the metrics over classes with intervals, and counts of odd images.
+    """Columns of the row of a saliency run: means of the metrics over classes, with intervals, and two counts.
 
-    A metric that is defined for no image has no columns.    labels: class of each image.
+    The counts are of images whose map is zero everywhere, and of images without an object in the input. A metric that
+    is defined for no image has no columns.
+
+    arrays: the run's arrays with a line for each image.    labels: class of each image.
     """
     metrics = pd.DataFrame({name: arrays[name] for name in (*HEADLINES, "iou_others")})
     class_means = metrics.groupby(labels).mean()
@@ -452,7 +515,11 @@ def _headline_columns(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dic
 def picture(
     image: UInt8[np.ndarray, "size size 3"], mask: Bool[np.ndarray, "size size"], heat: np.ndarray | None
 ) -> UInt8[np.ndarray, "side side 3"]:
-    """An image at 64 pixels: under a map as heat, with the object's outline; without a map, with the object tinted."""
+    """A small picture of an image: with a map as heat and the object's outline, or without a map the object tinted.
+
+    image: pixels of 0 to 255.    mask: True on the object.
+    heat:  a map in [0, 1] of any size, drawn from yellow (low) to red (high), the higher the more opaque; None: no map.
+    """
     small_image = _resized(image)
     small_mask = _resized(mask.astype(np.float32))
     is_object = small_mask > 0.5

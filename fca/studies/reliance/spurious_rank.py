@@ -116,7 +116,11 @@ class SpuriousRank:
     shown: Annotated[int, Allowed(1), "pictures of either end, of the classes with the widest gaps"] = 6
 
     def __call__(self, store: Store) -> list[Table]:
-        """The tables. Raises FcaError without features (or a layer on them), for several encoders and a wrong file."""
+        """The four tables of SPECS, over all data sets.
+
+        Raises FcaError without stored features, without a linear layer on them (if no file names features), for several
+        encoders on one data set, and for a file of features that does not fit.
+        """
         rows = readable_rows(store, self.query)
         predict_rows = apply_query(rows[rows["task"] == "predict"], self.query)
 
@@ -163,18 +167,23 @@ class SpuriousRank:
         return filled(SPECS, tables, parameters, runs_read)
 
     def _encoders(self, rows: pd.DataFrame) -> Iterator[tuple[Row, list[str]]]:
-        """The `embed` row to rank by, one for each data set, and the runs of linear layers on its features.
+        """For each data set the stored row of the features that rank its images, and linear layers on these features.
 
-        Of several layers a probe comes first. Where no file names the features, each row has at least one layer.
+        A layer is given by the id of its run; its weights show which features matter for a class. A probe comes before
+        a head. There is at least one layer unless the field `features` names a file, which needs none.
+
+        Raises FcaError without features, and for a data set with features of several encoders.
         """
         embed_rows = apply_query(rows[(rows["task"] == "embed") & (rows["split"] == "all")], self.query)
         if self.encoder is not None:
             is_chosen = (embed_rows["encoder"] == self.encoder) | (embed_rows["run_id"] == self.encoder)
             embed_rows = embed_rows[is_chosen]
 
+        # layers for all classes of the data set
         is_linear = rows["adaptation"].isin(["probe", "head"]) & (rows["ncl"] == rows["num_classes"])
         layer_rows = apply_query(rows[is_linear & rows["parent"].isin(embed_rows["run_id"])], self.query)
-        layer_rows = layer_rows.sort_values(["adaptation", "seed"], ascending=[False, True])  # a probe is exact
+        # a probe is solved exactly, a head trained by Adam: descending order puts "probe" before "head"
+        layer_rows = layer_rows.sort_values(["adaptation", "seed"], ascending=[False, True])
 
         requirement = "embed rows of all images"
         if self.features is None:
@@ -194,10 +203,13 @@ class SpuriousRank:
 def important_features(
     features: Float[np.ndarray, "images features"], labels: pd.Series, layer: Any, n_features: int
 ) -> pd.DataFrame:
-    """The `n_features` most important features of each class: the largest mean(feature * weight) over its images.
+    """The `n_features` most important features of each class, a line each with columns label, feature and importance.
 
-    The mean is over the images that the linear layer gets right, or over all of a class that it never gets right.
-    labels: categorical, in label order.    layer: its weight and bias.
+    The importance of a feature for a class is the mean of feature * class weight over the images of the class that the
+    linear layer predicts right, or over all of its images if it predicts none of them right.
+
+    features: of training images.    labels: their classes, a categorical whose categories are in label order.
+    layer:    name -> array of a linear layer on the features: `weight` (classes x features) and `bias` (classes).
     """
     logits = features @ layer["weight"].T + layer["bias"]  # images x classes
     is_right = logits.argmax(axis=1) == labels.cat.codes
@@ -217,9 +229,13 @@ def important_features(
 
 
 def read_features(file: str, embed_row: Row, items: pd.DataFrame, n_features: int) -> pd.DataFrame:
-    """Annotated features: columns label and feature. Raises FcaError for a missing file or an unknown class or feature.
+    """The features that a CSV file names for each class: a frame with columns label and feature (its number).
 
-    n_features: of the encoder.
+    Raises FcaError for a missing file, missing columns, and an unknown class or feature.
+
+    file:      has the columns class and feature.    embed_row: the stored row of the features.
+    items:     of the data set; column `label` has its classes.
+    n_features: how many features the encoder has.
     """
     frame = read_table(file, file) if Path(file).is_file() else pd.DataFrame()
     if frame.empty or not {"class", "feature"} <= set(frame):
@@ -229,6 +245,7 @@ def read_features(file: str, embed_row: Row, items: pd.DataFrame, n_features: in
     encoder = embed_row["encoder"]
 
     def check(column: str, known_values: set[str], allowed: str) -> None:
+        """Raise FcaError for a value of this column that is not known; the text proposes one of similar spelling."""
         unknown = frame[column][~frame[column].isin(known_values)]
         if len(unknown):
             check_meant(f"{column} in {file}", unknown, known_values, f"the data set {dataset}")
@@ -240,9 +257,12 @@ def read_features(file: str, embed_row: Row, items: pd.DataFrame, n_features: in
 
 
 def cue_ranks(features: Float[np.ndarray, "images chosen"], by: str) -> tuple[Any, Any]:
-    """Score and rank (1: strongest) of a class's images by their chosen features; ties get the mean of their ranks.
+    """Score and rank of the images of a class by some of their features; rank 1 has the strongest cues.
 
-    by: rank = mean rank over the features; zscore = mean of (f - mean) / standard deviation, 0 for a constant feature.
+    Images of equal score get the mean of their ranks.
+
+    by: rank = the score is the mean over features of the image's rank (a low score is strong);
+        zscore = it is the mean of (f - mean) / standard deviation (a high score is strong), 0 for a constant feature.
 
     >>> cue_ranks(np.array([[0.0, 5.0], [2.0, 6.0], [1.0, 7.0]]), "rank")
     (array([3. , 1.5, 1.5]), array([3. , 1.5, 1.5]))
@@ -258,7 +278,13 @@ def cue_ranks(features: Float[np.ndarray, "images chosen"], by: str) -> tuple[An
 
 
 def _ranked_images(items: pd.DataFrame, features: np.ndarray, chosen: pd.DataFrame, by: str) -> pd.DataFrame:
-    """The images of the classes with chosen features, ranked within class and split, strongest cues first."""
+    """The images with their score and rank within class and split (see `cue_ranks`), strongest cues first.
+
+    Images of classes without chosen features are left out.
+
+    items, features: of all images of the data set, in the same order.
+    chosen: a line for each class (`label`) and feature that ranks its images.    by: rank or zscore.
+    """
     images = items[["label", "image_id", "split"]].astype({"label": str})
     for label, chosen_of_class in chosen.groupby("label")["feature"]:
         columns = chosen_of_class.tolist()
@@ -273,7 +299,12 @@ def _ranked_images(items: pd.DataFrame, features: np.ndarray, chosen: pd.DataFra
 
 
 def _tested_models(predict_rows: pd.DataFrame, dataset: str, ranked: pd.DataFrame) -> pd.DataFrame:
-    """`predict` rows of full models on clean images of a ranked split, with a name of the model in column `subject`."""
+    """Stored predictions of ranked images: rows of full models on clean images, each with a distinct name.
+
+    A full model knows all classes of the data set. Column `subject` has the distinct name.
+
+    predict_rows: all rows of predictions.    ranked: the ranked images; only predictions of their splits are returned.
+    """
     is_clean = predict_rows["shift"] == "clean"
     is_full = predict_rows["ncl"] == predict_rows["num_classes"]
     is_ranked = predict_rows["split"].isin(ranked["split"])
@@ -281,7 +312,7 @@ def _tested_models(predict_rows: pd.DataFrame, dataset: str, ranked: pd.DataFram
     is_of_dataset = predict_rows["dataset"] == dataset
     rows = predict_rows[is_clean & is_full & is_ranked & is_best & is_of_dataset]
 
-    # the model's name, with adaptation, seed and run as far as names are equal otherwise
+    # names that are still equal within a split are extended by adaptation, then by seed, then by run
     rows = rows.assign(subject=rows[MODEL])
     for column, word in (("adaptation", ""), (SEED, "seed "), (RUN_ID, "run ")):
         is_ambiguous = rows.duplicated([SPLIT, SUBJECT], keep=False)
@@ -293,10 +324,12 @@ def _tested_models(predict_rows: pd.DataFrame, dataset: str, ranked: pd.DataFram
 def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame, k: int) -> pd.DataFrame:
     """A table with a line for each tested model and class, and one for each model with the mean gap over classes.
 
-    The gap is the accuracy on the images with the strongest cues minus that on those with the weakest, `k` images each,
-    or a third of a class with fewer than 3 k images; a class with fewer than three is left out.
+    The gap is the accuracy on the `k` images of a class with the strongest cues minus the accuracy on the `k` images
+    with the weakest. Of a class with fewer than 3 k images a third is taken at either end; a class with fewer than
+    three images is left out.
 
-    encoder: name of the model whose features rank the images; its lines are marked.    ranked: the ranked images.
+    tested:  rows of predictions, as from `_tested_models`.    ranked: the ranked images, strongest cues first.
+    encoder: name of the model whose features rank the images; its name is marked in the lines.
     """
     if tested.empty:
         return SPURIOUS_GAP.frame([])
@@ -307,6 +340,7 @@ def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame
         if row[MODEL] == encoder:
             model_columns[SUBJECT] += ", the encoder"
 
+        # image id -> whether this model predicts the image right
         predicted = predictions(store, row)
         items = store.items(row["fingerprint"])
         ids_of_split = items["image_id"][items["split"] == row[SPLIT]].to_numpy()
@@ -314,6 +348,7 @@ def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame
 
         class_lines: list[dict[Any, Any]] = []
         for label, ranked_of_class in ranked[ranked["split"] == row[SPLIT]].groupby("label"):
+            # strongest cues first; a ranked image that the model did not predict is dropped
             is_right = right_by_image.reindex(ranked_of_class["image_id"]).dropna().to_numpy(dtype=bool)
             n_at_end = min(k, len(is_right) // 3)
             if n_at_end:
@@ -330,16 +365,19 @@ def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame
 
 
 def _gap(top_right: np.ndarray, bottom_right: np.ndarray) -> dict[Any, float]:
-    """Accuracies of both ends with Wilson's intervals; their difference with that of Newcombe, 1998, method 10.
+    """GAP_COLUMNS: accuracy at the top and at the bottom of a ranking, and the gap (top minus bottom), with intervals.
 
-    Newcombe's method is for pairs; images of the two ends are independent, so that a pair is right together with the
-    product p q of both accuracies.
+    Accuracies have Wilson's intervals, the gap has Newcombe's (1998, method 10), which is for pairs of outcomes. Here
+    the images of a pair, one from either end, are independent: both are right with probability p q, where p and q are
+    the two accuracies.
+
+    top_right, bottom_right: whether each image of an end is predicted right; equally many of both ends.
     """
     n = len(top_right)
     p = float(top_right.mean())
     q = float(bottom_right.mean())
 
-    # expected numbers of pairs
+    # expected numbers among n pairs of a top and a bottom image
     n_both_right = n * p * q
     n_only_top = n * p * (1 - q)
     n_only_bottom = n * (1 - p) * q
@@ -360,9 +398,13 @@ def _gap(top_right: np.ndarray, bottom_right: np.ndarray) -> dict[Any, float]:
 def _pictures(
     store: Store, fingerprint: str, ranked: pd.DataFrame, gaps: pd.DataFrame, n_pictures: int
 ) -> pd.DataFrame:
-    """The first and the last images of the classes with the widest gaps: test images if they are ranked, else train.
+    """Lines of table spurious_pictures: the first and last images of the classes with the widest gaps, with thumbnails.
 
-    n_pictures: of either end of a class.
+    Gaps in accuracy are means over models. Images are test images if these are ranked, otherwise of
+    the ranked split that comes first in the alphabet.
+
+    fingerprint: of the data set's images.    ranked: the ranked images, strongest cues first.
+    gaps: lines of table spurious_gap.    n_pictures: at either end of a class, at most half of its images.
     """
     split = ranked["split"].min()  # in alphabetical order test comes first
     ranked = ranked[ranked["split"] == split].drop(columns="score")
@@ -378,7 +420,7 @@ def _pictures(
         images = images.assign(top_accuracy=top_accuracy, bottom_accuracy=bottom_accuracy)
         n_at_end = min(n_pictures, len(images) // 2)
         frames.append(images.head(n_at_end).assign(end="top"))
-        frames.append(images.tail(n_at_end)[::-1].assign(end="bottom"))
+        frames.append(images.tail(n_at_end)[::-1].assign(end="bottom"))  # weakest cues first
 
     frame = pd.concat(frames, ignore_index=True)
     thumbnails = pictures(store, frame["image_id"].tolist(), fingerprint).thumbnails
@@ -386,10 +428,11 @@ def _pictures(
 
 
 def ranks_of(store: Store, table_id: str | None, data: ImageData, rows: Int[np.ndarray, " rows"]) -> Any:
-    """The rank of each of these images (positions in items); 1: strongest cues.
+    """The rank of each of these images within its class; rank 1 has the strongest cues of the class.
 
-    table_id: of a saved table `spurious_ranks`; None: the images' own annotation column `rank`.
-    Raises FcaError for an unknown id, no such column, a class without ranks, and images that have none.
+    table_id: id of a saved table `spurious_ranks`; None: the ranks are in the images' annotation column `rank`.
+    rows:     positions of the images in the items of the data.
+    Raises FcaError for an unknown id, without the column, and if a class or an image has no rank.
     """
     images = data.items.iloc[rows]
     if table_id is not None:
@@ -397,7 +440,7 @@ def ranks_of(store: Store, table_id: str | None, data: ImageData, rows: Int[np.n
         ranks = _saved_ranks(store, table_id, data.name, images)
     elif "rank" in images:
         source = "column rank"
-        ranks = pd.to_numeric(images["rank"], errors="coerce").to_numpy(np.float64)
+        ranks = pd.to_numeric(images["rank"], errors="coerce").to_numpy(np.float64)  # NaN for a text or an empty cell
     else:
         allowed = "id of a saved table spurious_ranks, or images with a column rank (dataset.ranks of hard_imagenet)"
         raise FcaError("adaptation.ranks", None, allowed, STEP)
@@ -414,7 +457,12 @@ def ranks_of(store: Store, table_id: str | None, data: ImageData, rows: Int[np.n
 
 
 def _saved_ranks(store: Store, table_id: str, dataset: str, images: pd.DataFrame) -> Float[np.ndarray, " images"]:
-    """The ranks of these images in a saved table, NaN for an image that it lacks; of any data set if it lacks this."""
+    """The ranks of these images in a saved table, NaN for an image that the table lacks.
+
+    If the table has no line of this data set, images are looked up by class and id in the lines of all data sets.
+
+    images: has columns label and image_id.
+    """
     lines = _saved_lines(store, table_id)
     is_of_dataset = lines["dataset"] == dataset
     if is_of_dataset.any():
@@ -426,7 +474,10 @@ def _saved_ranks(store: Store, table_id: str, dataset: str, images: pd.DataFrame
 
 
 def _saved_lines(store: Store, table_id: str) -> pd.DataFrame:
-    """The lines of a saved table `spurious_ranks`. Raises FcaError for another id, naming those that exist."""
+    """The lines of a saved table `spurious_ranks`.
+
+    Raises FcaError for an id of no such table, with a list of those that exist, and for a damaged table.
+    """
     name_by_id = {saved_id: described["name"] for saved_id, described in store.saved_tables().items()}
     if name_by_id.get(table_id) != SPURIOUS_RANKS.name:
         rank_table_ids = [saved_id for saved_id, name in name_by_id.items() if name == SPURIOUS_RANKS.name]

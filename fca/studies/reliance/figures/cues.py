@@ -34,10 +34,16 @@ AGREES = Column("agrees", float, "+.1f", "rank correlation, 1: as the metric cla
 
 
 def correlation_figure(truth: Table) -> alt.FacetChart:
-    """Correlation of every metric with both truths, a dot a cue; above 0 the metric follows."""
-    # one panel for each truth, with the correlation positive where it has the sign that the metric claims
+    """The rank correlation over networks of each metric of reliance with the truth, with its 95 % interval.
+
+    One panel shows each truth: cue strength in training, and accuracy lost by exact exchange of backgrounds. A row is a
+    metric with its verdict, a dot a cue (colour). A dot right of 0 has the sign that the metric claims.
+
+    truth: the table `metric_truth`, with a line for each metric and cue.
+    """
     panels = []
     for rho, truth_column in TRUTH_BY_RHO.items():
+        # some metrics should fall as reliance rises (sign -1): mirrored, so that +1 always means agreement
         signed_rho = truth.frame[[*interval_columns(rho)]].mul(truth.frame["sign"], axis=0)
         signed_rho = signed_rho.set_axis(interval_columns(AGREES), axis=1)
         panels.append(truth.frame.assign(panel=truth_column.meaning, **signed_rho))
@@ -65,7 +71,13 @@ def correlation_figure(truth: Table) -> alt.FacetChart:
 
 
 def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
-    """Each metric against the reliance of every network, one panel a metric."""
+    """The value of each metric against the true reliance of each network: a panel for each metric, a dot per network.
+
+    Reliance is the accuracy that a network loses when backgrounds are exchanged exactly. The colour of a dot is the cue
+    that the network was trained with.
+
+    truth: the table `metric_truth`, for the verdict below each panel's name.    networks: `metric_truth_networks`.
+    """
     verdict_by_metric = dict(zip(truth.frame[METRIC], truth.frame[VERDICT], strict=True))
     frame = networks.frame.dropna(subset=METRIC_VALUE).reset_index(drop=True)
     frame["panel"] = [f"{metric}\n{verdict_by_metric[metric]}" for metric in frame[METRIC]]
@@ -78,11 +90,17 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
         "Each point is one network. Accuracy without the object should rise; all others should fall.",
     )
     figure = style.faceted(points, frame, title, (CUE, MODEL), height=170, columns=4)
+    # metrics have different ranges; each panel has its numbers below it
     return figure.resolve_scale(y="independent").resolve_axis(x="independent")
 
 
 def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
-    """Which metrics follow, with their weakest correlation; each that is not confirmed, with those where it fails.
+    """Sentences on the verdicts: metrics that follow the truth, each that is not confirmed, and those still undecided.
+
+    The first sentence gives the weakest correlation among the metrics that follow. The sentence on an unconfirmed
+    metric gives its correlations for the cues for which it fails.
+
+    truth: the frame of the table `metric_truth`, with a line for each metric and cue, and one for all cues together.
 
     >>> line = {"metric": "rfs/l2/60", "cue": "color", "nets": 18, "undefined": 2, "sign": -1}
     >>> line |= {"verdict": "not confirmed", "fails": "color"}
@@ -92,40 +110,47 @@ def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
     rfs/l2/60 is not confirmed: it should fall as reliance rises; rank correlation for colour +0.31 [-0.20, +0.70] \
 (not defined for 2 of 18 networks).
     """
-    of_cue = truth[truth[CUE] != ALL_CUES]
-    follows = of_cue[of_cue[VERDICT] == FOLLOWS]
+    cue_lines = truth[truth[CUE] != ALL_CUES]
+    follows = cue_lines[cue_lines[VERDICT] == FOLLOWS]
     if len(follows):
         names = ", ".join(follows[METRIC].unique())
         order = f"Networks are put in the order of their reliance, whatever the cue, by {names}"
         yield Statement(f"{order}; {_weakest(follows)}.")
 
-    for metric, by_cue in of_cue[of_cue[VERDICT] == UNCONFIRMED].groupby(METRIC, sort=False):
-        fails = [cue in failing.split(", ") for cue, failing in zip(by_cue[CUE], by_cue[FAILS], strict=True)]
-        correlations = ", ".join(map(_correlation, by_cue[fails].to_dict("records")))
-        direction = "rise" if by_cue["sign"].iloc[0] > 0 else "fall"
+    for metric, lines in cue_lines[cue_lines[VERDICT] == UNCONFIRMED].groupby(METRIC, sort=False):
+        failing_cues = lines[FAILS].iloc[0].split(", ")  # the same in all lines of a metric
+        failing_lines = lines[lines[CUE].isin(failing_cues)]
+        correlations = ", ".join(map(_correlation, failing_lines.to_dict("records")))
+        direction = "rise" if lines["sign"].iloc[0] > 0 else "fall"
         claim = f"it should {direction} as reliance rises"
         yield Statement(f"{metric} is not confirmed: {claim}; rank correlation for {correlations}.")
 
-    undecided = of_cue.loc[of_cue[VERDICT] == UNDECIDED, METRIC].unique()
+    undecided = cue_lines.loc[cue_lines[VERDICT] == UNDECIDED, METRIC].unique()
     if len(undecided):
         yield Statement(f"Undecided, because too few networks differ in reliance: {', '.join(undecided)}.")
 
 
 def _weakest(follows: pd.DataFrame) -> str:
-    """The metrics that follow least closely for a cue, with their correlation there."""
-    strength = Column("strength")
+    """Words on the weakest correlation among metrics that follow the truth: which metrics have it, and for which cue.
+
+    follows: a line for each such metric and cue. Several lines may share the weakest correlation.
+    """
+    strength = Column("strength")  # the correlation, positive where it has the sign that the metric claims
     weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHO_RELIANCE]), strength, largest=False)
     correlation = f"rank correlation for {_correlation(weakest.iloc[0].to_dict())}"
     names = small.listed(weakest[METRIC].unique().tolist())
-    if len(follows[METRIC].unique()) == 1:
+    if len(follows[METRIC].unique()) == 1:  # a single metric is not the weakest of several
         return f"{names}, {correlation}"
-    if len(weakest) == len(follows):
+    if len(weakest) == len(follows):  # all are equal
         return f"none more weakly than the others, {correlation}"
     return f"weakest: {names}, {correlation}"
 
 
 def _correlation(line: Mapping[Any, Any]) -> str:
-    """The correlation of a metric with reliance for one cue, and for how many networks the metric is not defined."""
+    """Words: the cue of a line, the metric's correlation with reliance, and how many networks lack the metric.
+
+    line: of the table `metric_truth`.
+    """
     undefined = f" (not defined for {line['undefined']} of {line[N_NETWORKS]} networks)" if line["undefined"] else ""
     rho = "none" if pd.isna(line[RHO_RELIANCE]) else format_with_interval(line, RHO_RELIANCE)
     return f"{CUE.choices[line[CUE]]} {rho}{undefined}"

@@ -45,13 +45,20 @@ LEAD = GAP.with_format("+.0%", "lead of images with strong cues")
 
 
 def classes_figure(statistics: Table) -> alt.FacetChart:
-    """Size before and after the crop, what the crop leaves and the distance from the centre, class by class."""
+    """How large, whole and central the objects of each class are: a panel for each measure and data set, a row a class.
+
+    The measures (MEASURE_NAMES) are the object's share of the stored image and of the input, the share of the object
+    that the crop leaves, and its distance from the centre. Classes come with the smallest objects first.
+
+    statistics: the table `object_statistics`, with a line for each class.
+    """
     by_measure = [_lines_of_measure(statistics.frame, column) for column in MEASURE_NAMES]
     frame = pd.concat(by_measure, ignore_index=True)
     is_class = frame[LABEL] != objects.ALL_CLASSES
     frame = frame[frame[MEASURED].notna() & is_class].sort_values(DATASET, kind="stable")
     frame["panel"] = style.panels(frame, DATASET, "measure")
 
+    # one class has a line for each measure, all with the same size: `min` picks this size to sort by
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("size", op="min"), grid=False)
     across = kinds.quantity(alt.X, MEASURED, "", grid=True, domainMin=0, padding=4)
     coloured = kinds.hue(DATASET, frame, legend=style.differs(frame[DATASET]))
@@ -69,7 +76,13 @@ def classes_figure(statistics: Table) -> alt.FacetChart:
 
 
 def _lines_of_measure(statistics: pd.DataFrame, column: Column) -> pd.DataFrame:
-    """One measure of every class, with its interval in the columns of MEASURED; `size` gives the order."""
+    """Lines of one panel: each class's value of one measure, with its interval, under the names that all panels share.
+
+    The columns MEASURED, MEASURED.low and MEASURED.high hold the value and its interval, `measure` the name of the
+    measure, and `size` the object's share of the stored image, by which every panel sorts its classes.
+
+    column: the measure, a column of the table `object_statistics`.
+    """
     lines = statistics[[DATASET, LABEL]].assign(measure=MEASURE_NAMES[column], size=statistics[RAW])
     for drawn_column, stored_column in zip(interval_columns(MEASURED), interval_columns(column), strict=True):
         lines[drawn_column] = statistics[stored_column]
@@ -77,7 +90,12 @@ def _lines_of_measure(statistics: pd.DataFrame, column: Column) -> pd.DataFrame:
 
 
 def distribution_figure(distribution: Table) -> alt.FacetChart:
-    """The histogram of every quantity over images, one panel a quantity and data set."""
+    """Histograms over images: object sizes, the shares that the crop leaves, and the agreement of people on the masks.
+
+    There is a panel for each quantity and data set.
+
+    distribution: the table `object_distribution`, with a line for each bin; column QUANTITY names what was measured.
+    """
     quantity_order = list(QUANTITY_NAMES)
     frame = distribution.frame.sort_values(
         QUANTITY, key=lambda quantities: quantities.map(quantity_order.index), kind="stable"
@@ -94,13 +112,19 @@ def distribution_figure(distribution: Table) -> alt.FacetChart:
     up = kinds.quantity(alt.Y, SHARE, zero=True, padding=0)
     chart = kinds.bars(across, up, distribution.columns, x2="to:Q", y2=alt.datum(0))
     n_datasets = frame[DATASET].nunique()
-    columns = n_datasets if 1 < n_datasets < 5 else 2
+    columns = n_datasets if 1 < n_datasets < 5 else 2  # a row of panels for each quantity, if all data sets fit in it
     figure = style.faceted(chart, frame, title, (DATASET,), height=120, columns=columns)
     return figure.resolve_scale(y="independent")
 
 
 def pictures_figure(kind: str, pictures: Table) -> alt.FacetChart:
-    """A grid of the pictures of one kind, one panel a data set (and a model)."""
+    """A grid of the pictures of one kind: a panel for each data set, or for each data set and model.
+
+    Below a picture stand its class and, for a kind that has one, the overlap (IoU) of saliency and object.
+
+    kind:     a key of PICTURES; the pictures of "lowest" overlap depend on the model, the others do not.
+    pictures: the table `object_pictures`; columns `row` and `column` give a picture's place in the grid.
+    """
     frame = pictures.frame[pictures.frame[KIND] == kind].dropna(subset="thumbnail")
     panel_columns = [DATASET, MODEL] if kind == "lowest" else [DATASET]
     frame = frame.assign(panel=style.panels(frame, *panel_columns))
@@ -114,17 +138,22 @@ def pictures_figure(kind: str, pictures: Table) -> alt.FacetChart:
     frame["below"] = frame[IOU].map("IoU {:.2f}".format).where(frame[IOU].notna(), "")
     hover = [column for column in pictures.columns if column not in PLACE]
     chart = kinds.pictures(frame, hover, LABEL, "below")
-    n_rows = int(frame["row"].max()) + 1
+    n_rows = int(frame["row"].max()) + 1  # rows and columns of the grid count from 0
     n_columns = int(frame["column"].max()) + 1
     title = style.title(question, caption)
     figure = style.faceted(chart, frame, title, (DATASET,), height=n_rows * PICTURE_HEIGHT, columns=1)
-    figure.usermeta = kinds.FIXED
+    figure.usermeta = kinds.FIXED  # pictures have a fixed size, so that panels are not stretched to the page
     figure.spec.width = n_columns * PICTURE_WIDTH
     return figure
 
 
 def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
-    """How much of an image its object takes, and how many objects the crop removes.
+    """Sentences on a data set: the mean share of an image that its object takes, and how many objects the crop removes.
+
+    The small figure beside the first shows the mean over all classes, the two classes with the smallest objects, and
+    that with the largest. There is no sentence if no object was measured.
+
+    statistics: the frame of the table `object_statistics`, with a line for each class and one for all classes.
 
     >>> line = {"dataset": "zoo", "mask_area_raw": 0.3, "mask_area_raw_low": 0.2, "mask_area_raw_high": 0.4}
     >>> line |= {"removed": 0.021, "removed_low": 0.004, "removed_high": 0.109}
@@ -139,7 +168,7 @@ def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
         return
 
     line = all_classes.iloc[0].to_dict()
-    classes = measured[measured[LABEL] != objects.ALL_CLASSES].sort_values(AREA, kind="stable")
+    classes = measured[measured[LABEL] != objects.ALL_CLASSES].sort_values(AREA, kind="stable")  # smallest first
     extremes = pd.concat([all_classes, classes.head(2), classes.tail(1)]).drop_duplicates(LABEL)
     chart = small.dots(extremes, LABEL, AREA, (LABEL, *interval_columns(AREA)))
     yield Statement(f"Objects take {format_with_interval(line, AREA)} of an image of {line[DATASET]}.", chart)
@@ -153,7 +182,12 @@ def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
 
 
 def gap_figure(gap: Table) -> alt.FacetChart:
-    """Accuracy with strong cues minus accuracy with weak ones, with intervals, one row a class, widest gap first."""
+    """Accuracy with strong cues minus accuracy with weak ones, with 95 % intervals: a row a class, a colour a model.
+
+    The class with the widest mean gap over models comes first; the mean over all classes stands last.
+
+    gap: the table `spurious_gap`, with a line for each class and model. Raises NothingToDraw if it has no lines.
+    """
     if gap.frame.empty:
         raise style.NothingToDraw("no model predicted the ranked images; next: fca run task=predict")
     frame = gap.frame.assign(panel=style.panels(gap.frame, DATASET, SPLIT))
@@ -171,21 +205,25 @@ def gap_figure(gap: Table) -> alt.FacetChart:
         "Each mark is the accuracy on the top k images minus that on the bottom k, with its 95 % interval.",
         "A model whose own features rank the images (the encoder) has a gap by construction: it predicts from them.",
     )
-    height = (18 + 12 * frame[SUBJECT].nunique()) * (len(classes) + 1)
+    height = (18 + 12 * frame[SUBJECT].nunique()) * (len(classes) + 1)  # one more row: the mean over classes
     return style.faceted(chart, frame, title, (DATASET, SUBJECT), height=height, columns=1)
 
 
 def ends_figure(pictures: Table) -> alt.FacetChart:
-    """The first and the last images of the classes with the widest gaps, with their accuracies (figure 10)."""
+    """Pictures of the classes with the widest gaps: a panel a class, strong cues above, weak cues below (figure 10).
+
+    The heading of a panel has the accuracies on the images of both ends; below each picture stands its rank.
+
+    pictures: the table `spurious_pictures`, with a line for each picture. Raises NothingToDraw without any picture.
+    """
     frame = pictures.frame.dropna(subset="thumbnail")
     if frame.empty:
         raise style.NothingToDraw("no pictures: the images are no longer at hand")
 
-    # one panel a class: the strongest cues in the upper row, the weakest in the lower
     accuracies = [_accuracies_of_ends(top, bottom) for top, bottom in zip(frame[TOP], frame[BOTTOM], strict=True)]
     frame = frame.assign(
         right=accuracies,
-        row=(frame[END] == "bottom").astype(int),
+        row=(frame[END] == "bottom").astype(int),  # 0, the upper row: the strongest cues
         column=frame.groupby([DATASET, LABEL, END]).cumcount(),
         place=frame[RANK].map("rank {:g}".format),
         words=frame[END].map(END.choices.get),
@@ -206,14 +244,22 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
 
 
 def _accuracies_of_ends(top: float, bottom: float) -> str:
-    """Accuracies at the top and the bottom of a ranking in words; empty if no model predicted its images."""
+    """Words for a heading: the accuracies on the images with the strongest and the weakest cues of a class.
+
+    An empty text if no model predicted these images, so that the accuracies are NaN.
+    """
     if pd.isna(top):
         return ""
     return f"{top:.0%} right above, {bottom:.0%} below"
 
 
 def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
-    """How much models gain from strong cues: first the one that gains most, of those that gain significantly.
+    """Sentences on how much more accurate each model is where cues are strong; the largest significant gain first.
+
+    If no gain is significant, the first sentence states that, with the largest gain. Encoders, whose own features rank
+    the images, have sentences of their own (`encoder_statements`). No sentence without other models.
+
+    gap: the frame of the table `spurious_gap`, with a line for each class and model, and one for all classes.
 
     >>> line = {"dataset": "zoo", "label": ALL_CLASSES, "subject": "net"}
     >>> line |= {"gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
@@ -228,7 +274,7 @@ def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
 
     significant = models[models[LEAD.low] > 0]
     best = small.best_of(significant if len(significant) else models, LEAD)
-    if significant.empty and best[LEAD.low].notna().all():
+    if significant.empty and best[LEAD.low].notna().all():  # without an interval the significance is not known
         sentence = _none_gains(best, len(models))
     else:
         sentence = f"{_gain(best)}."
@@ -236,11 +282,15 @@ def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
 
     other_models = models.drop(best.index)
     for position in range(len(other_models)):
-        yield Statement(f"{_gain(other_models.iloc[[position]])}.")
+        yield Statement(f"{_gain(other_models.iloc[[position]])}.")  # a frame of one line
 
 
 def encoder_statements(gap: pd.DataFrame) -> Iterator[Statement]:
-    """How much a model gains whose own features rank the images.
+    """A sentence on each encoder (a model whose own features rank the images): how much it gains from strong cues.
+
+    Such a gain is no finding about the model: the ranking follows the features from which it predicts.
+
+    gap: the frame of the table `spurious_gap`.
 
     >>> line = {"dataset": "zoo", "label": ALL_CLASSES, "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
     >>> [statement] = encoder_statements(pd.DataFrame([line | {"subject": "net, the encoder"}]))
@@ -255,16 +305,20 @@ they are weak, by construction: its own features rank the images.
 
 
 def _mean_gaps(gap: pd.DataFrame) -> pd.DataFrame:
+    """The line of each model that has its mean gap over all classes, if this is known."""
     return gap[gap[LABEL] == ALL_CLASSES].dropna(subset=LEAD)
 
 
 def _is_encoder(means: pd.DataFrame) -> pd.Series:
-    """Whether a model ranked the images by its own features: then it has a gap by construction."""
+    """For each line whether its model is the encoder, whose features rank the images; the analysis marks its name."""
     return means[SUBJECT].str.contains("the encoder")
 
 
 def _none_gains(best: pd.DataFrame, n_models: int) -> str:
-    """That no model gains significantly, with the gain of the models that gain most."""
+    """The sentence that no model is significantly more accurate where cues are strong, with the largest gain.
+
+    best: the lines of the models with the largest gain.    n_models: how many models were tested.
+    """
     line = small.shared_line(best, LEAD)
     nobody = "the model is not" if n_models == 1 else f"none of {n_models} models is"
     gain = f"{small.listed(best[SUBJECT].tolist())} by {format_with_interval(line, LEAD)}"
@@ -272,7 +326,11 @@ def _none_gains(best: pd.DataFrame, n_models: int) -> str:
 
 
 def _gain(models: pd.DataFrame) -> str:
-    """What these models, which gain equally, gain from strong cues; without the full stop."""
+    """How much more accurate these models are where cues are strong, as a sentence without its full stop.
+
+    models: lines of models with equal gains. Whether these are significant, not significant or without an interval
+            decides about the words.
+    """
     line = small.shared_line(models, LEAD)
     names = small.listed(models[SUBJECT].tolist())
     points = format_with_interval(line, LEAD)
@@ -286,4 +344,5 @@ def _gain(models: pd.DataFrame) -> str:
 
 
 def _strong_cues(line: Mapping[Hashable, object]) -> str:
+    """A clause about the data set of this line, to follow "where"."""
     return f"the cues of a class of {line[DATASET]} are strong"

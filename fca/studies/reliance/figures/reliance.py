@@ -1,4 +1,8 @@
-"""Figures and statements of analysis=reliance. A metric that known cues did not confirm is pale, and marked so."""
+"""Figures and statements of analysis=reliance.
+
+A metric is unconfirmed if it failed on rendered images, where the cue that a network relies on is known. Its marks are
+pale, and its name is marked "not confirmed".
+"""
 
 from __future__ import annotations
 
@@ -40,10 +44,16 @@ SHAPE_BIAS = analysis.SHAPE_BIAS.with_format(".0%", "decisions for shape")
 
 
 def accuracy_figure(accuracy: Table) -> alt.FacetChart:
-    """Accuracy clean and without the object, one panel a data set and protocol."""
+    """Accuracy on clean images and on images without their object or background: a row a change, a colour a model.
+
+    There is a panel for each data set and protocol (which classes the model may predict).
+
+    accuracy: the table `reliance_accuracy`, with a line for each model and condition. Its lines with noise are left
+              out: the figure of relative foreground sensitivity shows these.
+    """
     frame = accuracy.frame[~accuracy.frame[analysis.CONDITION].str.startswith("noise/")]
     frame = frame.assign(panel=style.panels(frame, DATASET, analysis.ALLOWED_CLASSES))
-    frame["change"] = _with_mark(frame[analysis.CONDITION].replace(CHANGE_WORDS), frame)
+    frame["change"] = _marked_where_unconfirmed(frame[analysis.CONDITION].replace(CHANGE_WORDS), frame)
 
     clean_first = frame.sort_values(
         analysis.CONDITION, key=lambda conditions: conditions != analysis.CLEAN, kind="stable"
@@ -66,15 +76,21 @@ def accuracy_figure(accuracy: Table) -> alt.FacetChart:
         *_left_out_sentences(frame),
     )
     height = frame["change"].nunique() * (14 + 12 * frame[MODEL].nunique())
-    return style.faceted(_paled(chart), frame, title, FILTERS, height=height)
+    return style.faceted(_pale_where_unconfirmed(chart), frame, title, FILTERS, height=height)
 
 
 def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
-    """Relative foreground sensitivity by level of noise; plain beside area-matched."""
+    """Relative foreground sensitivity (RFS) by level of noise; a colour for each model.
+
+    There is a panel for each data set, protocol, kind of noise, and whether noise covers equal areas of object and
+    background.
+
+    sensitivity: the table `reliance_rfs`, with a line for each model and noise.
+    """
     order = [DATASET, analysis.ALLOWED_CLASSES, analysis.KIND, analysis.AREA_MATCHED, analysis.LEVEL]
     frame = sensitivity.frame.dropna(subset=analysis.RFS).sort_values(order)
     area_words = frame[analysis.AREA_MATCHED].map({True: ", equal areas", False: ", whole regions"})
-    noise = _with_mark(frame[analysis.KIND] + area_words, frame, f"pale: {UNCONFIRMED}")
+    noise = _marked_where_unconfirmed(frame[analysis.KIND] + area_words, frame, f"pale: {UNCONFIRMED}")
     frame = frame.assign(noise=noise)
     frame["panel"] = style.panels(frame, DATASET, analysis.ALLOWED_CLASSES, "noise")
 
@@ -95,15 +111,18 @@ def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
         "regions).",
         *_left_out_sentences(frame),
     )
-    figure = style.faceted(_paled(chart), frame, title, FILTERS, height=200)
-    return figure.resolve_scale(x="independent", xOffset="independent")
+    figure = style.faceted(_pale_where_unconfirmed(chart), frame, title, FILTERS, height=200)
+    return figure.resolve_scale(x="independent", xOffset="independent")  # kinds of noise have different levels
 
 
 def alignment_figure(alignment: Table) -> alt.FacetChart:
-    """Overlap of saliency and object, by model and data set."""
+    """The overlap (IoU) of saliency maps and objects, mean over classes: a row for each model, a colour a data set.
+
+    alignment: the table `reliance_saliency`, with a line for each model and metric; the figure shows the IoU alone.
+    """
     frame = alignment.frame[alignment.frame[analysis.SALIENCY_METRIC] == "iou"].reset_index(drop=True)
     metric_words = frame[analysis.SALIENCY_METRIC].map(analysis.SALIENCY_METRIC.choices)
-    frame = frame.assign(word=_with_mark(metric_words, frame))
+    frame = frame.assign(word=_marked_where_unconfirmed(metric_words, frame))
     frame["panel"] = style.panels(frame, "word")
 
     title_across = "mean over classes of the overlap"
@@ -121,18 +140,25 @@ def alignment_figure(alignment: Table) -> alt.FacetChart:
         "Each mark is measured on GradCAM maps of the class; bars are 95 % intervals.",
     )
     height = frame[MODEL].nunique() * (14 + 12 * frame[DATASET].nunique())
-    return style.faceted(_paled(chart), frame, title, (DATASET, MODEL), height=height)
+    return style.faceted(_pale_where_unconfirmed(chart), frame, title, (DATASET, MODEL), height=height)
 
 
 def classes_figure(classes: Table) -> alt.FacetChart:
-    """The share of its accuracy that each class keeps, those that lean most on their surroundings first."""
+    """The share of its clean accuracy that each class keeps without its object; the largest shares come first.
+
+    A row is a class, a colour a model. Of a long ranking only the CLASSES_AT_END classes at each end are shown.
+
+    classes: the table `reliance_classes`, with a line for each model and class, also for the mean over models.
+    """
     frame = classes.frame.dropna(subset=analysis.KEPT_SHARE).reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, analysis.ALLOWED_CLASSES)
 
-    # the mean over models, or the only model, leads: it has intervals and gives the order
+    # the mean over models (or the only model) leads a panel: it has intervals, and the classes are in its order
     frame["leads"] = frame[MODEL] == analysis.MEAN_MODEL
     has_leader = frame.groupby("panel")["leads"].transform("any")
     frame["leads"] |= ~has_leader
+
+    # `place`: the rank of the class by the leader, also in the lines of other models
     leading_rank = frame[analysis.CLASS_RANK].where(frame["leads"])
     frame["place"] = leading_rank.groupby([frame["panel"], frame[LABEL]]).transform("first")
 
@@ -144,7 +170,7 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     title_across = "share of clean accuracy kept"
     across = kinds.quantity(alt.X, analysis.KEPT_SHARE, title_across, grid=True, domainMin=0, padding=0)
     coloured = kinds.hue(MODEL, frame, columns=2)
-    other_models = kinds.scatter(across, rows, classes.columns, coloured, size=30)
+    other_models = kinds.scatter(across, rows, classes.columns, coloured, size=30)  # small dots without intervals
     other_models = other_models.transform_filter("!datum.leads")
     leader = kinds.points_with_intervals(
         analysis.KEPT_SHARE,
@@ -156,27 +182,34 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     )
 
     measure = classes.parameters["measure"]
+    mark = _mark_if_unconfirmed(frame)
     title = style.title(
         "Which classes lean on their surroundings?",
-        f"Share of each class's accuracy that is kept with {CHANGE_WORDS.get(measure, measure)}{_mark(frame)}.",
+        f"Share of each class's accuracy that is kept with {CHANGE_WORDS.get(measure, measure)}{mark}.",
         "Bars are 95 % intervals over images. The first classes keep most: by their surroundings, or as the guess for "
         "any gray image.",
         f"Classes with too few clean images right are missing; of many, the {CLASSES_AT_END} at each end are shown.",
     )
-    return style.faceted(kinds.layers(_paled(leader), other_models), frame, title, FILTERS, row=18)
+    return style.faceted(kinds.layers(_pale_where_unconfirmed(leader), other_models), frame, title, FILTERS, row=18)
 
 
 def stability_figure(stability: Table) -> alt.FacetChart:
-    """The rank correlation of every two models over the classes, as a heat map."""
+    """A heat map for pairs of models: how far two models agree which classes keep most of their accuracy.
+
+    A cell has Spearman's correlation over the classes. There is a panel for each data set and protocol.
+
+    stability: the table `class_stability`, with a line for each pair of models.
+    """
     frame = stability.frame.dropna(subset=analysis.RHO)
     frame = frame.assign(panel=style.panels(frame, DATASET, analysis.ALLOWED_CLASSES))
 
     across = alt.X(f"{MODEL}:N", title=None, axis=alt.Axis(labelAngle=-40))
     rows = style.names_axis(analysis.OTHER_MODEL, "ascending")
     chart = kinds.heat_map(analysis.RHO, across, rows, stability.columns, (-1.0, 1.0))
+    mark = _mark_if_unconfirmed(frame)
     title = style.title(
         "Do models agree which classes lean on their surroundings?",
-        f"Spearman's correlation of the classes' kept accuracy{_mark(frame)}; hover for 95 % intervals over classes.",
+        f"Spearman's correlation of the classes' kept accuracy{mark}; hover for 95 % intervals over classes.",
     )
     height = max(60, 30 * frame[analysis.OTHER_MODEL].nunique())
     figure = style.faceted(chart, frame, title, (DATASET, analysis.ALLOWED_CLASSES), height=height, columns=2)
@@ -185,10 +218,14 @@ def stability_figure(stability: Table) -> alt.FacetChart:
 
 
 def examples_figure(examples: Table) -> alt.FacetChart:
-    """The first images of a data set under every change."""
+    """A grid of example pictures for each data set: a row is an image, a column a change of the images.
+
+    examples: the table `reliance_examples`; columns `row` and `column` give a picture's place in the grid.
+    """
     frame = examples.frame.dropna(subset="thumbnail").reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET), change=frame[analysis.CONDITION].map(_short_change))
-    frame["column"] = frame["column"].rank(method="dense").astype(int) - 1  # without clean images the first is empty
+    # gaps in the numbers are closed: a column may have no picture, e.g. if the clean images are no longer at hand
+    frame["column"] = frame["column"].rank(method="dense").astype(int) - 1
 
     chart = kinds.pictures(frame, (DATASET, analysis.CONDITION, LABEL), "change", LABEL)
     title = style.title(
@@ -199,14 +236,20 @@ def examples_figure(examples: Table) -> alt.FacetChart:
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1
     figure = style.faceted(chart, frame, title, (DATASET,), height=n_rows * PICTURE_HEIGHT, columns=1)
-    figure.usermeta = kinds.FIXED
+    figure.usermeta = kinds.FIXED  # pictures have a fixed size, so that panels are not stretched to the page
     figure.spec.width = n_columns * PICTURE_WIDTH
     return figure
 
 
 def shape_figure(shapes: Table) -> alt.FacetChart:
-    """Decisions for shape among all images and, where those for texture are known, among decisions for either."""
-    # a second line for each model whose decisions for texture are known, with its shape bias as the share
+    """How often models and people decide for shape, where shape and texture of an image are of different classes.
+
+    A row is a model or person, its share of decisions for shape among all images a dot. A model whose decisions for
+    texture are known has a second dot: the share among its decisions for either shape or texture (its shape bias).
+
+    shapes: the table `shape_bias`, with a line for each model or person.
+    """
+    # the second dot is a further line of the frame, with the shape bias in the columns of the share
     either = shapes.frame.dropna(subset=analysis.SHAPE_BIAS).assign(**{analysis.SUBJECT: "either"})
     either[list(interval_columns(analysis.SHAPE_SHARE))] = either[list(interval_columns(analysis.SHAPE_BIAS))]
     frame = pd.concat([shapes.frame, either], ignore_index=True)
@@ -228,31 +271,44 @@ def shape_figure(shapes: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=18)
 
 
-def _mark(frame: pd.DataFrame) -> str:
-    """The mark of a metric that known cues did not confirm; empty if none of these lines has such a metric."""
+def _mark_if_unconfirmed(frame: pd.DataFrame) -> str:
+    """The words " (not confirmed)" if these lines have an unconfirmed metric, otherwise an empty text."""
     return f" ({UNCONFIRMED})" if _is_unconfirmed(frame).any() else ""
 
 
-def _with_mark(words: pd.Series, frame: pd.DataFrame, mark: str = UNCONFIRMED) -> pd.Series:
-    """A word for each line, with a mark if it is the word of a metric that known cues did not confirm."""
+def _marked_where_unconfirmed(words: pd.Series, frame: pd.DataFrame, mark: str = UNCONFIRMED) -> pd.Series:
+    """The word of each line, followed by the mark if it belongs to an unconfirmed metric.
+
+    A word is marked in all lines if it is unconfirmed in one of them: a word is one entry of an axis.
+
+    words: one for each line of the frame, e.g. the name of a change.
+    """
     unconfirmed_words = set(words[_is_unconfirmed(frame)])
     return words + words.isin(unconfirmed_words).map({True: f" ({mark})", False: ""})
 
 
 def _is_unconfirmed(frame: pd.DataFrame) -> pd.Series:
+    """For each line whether its metric failed where the cues of networks are known."""
     return frame[analysis.TRUST].astype(str).str.startswith(UNCONFIRMED)
 
 
-def _paled(chart: Any) -> Any:
-    """The chart with pale marks for metrics that known cues did not confirm."""
-    is_unconfirmed = f"indexof(datum.{analysis.TRUST} || '', '{UNCONFIRMED}') == 0"
+def _pale_where_unconfirmed(chart: Any) -> Any:
+    """The chart with pale dots where the metric of a line is unconfirmed.
+
+    chart: as from `kinds.points_with_intervals`, whose last layer has the dots.
+    """
+    is_unconfirmed = f"indexof(datum.{analysis.TRUST} || '', '{UNCONFIRMED}') == 0"  # Vega: the verdict begins so
     marks = chart.layer[-1]
     chart.layer[-1] = marks.encode(fillOpacity=alt.condition(is_unconfirmed, alt.value(0.25), alt.value(1.0)))
     return chart
 
 
 def _short_change(condition: str) -> str:
-    """A change in two or three words, to stand below a picture."""
+    """Two or three words for a change, to stand below a picture.
+
+    condition: as in the tables. For noise it is noise/REGION/KIND/LEVEL; with "/area_matched" at its end, the noise
+               covers equal areas of object and background ("equal").
+    """
     if not condition.startswith("noise/"):
         return CHANGE_WORDS.get(condition, condition)
     kind = "equal," if condition.endswith("/area_matched") else "noise"
@@ -261,7 +317,11 @@ def _short_change(condition: str) -> str:
 
 
 def _left_out_sentences(frame: pd.DataFrame) -> Iterator[str]:
-    """For each data set how many classes and images are left out, if any are."""
+    """A sentence for each data set from which classes or images are left out, with their numbers.
+
+    frame: lines of a table whose columns LEFT_OUT and CLASSES_LEFT_OUT count them. They are counted at the input size
+           of each model; the largest count is given.
+    """
     for dataset, lines in frame.groupby(DATASET, sort=False):
         n_images = int(lines[analysis.LEFT_OUT].max())
         n_classes = int(lines[analysis.CLASSES_LEFT_OUT].max())
@@ -272,7 +332,13 @@ def _left_out_sentences(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
-    """How often models are right although the object is gone: the most accurate model, then the others.
+    """Sentences on the accuracy of models on images without their objects: first the best model, then the others.
+
+    They are about the protocol "open" (all classes of a model) and the first change of CHANGE_CLAUSES that was
+    predicted; there are none if no such change was. Of more than FEW_MODELS models only the best and the last have a
+    sentence. If models are at the level of chance on clean images, one sentence states that nothing is known.
+
+    accuracy: the frame of the table `reliance_accuracy`, with a line for each model and condition.
 
     >>> line = {"dataset": "zoo", "model": "vit", "protocol": "open", "condition": "ablate/gray", "top1": 0.62}
     >>> line |= {"top1_low": 0.55, "top1_high": 0.69, "n_classes": 15, "chance": 0.001, "trust": None}
@@ -296,7 +362,7 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
         return
 
     best = small.best_of(changed, WITHOUT_OBJECT)
-    if all_at_chance(changed):
+    if all_at_chance(changed):  # "still right" would mislead
         verb = "is" if len(best) == 1 else "are each"
         best_models = f"{small.listed(best[MODEL].tolist())} {verb} right on {_share_of_images(best)}"
         yield Statement(f"No: where {CHANGE_CLAUSES[change]}, no model is better than chance; {best_models}.", chart)
@@ -310,9 +376,9 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _right_without_object(models: pd.DataFrame, change: str) -> str:
-    """How often these models, which are equally accurate, are right in spite of a change.
+    """The sentence on how often these models are right on changed images, or that they are at the level of chance.
 
-    change: as a clause, such as "the object is gray".
+    models: lines of models with equal accuracies.    change: a clause such as "the object is gray".
     """
     names = small.listed(models[MODEL].tolist())
     if all_at_chance(models):
@@ -324,7 +390,10 @@ def _right_without_object(models: pd.DataFrame, change: str) -> str:
 
 
 def _share_of_images(models: pd.DataFrame) -> str:
-    """The accuracy that these models have in common, beside chance, and whether the metric is to be believed."""
+    """Words: the accuracy that these models share with its interval, chance, and a warning if it is unconfirmed.
+
+    models: lines of models with equal accuracies.
+    """
     line = small.shared_line(models, WITHOUT_OBJECT)
     n_classes = line[analysis.N_CLASSES]
     classes = f"{n_classes} class{'' if n_classes == 1 else 'es'}"
@@ -333,19 +402,28 @@ def _share_of_images(models: pd.DataFrame) -> str:
 
 
 def _doubts(line: Mapping[Any, Any]) -> list[str]:
-    """That the metric of this line is not confirmed, if it is not."""
+    """One clause stating that the metric of this line is unconfirmed; an empty list if it is not unconfirmed."""
     is_unconfirmed = str(line[analysis.TRUST]).startswith(UNCONFIRMED)
     return [f"with known cues this metric is {UNCONFIRMED}"] if is_unconfirmed else []
 
 
 def left_out_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
-    """How many images and classes are left out."""
+    """A sentence for each data set on how many images and classes are left out.
+
+    accuracy: the frame of the table `reliance_accuracy`.
+    """
     for sentence in _left_out_sentences(accuracy[accuracy[analysis.ALLOWED_CLASSES] == "open"]):
         yield Statement(sentence)
 
 
 def classes_statements(classes: pd.DataFrame, accuracy: pd.DataFrame) -> Iterator[Statement]:
-    """The class that keeps most of its accuracy without its object, in the mean over models or by the only one.
+    """One sentence: the class that keeps the largest share of its accuracy without its object.
+
+    It is about the mean over models, or the only model, by the protocol "open". Several classes may share the first
+    place. There is no sentence if no class has a kept share; if models are at the level of chance on clean images, it
+    states that nothing is known.
+
+    classes, accuracy: the frames of the tables `reliance_classes` and `reliance_accuracy`.
 
     >>> line = {"dataset": "zoo", "model": "vit", "protocol": "open", "label": "fish", "kept": 0.6, "kept_low": 0.5}
     >>> lines = [line | {"kept_high": 0.7, "rank": 1}, line | {"label": "car", "kept": 0.1, "rank": 2}]
@@ -375,7 +453,7 @@ is gone (vit).
     measured = "; ".join([str(leading_model), *_doubts(line)])
     kept_share = f"{format_with_interval(line, KEPT_SHARE)} of its accuracy when its object is gone ({measured})"
     names = small.listed(best[LABEL].tolist())
-    if len(ranked) == 1:
+    if len(ranked) == 1:  # other classes had too few clean images right
         sentence = f"Of {dataset}, only {names} could be tested: it keeps {kept_share}."
     elif len(best) == len(ranked):
         sentence = f"None more than the others: each class of {dataset} keeps {kept_share}."
@@ -387,7 +465,13 @@ is gone (vit).
 
 
 def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
-    """The two models that agree least about which classes lean on their surroundings."""
+    """One sentence: the two models that agree least about which classes lean on their surroundings.
+
+    Several pairs may share the lowest correlation; then the words depend on whether all, some or none of their
+    intervals are above 0. No sentence if no pair has a correlation.
+
+    stability: the frame of the table `class_stability`, with a line for each pair of models.
+    """
     known_pairs = stability.dropna(subset=analysis.RHO)
     if known_pairs.empty:
         return
@@ -395,7 +479,7 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
     lowest = small.best_of(known_pairs, analysis.RHO, largest=False)
     line = small.shared_line(lowest, analysis.RHO)
     pair = f"{line[MODEL]} and {line[analysis.OTHER_MODEL]}"
-    if len(lowest) == len(known_pairs) > 1:
+    if len(lowest) == len(known_pairs) > 1:  # all pairs are equal
         pair = small.all_of(len(known_pairs), "pairs of models")
     elif len(lowest) > 1:
         pair = f"{len(lowest)} of {len(known_pairs)} pairs of models, {pair} among them,"
@@ -417,7 +501,11 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
 
 
 def shape_statements(shapes: pd.DataFrame) -> Iterator[Statement]:
-    """How often models decide for shape: the one that does so most often, then the others.
+    """A sentence for each model: its share of decisions for shape among those for shape or texture; largest first.
+
+    Models whose decisions for texture are not known have none.
+
+    shapes: the frame of the table `shape_bias`, with a line for each model or person.
 
     >>> line = {"dataset": "zoo", "model": "vit", "shape_bias": 0.6, "shape_bias_low": 0.55, "shape_bias_high": 0.7}
     >>> [statement] = shape_statements(pd.DataFrame([line | {"decisions": 90}]))
@@ -437,7 +525,10 @@ def shape_statements(shapes: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _decisions(models: pd.DataFrame) -> str:
-    """How often these models, which do so equally often, decide for shape."""
+    """The sentence on how often these models decide for shape.
+
+    models: lines of models with equal shape bias. An interval that contains 0.5 shows no significant preference.
+    """
     line = small.shared_line(models, SHAPE_BIAS)
     verb = "decides" if len(models) == 1 else "each decide"
     decisions = small.listed([f"{number:,.0f}" for number in models[analysis.DECISIONS].unique()])

@@ -32,15 +32,20 @@ Masks = Bool[np.ndarray, "images height width"]
 
 
 def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share, compat: str | None = None) -> Any:
-    """How much more accuracy noise in the object costs than noise around it: 1 = only noise in it does, -1 = around it.
+    """How much more accuracy noise in the object costs than noise around it.
+
+    1 is the largest difference that is possible at this mean accuracy, with noise in the object costing more; -1 is the
+    same with noise around it costing more; 0 means that both cost the same.
 
     RFS = (a_bg - a_fg) / (2 min(m, 1 - m)),   m = (a_fg + a_bg) / 2        (arXiv:2201.10766; Hard ImageNet, sec. 4.2)
 
-    2 min(m, 1 - m) is the largest difference of two accuracies with this mean. NaN at m = 0 and 1, where it is 0.
+    2 min(m, 1 - m) is the largest difference that two accuracies with the mean m can have. At m = 0 and 1 it is 0, and
+    RFS is NaN.
 
-    acc_foreground, acc_background: accuracies in [0, 1] with noise in the object, and around it.
-    compat: released = 0 instead of NaN, as in the released code.
-    A float for two floats. Raises FcaError for an accuracy outside [0, 1] and another compat.
+    acc_foreground, acc_background: accuracies in [0, 1] with noise in the object, and around it; two floats or two
+                                    arrays of equal shape. The result has the same shape.
+    compat: None, or "released" for 0 instead of NaN, as in the authors' released code.
+    Raises FcaError for an accuracy outside [0, 1] and for another compat.
 
     >>> relative_foreground_sensitivity(0.5, 0.75), relative_foreground_sensitivity(1.0, 1.0, "released")
     (0.3333333333333333, 0.0)
@@ -49,18 +54,22 @@ def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share
     foreground = _accuracies("acc_foreground", acc_foreground)
     background = _accuracies("acc_background", acc_background)
 
-    # 2 min(m, 1 - m)
+    # 2 min(m, 1 - m), with m = (foreground + background) / 2 multiplied out
     largest_difference = np.minimum(foreground + background, (1 - foreground) + (1 - background))
     undefined_value = 0.0 if compat == RELEASED else np.nan
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = (background - foreground) / largest_difference
     sensitivity = np.where(largest_difference == 0, undefined_value, ratio)
-    sensitivity = np.clip(sensitivity, -1.0, 1.0)  # rounding where one of the two is 0 or 1
+    sensitivity = np.clip(sensitivity, -1.0, 1.0)  # where one accuracy is 0 or 1, rounding may lead beyond 1
     return sensitivity if sensitivity.ndim else float(sensitivity)
 
 
 def _accuracies(name: str, shares: Share) -> Float[np.ndarray, "*values"]:
-    """Accuracies as an array within [0, 1], rounding cut off; NaN stays. Raises FcaError naming another value."""
+    """The accuracies as an array, clipped to [0, 1]; NaN stays.
+
+    Only a mean of accuracies that rounding took beyond 0 or 1 (by at most ROUNDING) is clipped. For a value farther
+    outside, FcaError is raised with this name and value.
+    """
     accuracies = np.asarray(shares, float)
     out_of_range = accuracies[(accuracies < -ROUNDING) | (accuracies > 1 + ROUNDING)].tolist()
     if out_of_range:
@@ -71,9 +80,14 @@ def _accuracies(name: str, shares: Share) -> Float[np.ndarray, "*values"]:
 def class_accuracy(
     right: Shaped[np.ndarray, "*conditions images"], labels: Labels, classes: int
 ) -> Float[np.ndarray, "*conditions classes"]:
-    """Mean over the images of each class (labels 0..classes-1), under each condition; NaN for a class without images.
+    """The accuracy of each class: the mean of `right` over the images of the class, for each condition separately.
 
-    right: 1 or True where a prediction is right (a share of draws, or any other value of an image).
+    NaN for a class without images.
+
+    right:   conditions x images, or images alone: 1 or True where a prediction is right, or the share of the draws of
+             noise under which it is right. (Any other number per image is averaged in the same way.)
+    labels:  class of each image, 0 .. classes - 1.
+    classes: number of classes.
 
     >>> class_accuracy(np.array([[1, 0, 1], [0, 0, 1]]), np.array([0, 0, 1]), 2)
     array([[0.5, 1. ],
@@ -86,10 +100,11 @@ def class_accuracy(
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """Means over classes of several conditions.
+    """Under each condition (a change of the images) the mean over classes of the classes' accuracies.
 
-    mean:     of each condition.
-    left_out: the same means with each draw left out in turn, one array for each kind of draws (`jackknife_interval`).
+    mean:     that mean, for each condition.
+    left_out: the same means with one class (or one image) left out in turn, conditions x classes left out, from which
+              jackknife intervals are computed. It has one array for classes, or one for the images of each class.
     """
 
     mean: Float[np.ndarray, " conditions"]
@@ -98,9 +113,13 @@ class ClassMeans:
     def estimate(
         self, function: Callable[..., Any], *conditions: int, within: tuple[float, float] = EVERYWHERE
     ) -> Estimated:
-        """A function of the means of these conditions, with its 95 % interval; NaN where it is undefined.
+        """A function of the means under these conditions, such as a ratio of two accuracies, with its 95 % interval.
 
-        conditions: their positions, in the order of the function's arguments.    within: the range of the function.
+        Value and interval are NaN where the function is undefined.
+
+        function:   also takes arrays, element by element, for the means with one class or image left out.
+        conditions: positions of the conditions whose means are the function's arguments, in their order.
+        within:     the range of the function; the interval stays inside it.
         """
         with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to an accuracy of 0
             value = float(function(*self.mean[list(conditions)]))
@@ -112,7 +131,9 @@ class ClassMeans:
 
 
 def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMeans:
-    """Class means of values in every condition, averaged over the classes that have images.
+    """Under each condition the mean over classes of the class means, and what a jackknife interval of it needs.
+
+    Only classes that have images count.
 
     With the means a_k of K classes, class k having n_k images of values v_i:
 
@@ -120,9 +141,12 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
         without class k              (sum_j a_j - a_k) / (K - 1)
         without image i of class k   a + (a_k - v_i) / ((n_k - 1) K)
 
-    over: classes = intervals are about other classes of this kind: each is left out with all of its images;
-          images = about these classes alone: images are left out within their class; also below FEWEST_DRAWS classes.
-          There is no interval with a class of a single image, which does not show its variance.
+    values: 1 where an image is predicted right under a condition, else 0, or any other number.
+    labels: class of each image.
+    over:   "classes" leaves out each class with all of its images: intervals then hold for other classes of this kind.
+            "images" leaves out each image within its class: intervals hold for these classes alone. With fewer than
+            FEWEST_DRAWS classes it is taken in any case. A class of a single image does not show its variance, so that
+            there is no interval.
     Raises FcaError without images, and for another `over`.
 
     >>> values, labels = np.array([[1, 0, 1, 1, 0], [0, 0, 1, 1, 0]]), np.arange(5)
@@ -149,7 +173,8 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
     for index, n in enumerate(counts.tolist()):
         values_of_class = values[:, class_of_image == index].astype(float)  # conditions x images of the class
         class_mean = values_of_class.mean(axis=1, keepdims=True)
-        change_of_class_mean = (class_mean - values_of_class) / max(n - 1, 1)  # 0 / 1 for a single image
+        # 0 / 1 for a class of a single image: without it the class has no mean; `jackknife_interval` returns NaN then
+        change_of_class_mean = (class_mean - values_of_class) / max(n - 1, 1)
         without_image.append(mean[:, None] + change_of_class_mean / n_classes)
     return ClassMeans(mean, tuple(without_image))
 
@@ -157,17 +182,19 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
 def grouped_right(
     logits: Float[np.ndarray, "images logits"], group: Integer[np.ndarray, " logits"], true: Labels
 ) -> PerImage:
-    """For each image 1 if the predicted group is that of its class, else 0; NaN if its class is in no group.
+    """For each image 1 if its true class is in the predicted group of classes, 0 if not; NaN if it is in no group.
 
-    The predicted group is the one of largest summed probability, as in `fca.stats.protocols.grouped_top1`.
+    The predicted group has the largest sum of its classes' probabilities, as in `fca.stats.protocols.grouped_top1`.
 
-    group: of every column of the logits, -1 for none.    true: the column of each image's class.
+    group: the group of each column of the logits, -1 for a class in no group.
+    true:  the column of each image's true class.
 
     >>> logits = np.array([[2.5, 2.5, 3.0, 9.0], [0.0, 0.0, 3.0, 9.0]])
     >>> grouped_right(logits, np.array([0, 0, 1, -1]), np.array([0, 3]))
     array([ 1., nan])
     """
     groups = np.unique(group[group >= 0])
+    # log of a group's summed probability, but for a term that all groups share
     log_sums = [logsumexp(logits[:, group == number].astype(float), axis=1) for number in groups]
     predicted_group = groups[np.stack(log_sums, axis=1).argmax(axis=1)]
 
@@ -176,9 +203,12 @@ def grouped_right(
 
 
 def rank_stability(first: Float[np.ndarray, " classes"], second: Float[np.ndarray, " classes"]) -> Estimated:
-    """Spearman's correlation of two models' values of the same classes, with its interval over classes.
+    """Spearman's correlation over classes between the values of two models, with its 95 % interval over classes.
 
-    A class without a value (NaN) in either is left out. NaN where it is not defined.
+    A class for which a model has no value (NaN) is left out. The result is NaN where the correlation is not defined,
+    for example without any class.
+
+    first, second: a value for each class, in the same order of classes.
 
     >>> rank_stability(np.array([0.1, 0.4, 0.2, np.nan]), np.array([0.3, 0.9, 0.5, 0.1])).value
     1.0
@@ -197,9 +227,10 @@ def rank_stability(first: Float[np.ndarray, " classes"], second: Float[np.ndarra
 
 
 def mask_iou(salient: Masks, mask: Masks) -> PerImage:
-    """Intersection over union of the salient pixels and the object; NaN where the object's mask is empty.
+    """For each image the intersection over union of its salient pixels and its object's mask.
 
-    An image without a salient pixel has 0 (Hard ImageNet, Moayeri et al. 2022, section 4.3).
+    It is 0 for an image without a salient pixel, and NaN for one with an empty mask (Hard ImageNet, Moayeri et al.
+    2022, section 4.3).
 
     >>> mask_iou(np.array([[[True, True, False]]]), np.array([[[False, True, True]]])).round(3)
     array([0.333])
@@ -211,9 +242,12 @@ def mask_iou(salient: Masks, mask: Masks) -> PerImage:
 
 
 def mass_inside(saliency: Maps, mask: Masks) -> PerImage:
-    """Share of a non-negative map's sum inside the object; NaN for an empty mask and for a map of zeros.
+    """For each image the share of its saliency that is on the object: a sum over the object divided by the total.
 
-    A map that ignores the object has the object's share of the image.
+    NaN for an empty mask and for a map of zeros. For comparison: the share of a uniform map equals the object's share
+    of the image.
+
+    saliency: maps without negative values.    mask: True on the object.
 
     >>> mass_inside(np.array([[[3.0, 1.0]]]), np.array([[[True, False]]]))
     array([0.75])
@@ -225,7 +259,7 @@ def mass_inside(saliency: Maps, mask: Masks) -> PerImage:
 
 
 def density_gap(saliency: Maps, mask: Masks) -> PerImage:
-    """Mean of a map on the object minus its mean off it; NaN where either region is empty.
+    """For each image the mean saliency on the object minus the mean off it; NaN where one of the regions is empty.
 
     >>> density_gap(np.array([[[0.75, 0.25, 0.0]]]), np.array([[[True, False, False]]]))
     array([0.625])
@@ -244,19 +278,21 @@ def _ratio(
     denominator: Num[np.ndarray, " images"],
     where: Bool[np.ndarray, " images"],
 ) -> PerImage:
-    """numerator / denominator where a condition holds, NaN elsewhere."""
+    """numerator / denominator where the condition `where` holds, and NaN elsewhere, without a warning of numpy."""
     return np.divide(numerator, denominator, out=np.full(len(where), np.nan), where=where)
 
 
 def centre_distance(mask: Bool[np.ndarray, "height width"]) -> float:
-    """Distance of the object's centroid from the image's centre, in half diagonals: 0 to 1; NaN for an empty mask.
+    """How far the centroid of the object is from the image's centre, as a share of half the diagonal (0 to 1).
+
+    NaN for an empty mask.
 
     >>> centre_distance(np.ones((2, 2), bool)), round(centre_distance(np.array([[True, False]])), 3)
     (0.0, 0.447)
     """
     if not mask.any():
         return float("nan")
-    centroid = np.mean(np.nonzero(mask), axis=1) + 0.5  # row and column, from the upper left corner
+    centroid = np.mean(np.nonzero(mask), axis=1) + 0.5  # row and column; a pixel's centre is half a pixel in
     down, across = centroid - np.array(mask.shape) / 2
     half_diagonal = np.hypot(*mask.shape) / 2
     return float(np.hypot(down, across) / half_diagonal)
