@@ -456,6 +456,7 @@ def check_word(root: str, word: str) -> None:
         _check_added(root, override, content, value)
 
     is_group = (CONF / override.key_or_group).is_dir()
+    # a name, a pattern of names, several values of a sweep, null, or a list of names
     is_option = isinstance(content, str | Glob | Sweep | None) or _are_options(override.key_or_group, content)
     if is_group and not is_option:
         sweep_step = one_at_a_time(key, value) if root == "run" else None  # no other command sweeps

@@ -68,8 +68,8 @@ class Composer(ConfigLoaderImpl):
         config, overrides_to_set = self._composed(master_config, words)
         cache = _COMPOSED[self.sweep]
         set_keys = [str(override.key_or_group) for override in overrides_to_set]
-        # key in the cache: "" separates the composed words from the keys that are set, and tells this entry from
-        # those of `_composed`, which have no ""
+        # key in the cache: "" separates the composed words from the keys that are set. The entries that `_composed`
+        # makes in the same cache have no ""
         place = (*self._words_to_compose(words), "", *set_keys)
         has_container = any(isinstance(override.value(), dict | list) for override in overrides_to_set)
         if place not in cache or has_container:  # a list or mapping would be merged with the previous point's

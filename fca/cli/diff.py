@@ -153,14 +153,15 @@ def predicted(side: Side) -> Predicted | None:
     if side.row["task"] != "score":
         return Predicted(split, stored.images, stored.predicted_labels, stored.right)
 
-    classes = side.row["classes"]
-    is_of_classes = stored.of_classes(classes)
-    columns_of_classes = stored.columns[np.array(classes)]
+    classes = side.row["classes"]  # label indices of the classes in the subset
+    is_of_classes = stored.of_classes(classes)  # for each image
+    columns_of_classes = stored.columns[np.array(classes)]  # columns of the logits
     # for each image the column of the largest logit among the classes of the subset
-    answers = masked_answers(stored.logits[is_of_classes], columns_of_classes)
-    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}  # column of the logits
-    labels = np.array([label_by_column[int(column)] for column in answers], dtype=np.int32)
-    return Predicted(split, stored.images[is_of_classes], labels, answers == stored.true[is_of_classes])
+    predicted_columns = masked_answers(stored.logits[is_of_classes], columns_of_classes)
+    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}
+    labels = np.array([label_by_column[int(column)] for column in predicted_columns], dtype=np.int32)
+    true_columns = stored.true[is_of_classes]  # the column of each image's own class
+    return Predicted(split, stored.images[is_of_classes], labels, predicted_columns == true_columns)
 
 
 def _run_with_predictions(side: Side) -> Row | None:

@@ -112,7 +112,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
 
 @cache
 def provenance() -> dict[str, str | None]:
-    """The columns for the machine and code of a row: host, versions of the packages that decide numbers, and commit.
+    """The columns of a row for machine and code: host, versions of the packages that decide numbers, and commit.
 
     The commit is that of this checkout, `-dirty` if files differ from it; None outside a checkout.
     """
@@ -160,11 +160,11 @@ def execute(job: Job, *, alone: bool) -> None:
     """
     store = job.context.store
     done_ids = {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE}
-    keep_items(job, done_ids)
+    keep_items(job, done_ids)  # writes lists of images that are missing
 
-    damage_met: set[str] = set()  # messages of earlier rounds
+    damage_met: set[str] = set()  # the messages about damaged files in earlier rounds
     while pending := unfinished(store, job.plan):
-        orphans = record_orphans(job, pending)
+        orphans = record_orphans(job, pending)  # the runs that cannot be done, since the run that they need failed
         with _claimed(pending, store) as token_of_run:
             claimed_runs = [run for run in pending if run.run_id in token_of_run]
             try:
@@ -178,7 +178,7 @@ def execute(job: Job, *, alone: bool) -> None:
                 damage_met.add(message)
 
         has_progress = claimed_runs or orphans
-        if not has_progress:  # other workers have claimed all pending runs
+        if not has_progress:  # other workers have claimed all runs that can be done now
             if not alone:
                 return
             time.sleep(POLL_S)
@@ -234,7 +234,9 @@ def keep_items(job: Job, done_ids: set[str]) -> None:
     done_ids: the ids of the finished runs. Other runs have no results yet that would need a list.
     """
     for run in job.plan:
+        # a run may read the data set of the job with other splits; its work then has these images
         data = run.work.data if isinstance(run.work, HasImages) else job.context.data
+        # false for a run that depends on no images, such as a program in fp32
         is_of_this_data = data.fingerprint == run.metadata.get("fingerprint")
         if run.run_id in done_ids and is_of_this_data:
             job.context.store.keep_items(data)
@@ -290,7 +292,7 @@ def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone:
 
         except DamagedFile:  # `execute` handles it
             raise
-        except ClaimLost:  # another worker has taken over the first run
+        except ClaimLost:  # another worker has taken over the run that was to be stored, which is the first
             pending = pending[1:]
         except FcaError as error:
             if alone:  # the user will correct the configuration: leave no trace of this one
@@ -345,7 +347,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "parent": run.parent,
         "command": job.command,
     }
-    columns = (*job.task.columns, *job.context.adaptation.columns)
+    columns = (*job.task.columns, *job.context.adaptation.columns)  # that a row of this task may have
     stored_row = job.context.store.write(row, finished.arrays, token, columns)
     job.context.tracker.finish(stored_row)
     if stop.requested.is_set():

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
 def _predict(options: argparse.Namespace) -> list[str]:
     """Predict the images that the options name, write the CSV, and return the lines for the terminal.
 
-    The lines tell what the network answers, and what is known of the quality of these answers: the cost or the accuracy
+    The lines show what the network answers, and how good these answers can be expected to be: the cost or the accuracy
     on test images, or with error= the guarantee.
     Raises FcaError for options or images that cannot be used.
     """

@@ -60,7 +60,7 @@ class Watcher(SlurmInfoWatcher):
         missing_now = unfinished_jobs - listed_jobs
         self._finished |= missing_now & self.missing  # missing in two looks in a row
         self.missing = missing_now
-        # to submitit, a state that it does not know means that the job has ended
+        # submitit takes a job with a state that it does not know for one that has ended
         self._info_dict.update({job: {"State": "GONE"} for job in self._finished})
 
 

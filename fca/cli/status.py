@@ -110,10 +110,11 @@ def status(outputs: str | Path = "outputs") -> pd.DataFrame:
 
 
 def _status(store: Store) -> pd.DataFrame:
-    """The frame that `status` returns."""
+    """The frame that `status` returns, for a store that exists."""
     lines = [{"run_id": run_id, **_state_of_run(store, run_id)} for run_id in store.run_ids()]
     frame = pd.DataFrame(lines, columns=list(COLUMNS)).set_index("run_id")
-    rows = store.rows().set_index("run_id")[["task", "command", "finished", FLAG]]  # from the index: no file is read
+    # of finished runs, further columns come from the index of the store, so that no file of a run is read for them
+    rows = store.rows().set_index("run_id")[["task", "command", "finished", FLAG]]
     return frame.fillna(rows.reindex(frame.index)).reset_index().infer_objects()
 
 
@@ -221,7 +222,7 @@ def _diverged(frame: pd.DataFrame) -> str:
 def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
     """A line for each sweep at work: how many of its runs are left, and the sweep's own estimate of the time to go.
 
-    If no sweep is at work, one line says when the running trainings end, if there is an estimate.
+    If no sweep is at work, a line has the time until the running trainings end, if there is an estimate.
     frame: a line for each run of the store, see `status`.
     """
     runs_by_id = frame.set_index("run_id")

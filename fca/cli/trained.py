@@ -170,7 +170,10 @@ class Exported:
 
 
 def _no_training(row: Row) -> FcaError:
-    """The error for a run that is no training; for a prediction, the next step names the training behind it."""
+    """The error for a run that is no training; for a prediction, the next step names the training that it used.
+
+    row: the stored row of the run.
+    """
     allowed = f"a training; this is a run of task={row['task']}"
     if row["task"] == "predict" and "parent" in row:
         return FcaError("run", row[RUN_ID], f"{allowed}; it is of training {row['parent']}", f"run={row['parent']}")
@@ -264,7 +267,7 @@ def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UIn
         except UnreadableImage as error:
             return str(error)
 
-    return parallel_map(image_or_reason, n, 0, doing)
+    return parallel_map(image_or_reason, n, workers=0, doing=doing)  # 0: a thread for each core
 
 
 def logits_in_batches(

@@ -66,7 +66,7 @@ def sync(arguments: Sequence[str]) -> int:
     os.environ["WANDB_MODE"] = "offline"  # the tracker then writes files, which are sent below
     tracker = component(configured("run", "logger", "wandb", typed_keys, outputs=options.outputs), "logger")
 
-    entries = missing(tracker)
+    entries = missing(tracker)  # runs that were not tracked, which have no file yet
     begun = time.monotonic()
     if options.dry_run:
         print(f"would write {len(entries)} entries from the store and send {len(unsent(tracker)) + len(entries)} files")
@@ -74,7 +74,7 @@ def sync(arguments: Sequence[str]) -> int:
     if not entries and not unsent(tracker):
         print("nothing is left to send")
         return 0
-    reason = unreachable(patient=True)
+    reason = unreachable(patient=True)  # None if W&B can be reached
     if reason:
         raise FcaError("W&B", reason, "a server that answers, and a login", "wandb login")
 

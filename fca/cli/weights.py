@@ -28,11 +28,13 @@ class Weights:
         for job in jobs:
             self.store = job.context.store
             keep = job.context.machine.keep_weights
+            # earlier trainings whose weights the job starts with: all runs of the job need them
             stored_models = [
                 model for model in (job.context.model, job.context.encoder) if isinstance(model, StoredRun)
             ]
             trainings = [model.run_id for model in stored_models]
             for run in job.plan:
+                # the parent is the run whose weights or arrays this run reads
                 needed_trainings = [*trainings, run.parent] if run.parent else trainings
                 for training in needed_trainings:
                     readers[training].add(run.run_id)
@@ -43,13 +45,14 @@ class Weights:
     def remove_unneeded(self) -> None:
         """Remove the weights of each training that is done and whose weights no unfinished run needs.
 
-        The sweep calls this again and again; a training is dealt with once.
+        Only the weights that machine.keep_weights does not keep are removed. The sweep calls this again and again. Once
+        the weights of a training are removed, the training is no longer looked at.
         """
         for run_id, unfinished_ids in list(self.unfinished.items()):
             # while a training is not done, no run that needs its weights can be done, so their states are not read
             if run_id not in unfinished_ids or self.store.state(run_id) is State.DONE:
                 done_ids = {reader for reader in unfinished_ids if self.store.state(reader) is State.DONE}
-                unfinished_ids -= done_ids
+                unfinished_ids -= done_ids  # the set in self.unfinished itself
 
             is_trained = run_id not in unfinished_ids
             if unfinished_ids and is_trained and self.store.has_diverged(run_id):
