@@ -123,7 +123,11 @@ class Analysed:
         return {finding.key: chart for finding, chart in self._drawn()}
 
     def _drawn(self) -> Iterator[tuple[Finding, Any]]:
-        """Yield each finding that has a figure, with its chart; skip a finding whose tables have too few values."""
+        """Yield each finding of the analysis that has a figure, with its chart.
+
+        A finding declares the tables of the analysis that its figure shows. It is skipped if the analysis made no such
+        table, or if the tables have too few values.
+        """
         for finding in findings_of(self.analysis):
             if finding.draw is None or not finding.is_in(self.tables):
                 continue

@@ -32,7 +32,8 @@ class Composer(ConfigLoaderImpl):
         super().__init__(loader.get_search_path())
         self.sweep = uuid.uuid4().hex  # a process may work for several sweeps, one after the other
         groups = set(self.list_groups(""))
-        # keys with several values in the grid, which are set after composing; keys that choose an option need Hydra
+        # Keys with several values in the grid, which are set in what Hydra composed. A key that chooses an option of a
+        # group is not among them, since only Hydra can compose the option.
         self.varying_keys: set[str] = set()
         for word, n_values in words.items():
             key = _key(word)
@@ -60,8 +61,9 @@ class Composer(ConfigLoaderImpl):
     def point(self, master_config: DictConfig, words: Sequence[str]) -> DictConfig:
         """The configuration of one point of the grid, without the node `hydra`; for planning.
 
-        The result may be changed by the next call: points that differ only in the values of `varying_keys` share one
-        object, because a copy takes longer than setting values.
+        The next call may change the result. `varying_keys` are keys with several values in the grid, whose values are
+        set after composing. Points that differ only in these values share one object, because a copy takes longer than
+        setting values.
 
         master_config: the configuration of the sweep.    words: the overrides of the point.
         """

@@ -429,7 +429,7 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
     data = data_of(values) if download else _data_at_hand(values, command)
     if isinstance(values["model"], dict):
         _name_classes(values["model"], data)
-    # of several faults, that of the group that is typed first is reported
+    # in the order of the groups on a command line, so that the first of several faults is reported
     model = component(values, "model")
     encoder = component(values, "encoder")
     shift_by_label = {shift.label(): shift for shift in component(values, "shift").shifts()}  # drops duplicates
@@ -449,7 +449,7 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
         tracker=component(values, "logger"),
     )
     task = component(values, "task")
-    with keys_of("task", task), keys_of("model", context.model):
+    with keys_of("task", task), keys_of("model", context.model):  # errors name task.KEY or model.KEY, as typed
         plan = task.plan(context)
     return Job(task, context, plan, values, command)
 
@@ -485,6 +485,7 @@ def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
     except FcaError as error:
         if error.args[0] != "dataset.root":  # the key that a loader names where files are missing
             raise
+        # without a key `name`, the name of the class
         name = dataset.get("name") or str(dataset["_target_"]).rpartition(".")[2].lower()
         raise NotDownloaded(command, name) from error
 

@@ -169,7 +169,7 @@ def _torchvision() -> Finding:
     try:
         from fca.torchvision_ops import declare_torchvision_ops, imported
 
-        declared = declare_torchvision_ops()  # None if the compiled ones load
+        declared = declare_torchvision_ops()  # None if the compiled operators load
         version = imported("torchvision").__version__
     except Exception as error:  # an installation may break in any way
         return Finding(BROKEN, "torchvision", f"{type(error).__name__}: {str(error)[:200]}", "install it again")

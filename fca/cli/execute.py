@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class WithoutPasswords(logging.Formatter):
-    """Formats lines of the log, including those of libraries, without passwords."""
+    """Formats the lines of the log, also lines that libraries log, without passwords."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The formatted line, with *** in place of user names and passwords of URLs."""
@@ -98,7 +98,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     epoch_output.setFormatter(WithoutPasswords())
     fca_logger.addHandler(epoch_output)
 
-    logging.captureWarnings(True)  # those of Python's module warnings go to the file as well
+    logging.captureWarnings(True)  # what Python's module `warnings` prints goes to the file instead
     try:
         yield
     finally:
@@ -114,7 +114,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
 def provenance() -> dict[str, str | None]:
     """The columns of a row for machine and code: host, versions of the packages that decide numbers, and commit.
 
-    The commit is that of this checkout, `-dirty` if files differ from it; None outside a checkout.
+    The commit is the one of this checkout, with `-dirty` if files differ from it; None outside a checkout.
     """
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES_THAT_DECIDE_NUMBERS)
     return {"host": socket.gethostname(), "commit": commit(), "versions": versions}
@@ -149,14 +149,15 @@ def end_with_parent() -> None:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the unfinished runs of a job: those without a row and without a recorded failure, if they can be done.
+    """Do the unfinished runs of a job: runs without a row and without a recorded failure, if they can be done.
 
-    Runs whose files are damaged are done again. Runs that need a run that failed or was interrupted get the
-    same kind of record.
+    Runs whose files are damaged are done again. If a run needs another run that failed or was interrupted, it gets the
+    same kind of record as that run.
 
-    alone: True for a single job. It waits for runs that another worker is doing, and takes them over if that worker
-           dies. An error in the configuration is raised and leaves no trace in the store.
-           False for a job of a sweep. It leaves such runs to the other worker, and records every error.
+    alone: True for a single job. The job waits for runs that another worker is doing, and takes them over if that
+           worker dies. An error in the configuration is raised and leaves no trace in the store.
+           False for a job of a sweep. The job does not wait for runs that another worker is doing, since the sweep
+           waits for them. It records every error.
     """
     store = job.context.store
     done_ids = {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE}
@@ -286,7 +287,7 @@ def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone:
                     pending = [run for run in pending if run.run_id != finished.run.run_id]
                     if finished.columns.get(FLAG) == DIVERGED:  # the runs that need its weights are left out below
                         break
-                else:  # the task ended by itself
+                else:  # the task ended, without a `break` above
                     _check_all_done(job, pending)
             pending = _without_void(store, pending)
 
@@ -313,7 +314,7 @@ def _check_all_done(job: Job, pending: Sequence[Run]) -> None:
 
 
 def _without_void(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """The runs that can still be done after a training diverged; the folders of the others are removed."""
+    """The runs that can still be done after a training diverged; the folders of the runs that cannot are removed."""
     void_ids = find_void_ids(store, runs)
     for run_id in void_ids:
         store.drop(run_id)

@@ -159,7 +159,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
 
 
 def _precision(trained: Trained, is_quantised: bool) -> str:
-    """The precision of the exported file: int8 if it was quantised for it, else that of the network of the training."""
+    """The precision of the exported file: int8 if it was quantised, else the precision of the trained network."""
     if is_quantised:
         return INT8
     program = trained.model.compiled()
@@ -243,7 +243,7 @@ def _images_to_compare(
 ) -> UInt8[np.ndarray, "images size size 3"]:
     """Up to CHECKED real images at input size, on which the file is compared with the network.
 
-    folder: its first images are taken. None: test images of the training, from every class, always the same ones.
+    folder: a folder whose first images are taken; None: always the same test images of the training, of every class.
     Raises FcaError if no image can be read; images that cannot be read are left out.
     """
     if folder is not None:

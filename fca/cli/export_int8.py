@@ -77,10 +77,11 @@ def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes
     pixels = _pixels_at_input_size(trained, classifier, rows)
     labels = logit_columns(classifier.classes, data.classes)[data.labels[rows]]  # column of each image's class
 
-    answers = logits_function(content, "onnx")
+    logits_by_file = logits_function(content, "onnx")  # pixels -> logits
     size = batch_size_of(classifier.input_size)
     batches = [pixels[start : start + size] for start in range(0, len(pixels), size)]
-    logits_of_file = np.concatenate([answers(batch) for batch in batches])
+    logits_of_file = np.concatenate([logits_by_file(batch) for batch in batches])
+    # on the CPU, as the file
     logits_of_network = logits_of(classifier, pixels, np.arange(len(pixels)), accelerator="cpu")
     network_is_right = logits_of_network.argmax(axis=1) == labels
     file_is_right = logits_of_file.argmax(axis=1) == labels

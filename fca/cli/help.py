@@ -365,7 +365,7 @@ def _choices(config: DictConfig) -> list[tuple[str, str | None]]:
 
 
 def _option_by_group(config: DictConfig) -> dict[str, str | None]:
-    """Each group, as it is typed, -> its chosen option; with the launcher, although it is a group of Hydra's."""
+    """Each group, as it is typed, -> its chosen option. The launcher is included, although it is a group of Hydra."""
     launcher = config.hydra.runtime.choices.get("hydra/launcher")
     return {**dict(_choices(config)), "hydra/launcher": launcher}
 
@@ -436,8 +436,8 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
             continue
         if isinstance(value, dict) and "_target_" in value:
             # Options of the component are in a folder of this group, or in a group of their own. Which of its files was
-            # chosen is unknown here. none.yaml, which need not exist, stands for it: the meanings of keys also come
-            # from the class and from the other options
+            # chosen is unknown here. So none.yaml, which need not exist, takes its place: the meanings of keys then
+            # come from the class and from the other options
             inner_group = CONF / group / str(key)
             folder = inner_group if inner_group.is_dir() else CONF / str(key)
             folder_name = folder.relative_to(CONF).as_posix()
@@ -460,8 +460,8 @@ def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
 def meanings(file: Path, target: str | None, kind: Any = None) -> dict[str, str]:
     """The meaning of each key of an option: key -> meaning.
 
-    It is what the class of the option declares, else the comment beside the key in its file or in a file that it builds
-    on, else that in another file of its group with the same class.
+    If the class of the option declares a meaning, that is used. Otherwise it is the comment beside the key in the file
+    of the option, in a file that this file builds on, or in another file of the group with the same class.
 
     file: of the option.    target: the name of its class.    kind: the class; None where there is none.
     """
@@ -490,7 +490,7 @@ def _files_by_class(files: tuple[Path, ...]) -> dict[str, list[Path]]:
 
 
 def _files_built_on(file: Path, depth: int = 0) -> Iterator[Path]:
-    """The file of an option, then the files that its defaults list names, then the files that those name, and so on.
+    """The file of an option, then the files that its defaults list names, then the files that these name, and so on.
 
     Files that cannot be read are left out.
     depth: the number of steps from the first file to this one.

@@ -185,7 +185,7 @@ def beside(group: str, name: str, siblings: Iterable[str]) -> list[str]:
 
 
 def similar_first(names: Iterable[str], typed: str) -> list[str]:
-    """All names, those that look like what was typed first."""
+    """All names; names that are similar to what was typed come first."""
     all_names = list(names)
     similar_names = similar_choices(all_names, typed)
     return [*similar_names, *(name for name in all_names if name not in similar_names)]
@@ -353,7 +353,7 @@ def _word(key: str, value: str | None, name: str) -> str:
     """The word KEY=VALUE that is suggested to the user, quoted for a shell; the key alone if no value was typed.
 
     key:   the suggested key.    value: the value that the user typed for another key; None: no value was typed.
-    name:  the last part of this other key. If it is the name that other tools use, the values of these tools are
+    name:  this other key, or its last part. If it is a name that other tools use, the values of these tools are
            replaced by ours: device=cuda becomes machine.accelerator=gpu.
     """
     if value is None:

@@ -96,7 +96,7 @@ def _command_for(done: pd.DataFrame) -> tuple[list[str], bool]:
 
 
 def _readers() -> Iterator[Reader]:
-    """Yield the commands that the studies declare, those of fca and of plugins.
+    """Yield the commands that studies declare, both the studies of fca and those of plugins.
 
     A file that cannot be read is left out with a warning, since it must not end a sweep that is done.
     """

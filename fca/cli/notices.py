@@ -67,7 +67,7 @@ class Notice:
         return f"{self.count - 1} more such warnings{self._also()}: {self.text}"
 
     def _also(self) -> str:
-        """The first names of the others in words, with a comma in front; empty if there are none."""
+        """The first entries of `others` in words, with a comma in front; empty if there are none."""
         if not self.others:
             return ""
         names = ", ".join(self.others[:MAX_NAMED])

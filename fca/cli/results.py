@@ -238,7 +238,7 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
             raise FcaError("--columns", name, "columns of numbers, with --by", "leave it out, or add it to --by")
     if values:  # only runs that measured any of them
         frame = frame[frame[list(values)].notna().any(axis="columns")]
-    draws = _draws(frame)
+    draws = _draws(frame)  # the random draw behind each run: its class subset, or its seed
     configuration_columns = _configuration_columns(frame, by)
 
     lines = []

@@ -94,9 +94,9 @@ def status(outputs: str | Path = "outputs") -> pd.DataFrame:
               or left (begun, and given back by its worker).
     error:    why a run is failed, interrupted or damaged.
     command:  the command that does the run again.
-    host, pid, beat_s: of a running one: its process, and seconds since its last heartbeat.
-    device, epoch, epochs, images_per_s, left_s: of a running training, some seconds after it began: its progress, and
-              its estimate of the seconds left.
+    host, pid, beat_s: the process of a run in progress, and the seconds since its last heartbeat.
+    device, epoch, epochs, images_per_s, left_s: the progress of a running training, from some seconds after it began,
+              and its estimate of the seconds left.
     finished: when a done run ended (UTC).
     flag:     of a done run; diverged: it has no accuracy, and no run that needs its weights will be done.
     A value that is not known is missing. Raises FcaError for a folder that is no store.
@@ -228,11 +228,13 @@ def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
     runs_by_id = frame.set_index("run_id")
     sweeps_at_work = [sweep for _, sweep in claims.sweeps(store.outputs) if sweep is not None]
     for sweep in sweeps_at_work:
-        runs = runs_by_id.reindex(sweep["runs"])  # lines of runs that have not begun are empty
+        runs = runs_by_id.reindex(sweep["runs"])  # by ids; lines of runs that have not begun are empty
+        # sweep["needs"]: id of a run -> id of the run whose result it needs
         will_never_run = runs.index.isin(_runs_without_weights(sweep["needs"], runs_by_id))
         has_ended = runs["state"].isin(["done", "failed", "interrupted"])
         n_left = int((~will_never_run & ~has_ended).sum())
 
+        # runs that were done before the sweep started do not count as done by it
         finished = pd.to_datetime(runs["finished"], utc=True, format="ISO8601")
         n_done = int((finished >= pd.Timestamp(sweep["started"], unit="s", tz="UTC")).sum())
 
@@ -288,14 +290,14 @@ def _workers(running: pd.DataFrame) -> Iterator[str]:
 
 
 def _failures(failed: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield two lines for each error: how many runs ended with it, and a command that repeats one of them.
+    """Yield two lines for each error: how many runs ended with it, and a command that repeats such a run.
 
-    A run that ended because a run that it needs failed counts to the error of that run.
+    If a run ended because a run that it needs failed, it counts to the error of the run that it needs.
     failed: runs that failed or were interrupted, see `status`.
     """
     causes = failed["error"].map(lambda error: _CAUSED_BY_PARENT.sub("", error))
     is_consequence = causes != failed["error"]
-    # The command should repeat a run that failed by itself, so these come first
+    # The command should repeat a run that is itself the cause, so causes come before consequences
     causes_first = failed.assign(is_consequence=is_consequence).sort_values("is_consequence", kind="stable")
 
     for error, runs in causes_first.groupby(causes, sort=False):

@@ -329,7 +329,7 @@ class ResumingSweep:
 
     @shared_listings()  # the workers use the lists of files that planning made
     def sweep(self, arguments: list[str]) -> None:
-        """Plan the whole grid, print the state of its runs, launch the unfinished ones; exit code 1 if a run failed.
+        """Plan the whole grid, print the state of its runs, launch the unfinished runs; exit code 1 if a run failed.
 
         With sweep.print=true, only print a command for each configuration that has unfinished runs.
         arguments: the overrides of the command line; some have several values.
@@ -581,7 +581,7 @@ class ResumingSweep:
                         sets are downloaded.
         """
         axes = self._axes(arguments)
-        # The composer composes what is equal in all points once, so it has to know which words vary.
+        # The composer composes once what is equal in all points, so it has to know which words vary.
         n_values_of_word: dict[str, int] = {}  # word as Hydra reads it -> number of values of its axis
         for words_of_axis in axes.values():
             for typed_word in words_of_axis:
@@ -702,7 +702,7 @@ def _prepare_ray(init: DictConfig) -> None:
 def _axis_size(override: Override) -> int:
     """The number of values of an axis, found without a list of them, which might fill the memory.
 
-    Raises FcaError for an axis without values, with endless ones, or of a key that must not differ in a sweep.
+    Raises FcaError for an axis without values or with endless values, and for a key that must not differ in a sweep.
     """
     if not override.is_sweep_override():
         return 1
@@ -792,8 +792,10 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
                 continue
 
             pid = stale_claim["pid"]
-            is_dead = not exit_codes or pid in exit_codes  # joblib kills the others; they are not to blame
-            if is_dead and pid not in recorded_pids:  # one run a worker: it had not begun the others of its claims
+            is_dead = (
+                not exit_codes or pid in exit_codes
+            )  # joblib kills the other workers as well; they are not to blame
+            if is_dead and pid not in recorded_pids:  # one run for each worker: it had not begun its later runs
                 recorded_pids.add(pid)
                 cause = describe_exit(exit_codes[pid]) if exit_codes else message
                 record_failure(point.job, run, cause, None, interrupted=True)

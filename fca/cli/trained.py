@@ -216,7 +216,7 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
     """
     files, names = _root_and_names(path, key)
     by_content = sorted_files(files, names, looks_into_texts=True)
-    images = sorted([*by_content.images, *by_content.not_read])
+    images = sorted([*by_content.images, *by_content.not_read])  # not_read: path -> why it cannot be read
     if not images:
         allowed = f"at least one image ({', '.join(SUFFIXES[:3])} or another); {len(names)} other files"
         raise FcaError(key, path, allowed, "correct it")

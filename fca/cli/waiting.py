@@ -82,7 +82,7 @@ def _why_ray(keys: DictConfig) -> str:
     for name, number in (remote.get("resources") or {}).items():
         needs[name] = (f"resources.{name}", number)
 
-    # a job that asks for more than the whole cluster has waits for ever, so this is looked for first
+    # a job that asks for more than the whole cluster has would wait without end, so this is checked first
     for resource, (key, number) in needs.items():
         if number and number > total.get(resource, 0):
             return (

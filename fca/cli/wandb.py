@@ -133,7 +133,7 @@ def report(arguments: Sequence[str]) -> int:
     def work(config: DictConfig) -> None:
         """Make and publish the page of one configuration."""
         tracker = component(config, "logger")
-        check_views(tracker)  # before the page is made, which takes time
+        check_views(tracker)  # raises if W&B cannot be used, before the page is made, which takes time
         command = pages.report(config)
         query = query_of(config, Store(Path(config.outputs)), ReportConfig)
         description = {"report": config.report.name, "query": query, "command": command}

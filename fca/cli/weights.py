@@ -17,12 +17,12 @@ class Weights:
     """Removes weights of the trainings of a sweep, while the sweep runs, as machine.keep_weights demands.
 
     keep:       id of each training whose weights are not all kept -> machine.keep_weights, "best" or "none".
-    unfinished: id of each of these trainings -> its own id and those of the runs that need its weights, as far as they
-                are not done.
+    unfinished: id of each of these trainings -> its own id and the ids of the runs that need its weights, as far as
+                these runs are not done.
     """
 
     def __init__(self, jobs: Iterable[Job]) -> None:
-        """Find the trainings, and the runs that need their weights, in the plans of these jobs."""
+        """Find, in the plans of these jobs, trainings whose weights are not all kept, and the runs that need them."""
         readers: dict[str, set[str]] = defaultdict(set)  # training -> the runs that need its weights
         self.keep: dict[str, str] = {}
         for job in jobs:
@@ -40,6 +40,7 @@ class Weights:
                     readers[training].add(run.run_id)
                 if run.task == "train" and keep != "snapshots":  # "snapshots" keeps all weights
                     self.keep[run.run_id] = keep
+        # training -> its own id and the ids of the runs that need its weights; `remove_unneeded` drops finished runs
         self.unfinished = {run_id: {run_id, *readers[run_id]} for run_id in self.keep}
 
     def remove_unneeded(self) -> None:
