@@ -55,6 +55,7 @@ class Waste(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Print what can be removed from a store, or with --yes remove it.
 
+    arguments: the words behind the name of the command.
     Returns exit code 0. The decorator turns an FcaError, such as for a folder that is no store, into exit code 2.
     """
     parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
@@ -176,6 +177,7 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
 def _waste_of_run(store: Store, run_id: str, train_s: float, has_diverged: bool) -> list[Waste]:
     """What can be removed from the folder of a finished run: weights, checkpoint, and remains of a dead process.
 
+    run_id:       the id of the run.
     train_s:      seconds that the training took, and would take again to restore the weights.
     has_diverged: whether the training diverged; nothing reads its weights, so they are a kind of their own.
     """
@@ -239,7 +241,10 @@ def _line(kind: str, items: Sequence[Waste]) -> str:
 
 
 def _remove(store: Store, item: Waste) -> None:
-    """Remove a file or folder of the store. If that fails, the OSError has the path in its `filename`."""
+    """Remove a file or folder of the store. If that fails, the OSError has the path in its `filename`.
+
+    item: the file or folder, with the kind of files to which it belongs.
+    """
     folder = item.path.parent
     if item.kind in WEIGHTS:
         # this also records the removal; without the record, missing weights would count as damage

@@ -28,9 +28,13 @@ class Composer(ConfigLoaderImpl):
     """
 
     def __init__(self, loader: ConfigLoader, words: Mapping[str, int]) -> None:
-        """loader: Hydra's, for the folders in which it looks."""
+        """loader: Hydra's own loader, whose folders of configurations are used.
+
+        words: override of the grid -> the number of values that its axis has.
+        """
         super().__init__(loader.get_search_path())
-        self.sweep = uuid.uuid4().hex  # a process may work for several sweeps, one after the other
+        # the id in the cache of configurations: a process may work for several sweeps, one after the other
+        self.sweep = uuid.uuid4().hex
         groups = set(self.list_groups(""))
         # Keys with several values in the grid, which are set in what Hydra composed. A key that chooses an option of a
         # group is not among them, since only Hydra can compose the option.

@@ -70,7 +70,8 @@ def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type
 def _check_contracts(instance: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
     """Raise FcaError if a component, or a component that it holds, lacks a member of its contract (a protocol).
 
-    values:   the keys of its node.    name: for messages: its group, or dataset.generator for one inside of a data set.
+    instance: the component.    values: the keys of its node in the configuration.
+    name:     its group, for messages; for a component inside of a data set, its key, such as dataset.generator.
     contract: the protocol of the component; None: there is none to check.
     """
     if contract is not None:
@@ -301,6 +302,7 @@ def as_typed(value: Any) -> str:
 def _allowed_inside(component_class: Any, key: str) -> str | None:
     """What values a field may have, in words; None if the class does not declare such a field.
 
+    component_class: the class of the field; anything but a dataclass declares no field.
     key: a field of the class; or, with a dot, a field of the dataclass that this field holds, such as val.share.
     """
     field, _, inner_key = key.partition(".")
@@ -417,6 +419,7 @@ def not_here(datasets: Sequence[str]) -> str:
 def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -> Job:
     """Check a whole configuration of `fca run` and plan it; this decodes no image and writes nothing to the store.
 
+    config:    the composed configuration.
     overrides: the words that were typed, for the command and for messages.
     download:  whether to download a public data set that is not on this machine. If False, NotDownloaded is raised.
     Raises FcaError for a configuration that cannot be run.
@@ -594,7 +597,7 @@ def _name_classes(model: dict[str, Any], data: ImageData) -> None:
 def _subset(subset: Mapping[str, Any], data: ImageData) -> ClassSubset:
     """The classes that the keys of `subset` select: the listed classes, drawn classes, or all.
 
-    subset: the keys of its node.
+    subset: the keys of its node.    data: the data set from whose classes they select.
     Raises FcaError for keys that contradict each other, and NoSuchSubset for a number that cannot be drawn.
     """
     ncl = subset["ncl"]

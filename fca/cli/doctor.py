@@ -62,6 +62,7 @@ class Finding(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Print what is installed and what is missing, by section, without using the network.
 
+    arguments: the words behind the name of the command.
     Returns exit code 1 if something that `fca run` needs is broken, else 0.
     """
     parser = Words(prog="fca doctor", description=f"{__doc__} Nothing is downloaded or changed.")
@@ -104,7 +105,10 @@ def _guarded(examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
 
 
 def _needed(outputs: str) -> Iterator[Finding]:
-    """What every run needs: Python, packages, torch, torchvision, and a store that can be written."""
+    """Findings on what every run needs: Python, packages, torch, torchvision, and a store that can be written to.
+
+    outputs: the folder of the store.
+    """
     yield Finding(OK, "Python", f"{platform.python_version()}, {sys.executable}")
 
     problems = _package_problems(None)
@@ -370,7 +374,7 @@ def _netrc_file_with(host: str) -> str | None:
 
 
 def _disk(outputs: str) -> Iterator[Finding]:
-    """Findings on how much space is free in each folder where fca writes."""
+    """Findings on how much space is free in each folder where fca writes.    outputs: the folder of the store."""
     cache = Path(os.environ.get("FCA_CACHE", "~/.cache/fca")).expanduser()
     folders = {
         "outputs": Path(outputs),

@@ -81,6 +81,7 @@ class LogFile(logging.FileHandler):
 def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     """Append everything that libraries and fca log or warn in the body to this file; fca's warnings are also printed.
 
+    path:   the file; it is made when the first line comes.
     epochs: whether lines about epochs are also printed, if the output is not a terminal.
     """
     root_logger = logging.getLogger()
@@ -252,7 +253,7 @@ def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
     runs: in an order in which each run comes after its parent.
     """
     token_of_folder: dict[Path, str] = {}
-    with claims.beating(token_of_folder):  # keeps alive what the dictionary holds at each moment
+    with claims.beating(token_of_folder):  # renews the claims in the dictionary, also those that are added below
         for run in runs:
             parent_is_done = run.parent is None or store.state(run.parent) is State.DONE
             is_ready = parent_is_done or store.folder(str(run.parent)) in token_of_folder
@@ -272,7 +273,8 @@ def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone:
 
     An error is recorded for the first run that is not finished. Then the task starts again with the other runs.
     Raises DamagedFile if a run that these need has a damaged file.
-    token_of_run: run_id -> token of its claim.    alone: see `execute`.
+    token_of_run: run_id -> token of its claim.
+    alone: whether an FcaError, a mistake in the configuration, is raised, as for a single job; else it is recorded.
     """
     store = job.context.store
     # another worker may have finished some between the plan and the claim
@@ -368,7 +370,7 @@ def _fail(job: Job, runs: Sequence[Run], message: str, trace: str | None, *, int
 def record_failure(job: Job, run: Run, message: str, trace: str | None, *, interrupted: bool = False) -> None:
     """Write why a run has no result, with the command that repeats it, into the store and to the tracker.
 
-    trace: the traceback; None for an error that needs none, such as one of the user's.
+    message: the error.    trace: its traceback; None for an error that needs none, such as a mistake of the user.
     interrupted: whether the run was killed or lacked resources, so that the same command repeats it by itself.
     """
     error = {

@@ -65,7 +65,8 @@ def in_int8(trained: Trained, classifier: Classifier, content: bytes) -> bytes:
 def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes) -> Loss | None:
     """The accuracy that an ONNX file loses against the network on the images of a split of its training.
 
-    content: of the file.    Returns None if the split has no images.
+    trained: the training.    classifier: its network.    content: the bytes of the file.
+    Returns None if the split has no images.
     """
     from fca.models.export import logits_function
     from fca.training.infer import batch_size_of, logits_of
@@ -109,7 +110,10 @@ def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
 
 
 def allowed_loss(loss: Loss | None, max_loss: float, trained: Trained) -> Loss:
-    """The given loss on validation images. Raises FcaError if it exceeds `max_loss`, or if it is None (no images)."""
+    """The given loss on validation images. Raises FcaError if it exceeds `max_loss`, or if it is None (no images).
+
+    trained: the training. If it fitted a linear probe, the error suggests to quantise the network before that.
+    """
     if loss is None:
         allowed = "a training that held out validation images, which show what int8 costs"
         raise FcaError("precision", INT8, allowed, "train with dataset.val.share=0.3, or export precision=fp32")

@@ -168,7 +168,7 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
 
     Keys of a group are only shown if the user typed the name of the group, or if the group comes with the chosen task.
 
-    config: the whole configuration, with Hydra's part.
+    root:   the command.    config: its whole configuration, with Hydra's part.
     words:  the words of the form key=value that the user typed.
     """
     options = groups(root, config)
@@ -215,7 +215,7 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
 def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str]) -> Iterator[str]:
     """The lines of `fca run GROUP --help`: every option of these groups with its purpose, then the keys of the chosen.
 
-    config:       the whole configuration, with Hydra's part.
+    root:         the command.    config: the whole configuration, with Hydra's part.
     typed_groups: names of groups as a user types them. model@encoder: the options of model, used as the encoder.
     """
     options = groups(root, config)
@@ -239,7 +239,10 @@ def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str])
 
 
 def _all_lines(root: str, config: DictConfig) -> Iterator[str]:
-    """The lines of `fca run all --help`: every group with its options, and every key of the chosen options."""
+    """The lines of `fca run all --help`: every group with its options, and every key of the chosen options.
+
+    root: the command.    config: its whole configuration, with Hydra's part.
+    """
     width = _terminal_width()
     yield _headline(root)
     yield f"\ngroups and their options (fca {root} GROUP=OPTION --help shows that option's keys)"
@@ -266,6 +269,7 @@ def _group_lines(root: str, group: str, chosen: str | None, options: Sequence[st
     group:   as a user types it, such as model@encoder.
     chosen:  the chosen option; None if none is chosen.
     options: all options of the group. Empty for a group that leaves no choice; the lines then refer to its keys.
+    width:   of the terminal, in characters.
     """
     listed_options = list(options)
     if len(options) > MAX_OPTIONS:
@@ -529,6 +533,7 @@ def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str,
     The comment is behind the value. If the value is an indented block, the comment is behind the key. If another value
     begins on the line after its key, the comment may be behind the key or behind the value.
 
+    node:     the mapping, with the position of each key and value in the text.
     lines:    the lines of the YAML text.    prefix: the outer keys, such as "recipe.".
     comments: full key (recipe.lr) -> comment; it is changed in place.
     """

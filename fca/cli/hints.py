@@ -252,7 +252,8 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
     An example is "dataset=folder dataset.root=photos". If some options require the key, only they are suggested.
     A key that was typed without a group is searched for in all groups that the command has.
 
-    key, value: as typed.    siblings: the keys at the place of the key.    conf: the folder of the YAMLs.
+    key, value: as typed.    siblings: the keys that exist at the place of the key; without a group, the command's keys.
+    conf:       the folder conf/ with the YAML files of the options.
     """
     typed_group, _, typed_name = key.rpartition(".")
     our_key = KEY_BY_FOREIGN_NAME.get(typed_name, "")
@@ -263,7 +264,7 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
 
     groups = [group] if group else ["dataset", "model", "task", "shift", "recipe", "analysis"]
     if not typed_group:
-        groups = [group for group in groups if group in siblings]
+        groups = [group for group in groups if group in siblings]  # a command has only some of the groups
     for group in groups:
         if not (conf / group).is_dir():
             continue

@@ -197,7 +197,7 @@ class Jobs:
 
 
 def _option_keys(group: str, name: str) -> DictConfig | None:
-    """The keys of an option in conf/; None if it consists of more than keys, which only Hydra can compose.
+    """The keys of conf/<group>/<name>.yaml; None if it consists of more than keys, which only Hydra can compose.
 
     It may build on one other option of its group, whose keys it changes.
     Raises FcaError, as Hydra's loader does here, for keys that a file may not set.

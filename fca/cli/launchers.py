@@ -188,7 +188,8 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
             import torch  # slow, and not needed for shares of the CPU
 
             if torch.cuda.is_available():
-                torch.cuda.set_per_process_memory_fraction(SHARED_MEMORY / gpu_of_slot.count(gpu))
+                n_slots_of_gpu = gpu_of_slot.count(gpu)
+                torch.cuda.set_per_process_memory_fraction(SHARED_MEMORY / n_slots_of_gpu)
     try:
         return work(config)
     finally:
@@ -197,7 +198,7 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
 
 
 def _take_slot(folder: str, n_slots: int) -> int:
-    """Take the first free slot, and wait while there is none; returns its number.
+    """Take the first free slot of `n_slots`, and wait while there is none; returns its number.
 
     A slot is a file in this folder, and this process takes it by locking the file. The file stays open, so the system
     removes the lock when this process ends, in whatever way.

@@ -51,7 +51,7 @@ def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[
 
     The table has a line for each combination of values of the axes. There is no table if no run has an accuracy, and
     nothing at all is yielded if no run is done.
-    runs: all runs of the sweep.
+    store: of the sweep.    runs: all runs of the sweep.
     axes: the columns of the swept keys. Other columns of the configuration in which the runs differ are axes, too.
     """
     rows = store.rows()

@@ -153,7 +153,7 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
     page_command: the command that makes the page again; the page shows it.
     """
     store = store_with_images(config.outputs)
-    maker = component(config, "report")
+    maker = component(config, "report")  # writes the page
     tracker = component(config, "logger")
     folder = _page_folder(config, store)
     query = query_of(config, store, ReportConfig)

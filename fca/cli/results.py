@@ -62,6 +62,7 @@ EXAMPLES = """examples:
 def main(arguments: Sequence[str]) -> int:
     """Print the table of runs, or write it to a file.
 
+    arguments: the words behind the name of the command.
     Returns exit code 0. The decorator turns an FcaError, such as for an unknown column, into exit code 2.
     """
     parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)

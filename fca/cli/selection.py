@@ -32,6 +32,7 @@ def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
     root: the sub-command; only the sub-commands in QUERIES have filters.
     kind: the dataclass of its configuration. A word with a key of this class is an override, other comparisons are
     filters.
+    arguments: the typed words behind the sub-command.
 
     >>> from fca.cli.application import AnalyseConfig
     >>> for_hydra("analyse", AnalyseConfig, ["analysis=irt", "dataset=digits", "ncl<=5"])

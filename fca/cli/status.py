@@ -35,6 +35,7 @@ _CAUSED_BY_PARENT = re.compile(r"run [0-9a-f]{12}, which it needs, (?:failed|was
 def main(arguments: Sequence[str]) -> int:
     """Print the state of a store: counts, workers, damaged files, and failures by their errors.
 
+    arguments: the words behind the name of the command.
     With --release-stale or --retry-failed it changes the store instead, and prints what it changed. Returns exit code
     0; the decorator turns an FcaError, such as for a folder that is no store, into exit code 2.
     """
@@ -123,6 +124,7 @@ def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
 
     A running run has its process and progress, a damaged run and a run that ended early have the error. A finished run
     has the state alone, because the caller has the other columns from the table of results.
+    run_id: the id of the run.
     Further states: stale (its process died and left a claim, the mark of the process that works on a run) and left
     (begun, without a claim).
     """

@@ -120,7 +120,7 @@ class _WatchedRuns:
     """
 
     def __init__(self, store: Store, runs: Sequence[Run]) -> None:
-        """Start to watch these runs; none of them is settled yet."""
+        """Start to watch these runs of a store; none of them is settled (done, failed or interrupted) yet."""
         self.store = store
         self.unsettled = {run.run_id for run in runs}
         self.ended_early: dict[str, State] = {}
@@ -341,7 +341,10 @@ class ResumingSweep:
             self._plan_and_run(arguments)
 
     def _plan_and_run(self, arguments: list[str]) -> None:
-        """Plan the grid, do its pending runs, and print the outcome; exit code 1 if a run failed."""
+        """Plan the grid, do its pending runs, and print the outcome; exit code 1 if a run failed.
+
+        arguments: the overrides of the command line.
+        """
         with gathered():  # warnings about planning are printed once, with their count
             points = self._configurations(arguments)
         store = points[0].job.context.store  # all points have the same, see KEYS_WITH_ONE_VALUE
@@ -371,6 +374,7 @@ class ResumingSweep:
         This removes the claims of dead workers and the records of earlier failures, and writes lists of images that
         are missing. The tracker (such as W&B) connects only if there is a run to do.
 
+        points: the configurations of the grid, each with its planned job.
         runs, states: by run id.    pending: ids of the runs that will be done.
         """
         store = points[0].job.context.store
@@ -393,7 +397,8 @@ class ResumingSweep:
         """Launch the pending runs until all of them have ended. Meanwhile, show progress and remove unneeded weights.
 
         Runs that another sweep is doing are waited for.
-        runs: all runs of this sweep, by id.    pending: ids of the runs to do.
+        points: the configurations of the grid, each with its planned job.
+        runs:   all runs of this sweep, by id.    pending: ids of the runs to do.
         """
         store = points[0].job.context.store
         weights = Weights(point.job for point in points)
@@ -431,7 +436,7 @@ class ResumingSweep:
         """Print a command for each configuration with unfinished runs; start and download nothing.
 
         Without the images, the runs of a configuration are unknown. So a configuration whose data set is not
-        downloaded yet is always printed.
+        downloaded yet is always printed.    arguments: the overrides of the command line.
         """
         not_downloaded: list[NotDownloaded] = []
         with gathered():
@@ -461,7 +466,8 @@ class ResumingSweep:
         """Launch one job for each configuration with heavy pending runs; then do the light runs in this process.
 
         Light runs, such as scores from stored predictions, take milliseconds, less than a worker takes to start. All
-        other runs are heavy.    pending: ids of the runs to do.
+        other runs are heavy.
+        points: all configurations of the grid, each with its planned job.    pending: ids of the runs to do.
         """
         configurations_with_heavy_runs = [
             point
@@ -792,9 +798,8 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
                 continue
 
             pid = stale_claim["pid"]
-            is_dead = (
-                not exit_codes or pid in exit_codes
-            )  # joblib kills the other workers as well; they are not to blame
+            # when a worker dies, joblib kills the other workers as well, which are not to blame
+            is_dead = not exit_codes or pid in exit_codes
             if is_dead and pid not in recorded_pids:  # one run for each worker: it had not begun its later runs
                 recorded_pids.add(pid)
                 cause = describe_exit(exit_codes[pid]) if exit_codes else message
@@ -853,7 +858,8 @@ def _job_minutes(launches: Sequence[Configuration], pending: set[str], timeout_m
 def _configurations_to_launch(points: Sequence[Configuration], pending: set[str]) -> list[Configuration]:
     """The configurations to launch: each has a pending run that no earlier configuration has.
 
-    So a run that several configurations share is launched once.    pending: ids of the runs to do.
+    So a run that several configurations share is launched once.
+    points: all configurations, each with its planned job.    pending: ids of the runs to do.
     """
     covered_ids: set[str] = set()
     launches = []
@@ -894,8 +900,8 @@ def _print_line(line: str | None, file: TextIO | None = None) -> None:
 def _plan_line(states: Mapping[str, State], pending: set[str], n_trainings: int, n_void: int) -> str:
     """A line with the number of runs of a plan in each state, and of trainings if there are other runs as well.
 
-    states: by run id.    pending: ids of the runs to do, those in progress elsewhere included.
-    n_void: the number of runs that need a training that diverged.
+    states: by run id.    pending: ids of the runs to do, including runs that are in progress elsewhere.
+    n_trainings: the number of trainings in the plan.    n_void: the number of runs that need a training that diverged.
     """
     counts: Counter[Any] = Counter(states.values())
     words = [f"{counts[state]} {state.value}" for state in (State.DONE, State.FAILED)]

@@ -45,8 +45,9 @@ class Trained:
     def of(cls, outputs: str, run_id: str | None, snapshot: str) -> Trained:
         """The training with this id, with its weights at a snapshot ("best", or one of recipe.snapshots, as "0.5").
 
-        outputs: the folder of the store.    Raises FcaError for no id, an unknown or unfinished run, a run that is no
-        training, and weights that are missing or damaged.
+        outputs: the folder of the store.    run_id: None if the user typed no id.
+        Raises FcaError for no id, an unknown or unfinished run, a run that is no training, and weights that are missing
+        or damaged.
         """
         check_store(outputs, "outputs")
         store = store_with_images(outputs)
@@ -276,6 +277,7 @@ def logits_in_batches(
     """Yield the logits of each image, in order; for an unreadable image, the reason as `at_input` yielded it.
 
     The images are classified in batches, so that all images need not be in memory at the same time.
+    classifier: the network.    images: at its input size, or the reason as a text, see `at_input`.
     """
     from fca.training.infer import batch_size_of, logits_of
 

@@ -23,7 +23,10 @@ COMMANDS = ("sync", "report")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the sub-command that the first word names, or print help; exit code 2 for words that cannot be understood."""
+    """Run the sub-command that the first word names, or print help; exit code 2 for words that cannot be understood.
+
+    arguments: the words behind `fca wandb`.
+    """
     if Words.at_tab is not None and arguments[:1] != ["sync"]:  # a tab was pressed; `sync` completes its own words
         if not arguments:  # behind `report` there is nothing to offer: its words are Hydra's
             print(*COMMANDS, sep="\n")
@@ -90,7 +93,7 @@ def sync(arguments: Sequence[str]) -> int:
 def _write_and_send(tracker: WandbTracker, entries: Sequence[Entry], workers: int) -> tuple[int, int, Path]:
     """Write the files of these entries, then send all files that W&B lacks, with a progress bar for each step.
 
-    workers: how many files are sent at a time.
+    tracker: writes the files into its folder.    workers: how many files are sent at a time.
     Returns how many files were sent, how many were not, and the log with the messages of W&B.
     """
     from fca.report.tracking.sync import LOG, send, unsent
