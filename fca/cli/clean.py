@@ -90,7 +90,7 @@ def _clean(options: argparse.Namespace) -> int:
     kinds = named_kinds or FREE
     to_remove = [item for item in removable if item.kind in kinds]
 
-    # kinds that may be in use while runs are at work stay: a note if such a kind was asked for, or in an overview
+    # kinds that may be in use while runs are at work stay: print a note if such a kind was asked for, or in an overview
     if n_at_work and (not options.yes or any(kind in KEPT_DURING_WORK for kind in kinds)):
         if n_at_work == 1:
             print(f"1 run or sweep is at work here: {', '.join(KEPT_DURING_WORK)} stay until it ends")

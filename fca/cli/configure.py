@@ -81,7 +81,7 @@ def _check_contracts(instance: Any, values: Mapping[str, Any], name: str, contra
 
         study_findings(instance)  # raises for a study that declares no findings
 
-    contracts = instance.contracts if isinstance(instance, Holder) else {}
+    contracts = instance.contracts if isinstance(instance, Holder) else {}  # field -> protocol of the component in it
     for key, value in values.items():
         is_component = isinstance(value, dict) and "_target_" in value
         if is_component:
@@ -444,6 +444,7 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
         recipe=component(values, "recipe"),
         subset=_subset(values["subset"], data),
         seed=values["seed"],
+        # Network: finetune the model if it has weights, else train it from scratch
         adaptation=Network() if values["adaptation"] is None else component(values, "adaptation"),
         compat=values["compat"],
         machine=component(values, "machine"),

@@ -129,8 +129,8 @@ def _needed(outputs: str) -> Iterator[Finding]:
 def _package_problems(extra: str | None) -> list[str]:
     """A sentence for each required package that is not installed, or whose version fca does not allow.
 
-    extra: an extra of fca, such as pip install "fca[extra]": only the packages that it requires in addition are
-           checked. None: the packages that fca always requires.
+    extra: an extra of fca, as in pip install "fca[extra]": only the packages that it requires in addition are checked.
+           None: the packages that fca always requires are checked.
     """
     problems = []
     for text in metadata.requires("fca") or []:  # None if no requirement is declared

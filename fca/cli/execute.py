@@ -337,7 +337,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
     asked to end.
     """
     run = finished.run
-    has_fingerprint = FINGERPRINT in run.metadata
+    has_fingerprint = FINGERPRINT in run.metadata  # of the data set; a run that depends on no images has none
     row = {
         **run.metadata,
         FINGERPRINT_KIND: job.context.data.fingerprint_kind if has_fingerprint else None,

@@ -153,7 +153,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
     # no precision, or the precision that the network has already
     if options.precision is None or options.precision == _precision(trained, is_quantised=False):
         return program or export_content(classifier, options.format), False
-    if options.precision == FP32:  # the network is a program in int8, otherwise fp32 were its own precision
+    if options.precision == FP32:  # the network is a program in int8, otherwise fp32 would be its own precision
         allowed = "int8, as the program is that was probed"
         raise FcaError("precision", FP32, allowed, "leave precision out, or probe the program in fp32")
     if options.format != "onnx":

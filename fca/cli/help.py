@@ -213,8 +213,9 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
 
 
 def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str]) -> Iterator[str]:
-    """The lines of `fca run GROUP --help`: every option of these groups with its purpose, then the keys of the chosen.
+    """The lines of `fca run GROUP --help`: the options of these groups, each with its purpose, then their keys.
 
+    Only the keys of the chosen options are listed.
     root:         the command.    config: the whole configuration, with Hydra's part.
     typed_groups: names of groups as a user types them. model@encoder: the options of model, used as the encoder.
     """
@@ -507,7 +508,7 @@ def _files_built_on(file: Path, depth: int = 0) -> Iterator[Path]:
         return
 
     yield file
-    for base_file in reversed(base_files):  # later ones override earlier ones
+    for base_file in reversed(base_files):  # a later base overrides earlier ones, so its files come first
         yield from _files_built_on(base_file, depth + 1)
 
 

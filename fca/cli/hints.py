@@ -262,6 +262,7 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
     meant_key = our_key if our_key and is_our_key_in_group else key
     group, _, name = meant_key.rpartition(".")
 
+    # without a group, the groups whose options differ in their keys
     groups = [group] if group else ["dataset", "model", "task", "shift", "recipe", "analysis"]
     if not typed_group:
         groups = [group for group in groups if group in siblings]  # a command has only some of the groups

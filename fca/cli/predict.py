@@ -359,8 +359,8 @@ def _most_probable_classes(frame: pd.DataFrame, classes: Sequence[str]) -> list[
 def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
     """Lines for the terminal: the answers of least expected cost to the first images, and the mean expected cost.
 
-    A last line also counts the answers that are not the most probable class. Without any readable image, the lines say
-    so and end there.
+    A last line also counts the answers that are not the most probable class. If no image can be read, there is only a
+    line that states this.
     frame: the result of `table` with costs.    classes: the class keys in the order of the logits.
     """
     read_images = frame[frame["error"] == ""]
@@ -431,7 +431,7 @@ def _accuracy_on_test(network: Trained | Exported) -> list[str]:
 def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
     """Lines for the terminal: how many images are answered at the requested error, and on which data this is based.
 
-    chosen: the threshold and how it was chosen; without a threshold, the lines say why.
+    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason.
     frame:  the result of `table`.    options: the command line, with error, confidence and metric.
     """
     choice = chosen.choice

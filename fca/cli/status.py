@@ -124,9 +124,9 @@ def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
 
     A running run has its process and progress, a damaged run and a run that ended early have the error. A finished run
     has the state alone, because the caller has the other columns from the table of results.
-    run_id: the id of the run.
     Further states: stale (its process died and left a claim, the mark of the process that works on a run) and left
     (begun, without a claim).
+    run_id: the id of the run.
     """
     folder = store.folder(run_id)
     state, damage = store.state_and_damage(run_id)

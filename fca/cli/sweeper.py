@@ -123,11 +123,11 @@ class _WatchedRuns:
         """Start to watch these runs of a store; none of them is settled (done, failed or interrupted) yet."""
         self.store = store
         self.unsettled = {run.run_id for run in runs}
-        self.ended_early: dict[str, State] = {}
-        self.void: set[str] = set()
-        self.running_for_s: dict[str, float] = {}
-        self.pace = Pace(works_of(runs))
-        self.children: dict[str | None, list[str]] = {}
+        self.ended_early: dict[str, State] = {}  # runs that failed or were interrupted
+        self.void: set[str] = set()  # runs that can never be done, since they need a training that diverged
+        self.running_for_s: dict[str, float] = {}  # run in progress -> seconds since it was claimed
+        self.pace = Pace(works_of(runs))  # estimates the time to go
+        self.children: dict[str | None, list[str]] = {}  # run -> the runs that need it; None -> those that need none
         for run in runs:
             self.children.setdefault(run.parent, []).append(run.run_id)
 
@@ -347,7 +347,7 @@ class ResumingSweep:
         """
         with gathered():  # warnings about planning are printed once, with their count
             points = self._configurations(arguments)
-        store = points[0].job.context.store  # all points have the same, see KEYS_WITH_ONE_VALUE
+        store = points[0].job.context.store  # all points have the same store, since no sweep may vary `outputs`
         runs = {run.run_id: run for point in points for run in point.job.plan}  # each once: points may share runs
         states = {run_id: store.state(run_id) for run_id in runs}
         pending, void_ids = self._find_pending_and_void(store, runs, states)
@@ -620,7 +620,8 @@ class ResumingSweep:
         Raises FcaError for more than sweep.max points, before any list of values is made: range(0,10**9) would fill the
         memory.    arguments: the overrides of the command line.
         """
-        words = [f"{key}={value}" for key, value in self.params.items()] + arguments
+        words_of_experiment = [f"{key}={value}" for key, value in self.params.items()]
+        words = words_of_experiment + arguments
         overrides = OverridesParser.create(config_loader=self.loader).parse_overrides(words)
         axes = {override.get_key_element(): override for override in overrides}  # of one key, the last override counts
         check_values(SweepConfig, self.config.sweep, "sweep")

@@ -91,7 +91,7 @@ class Trained:
     def tested(self) -> dict[str, Any] | None:
         """Accuracy of these weights on the clean test images: its value, 95 % interval and number of images.
 
-        The keys are those of TESTED. None if no finished run tested these weights.
+        The keys are top1, top1_low, top1_high and n_test (TESTED). None if no finished run tested these weights.
         """
         rows = self.rows_of_test_images()
         if rows:  # all of them evaluated the same weights on the same images, so the first is enough
@@ -152,7 +152,7 @@ class Exported:
     def tested(self) -> Mapping[str, Any] | None:
         """Accuracy of the network on the test images of its training, from the JSON beside the file.
 
-        The keys are those of TESTED: value, 95 % interval and number of images. None if the JSON lacks any of them.
+        The keys are top1, top1_low, top1_high (its 95 % interval) and n_test (TESTED). None if the JSON lacks any key.
         """
         test = self.model.description.test
         return test if test is not None and test.keys() >= TESTED else None

@@ -55,7 +55,7 @@ def _create_defaults_list(
         return _hydras_create_defaults_list(
             repo=repo, config_name=config_name, overrides_list=overrides_list, **options
         )
-    except FcaError:
+    except FcaError:  # from the checks of each file (see `watch`); it has the reason
         raise
     except RecursionError:  # Hydra follows the lists without end
         problem = "the files that a list names lead back to it"
@@ -265,7 +265,7 @@ def _is_harmless(path: tuple[str, ...], value: Any) -> bool:
             return not sets_code and not isinstance(value, dict)
         case ("sweeper", "_target_"):
             return value == OUR_SWEEPER
-        case ("launcher", str(name)) if name != "_target_":
+        case ("launcher", str(name)) if name != "_target_":  # _target_ names code
             is_text_without_spaces = isinstance(value, str) and _TEXT_WITHOUT_SPACES.fullmatch(value) is not None
             is_harmless_text = name in HARMLESS_TEXTS_OF_LAUNCHER and is_text_without_spaces
             return value is None or isinstance(value, int | float) or is_harmless_text
