@@ -105,7 +105,10 @@ class Checked(Protocol):
 
 @contextmanager
 def keys_of(group: str, instance: Any) -> Iterator[None]:
-    """Errors in the body that name a field of this component, such as budget, name it as it is typed: task.budget."""
+    """Make FcaErrors of the body name a field of a component as it is typed: task.budget in place of budget.
+
+    group: the group of the component.    instance: the component.
+    """
     try:
         yield
     except FcaError as error:

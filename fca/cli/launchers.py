@@ -41,7 +41,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         self.slots_per_gpu = slots_per_gpu
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Find the GPUs, and set the number of slots on each where it need not be measured; Hydra calls this first.
+        """Check the keys of the launcher, and find the GPUs; Hydra calls this before `launch`.
 
         task_function: does one job, given its configuration.    config: the configuration of the sweep.
         Raises FcaError for wrong keys, and if a GPU is needed and there is none.

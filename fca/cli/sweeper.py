@@ -882,12 +882,13 @@ def _print_plan(
     """Print how many runs are in each state, the classes that subset.classes lists, and seeds with equal classes.
 
     runs, states: by run id.    pending: ids of the runs to do.
-    void_ids: of the runs that need a training that diverged.
+    void_ids: ids of the runs that can never be done, since they need a training that diverged.
     """
     n_trainings = sum(run.task == "train" for run in runs.values())
     _print_line(_plan_line(states, pending, n_trainings, len(void_ids)))
 
-    class_lines = dict.fromkeys(point.job.chosen_classes for point in points)  # each once
+    # each line once; None, of which nothing is printed, where subset.classes lists no classes
+    class_lines = dict.fromkeys(point.job.chosen_classes for point in points)
     for line in class_lines:
         _print_line(line)
     _print_line(_line_about_equal_draws(points))
