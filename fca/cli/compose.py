@@ -74,16 +74,16 @@ class Composer(ConfigLoaderImpl):
         config, overrides_to_set = self._composed(master_config, words)
         cache = _COMPOSED[self.sweep]
         set_keys = [str(override.key_or_group) for override in overrides_to_set]
-        # key in the cache: "" separates the composed words from the keys that are set. The entries that `_composed`
-        # makes in the same cache have no ""
-        place = (*self._words_to_compose(words), "", *set_keys)
+        # "" separates the composed words from the keys that are set. The entries that `_composed` makes in the same
+        # cache have no ""
+        cache_key = (*self._words_to_compose(words), "", *set_keys)
         has_container = any(isinstance(override.value(), dict | list) for override in overrides_to_set)
-        if place not in cache or has_container:  # a list or mapping would be merged with the previous point's
-            cache[place] = copy.deepcopy(config)
-            with open_dict(cache[place]):
-                del cache[place]["hydra"]
-        _set(cache[place], overrides_to_set)
-        return cache[place]
+        if cache_key not in cache or has_container:  # a list or mapping would be merged with the previous point's
+            cache[cache_key] = copy.deepcopy(config)
+            with open_dict(cache[cache_key]):
+                del cache[cache_key]["hydra"]
+        _set(cache[cache_key], overrides_to_set)
+        return cache[cache_key]
 
     def _words_to_compose(self, words: Sequence[str]) -> list[str]:
         """The overrides among `words` that Hydra has to compose; the other overrides can be set in its result."""

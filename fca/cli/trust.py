@@ -117,7 +117,10 @@ def watch(conf: Path) -> None:
     folder_source.load_config = load_file
 
     def load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
-        """Load a file for the composition. Raises FcaError for what it may not set, depending on whose file it is."""
+        """Load a file for the composition. Raises FcaError for what it may not set, depending on whose file it is.
+
+        default: the entry of Hydra's defaults list that names the file.    repo: the folders in which Hydra looks.
+        """
         result = _load_without_foreign_schema(loader, default, repo)
         address = urlsplit(result.path)  # file://FOLDER, pkg://PACKAGE or structured://
         file = str(default.config_path)

@@ -26,7 +26,7 @@ class Weights:
         readers: dict[str, set[str]] = defaultdict(set)  # training -> the runs that need its weights
         self.keep: dict[str, str] = {}
         for job in jobs:
-            self.store = job.context.store
+            self.store = job.context.store  # all jobs have the same store
             keep = job.context.machine.keep_weights
             # earlier trainings whose weights the job starts with: all runs of the job need them
             stored_models = [
