@@ -43,8 +43,8 @@ class Words(argparse.ArgumentParser):
     def _next(self, words: Sequence[str]) -> list[str]:
         """The words that may replace the last of these words, which may be incomplete.
 
-        If an option that takes a value stands before it, these are the choices of the option. Otherwise they are all
-        options and the values that `offer` added. The shell keeps those that begin like the typed word.
+        If the word before it is an option that takes a value, these are the choices of the option. Otherwise they are
+        all options and the values that `offer` added. The shell keeps the words that begin like the typed word.
         """
         previous_word = words[-2] if len(words) > 1 else ""
         # the folder of the store, if it is typed in full before the last word

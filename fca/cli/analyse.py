@@ -33,13 +33,14 @@ MAX_LINES = 40  # of a table; the file has all
 def _print(config: DictConfig) -> None:
     """Run an analysis, save its tables, and print each table with its question, source and folder, then the answers.
 
-    An answer is a sentence that a finding states about a table. Tables with an answer are printed last, next to the
-    answers.    config: the configuration of `fca analyse`.
+    A finding is a part of the analysis that draws a figure of tables, states a sentence about them (an answer), or
+    both. Tables with an answer are printed last, next to the answers.
+    config: the configuration of `fca analyse`.
     """
     check_root("analyse", config)
     result = _analysed(config, config.outputs)
-    findings = [finding for finding in findings_of(result.analysis) if finding.state is not None]
-    tables_with_sentence = {finding.tables[0].name for finding in findings}
+    findings_with_sentence = [finding for finding in findings_of(result.analysis) if finding.state is not None]
+    tables_with_sentence = {finding.tables[0].name for finding in findings_with_sentence}  # of several, the first
 
     saved_tables = list(zip(result.tables.values(), result.save(), strict=True))
     # False sorts before True: tables with an answer come last
@@ -122,7 +123,11 @@ class Analysed:
         return {finding.key: chart for finding, chart in self._drawn()}
 
     def _drawn(self) -> Iterator[tuple[Finding, Any]]:
-        """Yield each finding that has a figure, with its chart; skip a finding whose tables have too few values."""
+        """Yield each finding of the analysis that has a figure, with its chart.
+
+        A finding declares the tables of the analysis that its figure shows. It is skipped if the analysis made no such
+        table, or if the tables have too few values.
+        """
         for finding in findings_of(self.analysis):
             if finding.draw is None or not finding.is_in(self.tables):
                 continue

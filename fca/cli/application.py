@@ -299,9 +299,10 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
 
 
 def _without_folders(root: str) -> list[str]:
-    """Overrides that keep Hydra from making folders and logs, for a command of a package; none for those of conf/.
+    """Overrides that keep Hydra from making folders and logs, for a command that a package brings; else none.
 
-    The files of conf/ have these values. That of a package may set no key of Hydra's, see `fca.cli.trust`.
+    The files of fca's own commands, in conf/, have these values themselves. The file of a package may not set keys of
+    Hydra (see `fca.cli.trust`).    root: the name of the command.
     """
     if options.root_file(root).parent == CONF:
         return []
@@ -343,7 +344,7 @@ def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
     is_dangling = os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
     problem = "a link to nothing" if is_dangling else error.strerror
     step = _STEP_OF_SYSTEM_ERROR.get(error.errno, "look at the path and its permissions")
-    for word in words:  # if one of them names the path, or a folder above it, the message is about its key
+    for word in words:  # the message is about the key of the word that names the path, or a folder above it
         key, _, value = word.lstrip("+").partition("=")
         if value and path.is_relative_to(Path(value).expanduser()):
             allowed = f"a path that can be used ({problem}: {path})"
@@ -456,6 +457,7 @@ def check_word(root: str, word: str) -> None:
         _check_added(root, override, content, value)
 
     is_group = (CONF / override.key_or_group).is_dir()
+    # a name, a pattern of names, several values of a sweep, null, or a list of names
     is_option = isinstance(content, str | Glob | Sweep | None) or _are_options(override.key_or_group, content)
     if is_group and not is_option:
         sweep_step = one_at_a_time(key, value) if root == "run" else None  # no other command sweeps
@@ -564,7 +566,8 @@ def look_in_folders(words: Sequence[str]) -> None:
 def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str]:
     """The overrides of one job as the user would type them, with the folders of options (hydra.searchpath) first.
 
-    config: the node `hydra` of its configuration.    overrides: of the job; None: those that the node lists.
+    config: the node `hydra` of the job's configuration.
+    overrides: the overrides of the job; None: the overrides that the node lists.
     """
     folders = [word for word in config.overrides.hydra if word.startswith("hydra.searchpath=")]
     if overrides is None:
@@ -608,7 +611,7 @@ def with_free_keys(overrides: Sequence[str]) -> list[str]:
     ['shift=a/b,a/c', '++shift.severities=[1]', 'seed=1']
     """
     override_of_word = dict(zip(overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True))
-    swept_groups = {
+    swept_groups = {  # by the place of their keys: encoder for model@encoder=a,b
         override.package or override.key_or_group
         for override in override_of_word.values()
         if override.is_sweep_override()
@@ -636,7 +639,7 @@ def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError
             return inner
         inner = inner.__cause__
 
-    # [::2] drops the "=" between
+    # [::2]: key and value, without the "=" between
     typed = dict(word.lstrip("+~").partition("=")[::2] for word in words)  # key -> value; the last word of a key counts
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         return _missing_option_error(error.missing_cfg_file, error.options, root, words)

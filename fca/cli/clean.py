@@ -55,6 +55,7 @@ class Waste(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Print what can be removed from a store, or with --yes remove it.
 
+    arguments: the words behind the name of the command.
     Returns exit code 0. The decorator turns an FcaError, such as for a folder that is no store, into exit code 2.
     """
     parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
@@ -79,8 +80,8 @@ def main(arguments: Sequence[str]) -> int:
 def _clean(options: argparse.Namespace) -> int:
     """Print what would be removed from the store, or with --yes remove it; always returns exit code 0.
 
-    Waste has kinds (KINDS). The kinds that the options name are removed; if they name none, the kinds that nobody needs
-    (FREE) are. In the latter case, and without --yes, the sizes of the other kinds are printed too.
+    What can be removed has kinds (KINDS). The kinds that the options name are removed. If they name none, the kinds
+    that nobody needs (FREE) are removed. In this case, without --yes, the sizes of the other kinds are printed too.
     """
     store = Store(Path(options.outputs))
     n_at_work, removable = waste(store)
@@ -89,7 +90,7 @@ def _clean(options: argparse.Namespace) -> int:
     kinds = named_kinds or FREE
     to_remove = [item for item in removable if item.kind in kinds]
 
-    # some kinds may be in use while runs are at work: say so if one of them was asked for, or in an overview
+    # kinds that may be in use while runs are at work stay: print a note if such a kind was asked for, or in an overview
     if n_at_work and (not options.yes or any(kind in KEPT_DURING_WORK for kind in kinds)):
         if n_at_work == 1:
             print(f"1 run or sweep is at work here: {', '.join(KEPT_DURING_WORK)} stay until it ends")
@@ -115,10 +116,10 @@ def _clean(options: argparse.Namespace) -> int:
 
 
 def _only_of_runs(store: Store, removable: list[Waste], query: str | None, filters: Sequence[str]) -> list[Waste]:
-    """The part of the waste that is in folders of runs selected by a query and filters.
+    """The files and folders among `removable` that are in folders of the runs that a query and filters select.
 
-    Without query and filters it is all waste. Waste outside the folders of runs, such as the cache, belongs to no run
-    and is left out as soon as there is a query or filter. Prints a note to stderr for a filter that no run meets.
+    Without a query and filters these are all. Files outside the folders of runs, such as the cache, belong to no run.
+    They are left out as soon as there is a query or filter. Prints a note to stderr for a filter that no run meets.
     """
     rows = store.rows()
     condition = combined_query(query, filters, rows)
@@ -176,6 +177,7 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
 def _waste_of_run(store: Store, run_id: str, train_s: float, has_diverged: bool) -> list[Waste]:
     """What can be removed from the folder of a finished run: weights, checkpoint, and remains of a dead process.
 
+    run_id:       the id of the run.
     train_s:      seconds that the training took, and would take again to restore the weights.
     has_diverged: whether the training diverged; nothing reads its weights, so they are a kind of their own.
     """
@@ -239,7 +241,10 @@ def _line(kind: str, items: Sequence[Waste]) -> str:
 
 
 def _remove(store: Store, item: Waste) -> None:
-    """Remove a file or folder of the store. If that fails, the OSError has the path in its `filename`."""
+    """Remove a file or folder of the store. If that fails, the OSError has the path in its `filename`.
+
+    item: the file or folder, with the kind of files to which it belongs.
+    """
     folder = item.path.parent
     if item.kind in WEIGHTS:
         # this also records the removal; without the record, missing weights would count as damage

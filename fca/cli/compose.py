@@ -28,11 +28,16 @@ class Composer(ConfigLoaderImpl):
     """
 
     def __init__(self, loader: ConfigLoader, words: Mapping[str, int]) -> None:
-        """loader: Hydra's, for the folders in which it looks."""
+        """loader: Hydra's own loader, whose folders of configurations are used.
+
+        words: override of the grid -> the number of values that its axis has.
+        """
         super().__init__(loader.get_search_path())
-        self.sweep = uuid.uuid4().hex  # a process may work for several sweeps, one after the other
+        # the id in the cache of configurations: a process may work for several sweeps, one after the other
+        self.sweep = uuid.uuid4().hex
         groups = set(self.list_groups(""))
-        # keys with several values in the grid, which are set after composing; keys that choose an option need Hydra
+        # Keys with several values in the grid, which are set in what Hydra composed. A key that chooses an option of a
+        # group is not among them, since only Hydra can compose the option.
         self.varying_keys: set[str] = set()
         for word, n_values in words.items():
             key = _key(word)
@@ -60,24 +65,25 @@ class Composer(ConfigLoaderImpl):
     def point(self, master_config: DictConfig, words: Sequence[str]) -> DictConfig:
         """The configuration of one point of the grid, without the node `hydra`; for planning.
 
-        The result may be changed by the next call: points that differ only in the values of `varying_keys` share one
-        object, because a copy takes longer than setting values.
+        The next call may change the result. `varying_keys` are keys with several values in the grid, whose values are
+        set after composing. Points that differ only in these values share one object, because a copy takes longer than
+        setting values.
 
         master_config: the configuration of the sweep.    words: the overrides of the point.
         """
         config, overrides_to_set = self._composed(master_config, words)
         cache = _COMPOSED[self.sweep]
         set_keys = [str(override.key_or_group) for override in overrides_to_set]
-        # key in the cache: "" separates the composed words from the keys that are set, and tells this entry from
-        # those of `_composed`, which have no ""
-        place = (*self._words_to_compose(words), "", *set_keys)
+        # "" separates the composed words from the keys that are set. The entries that `_composed` makes in the same
+        # cache have no ""
+        cache_key = (*self._words_to_compose(words), "", *set_keys)
         has_container = any(isinstance(override.value(), dict | list) for override in overrides_to_set)
-        if place not in cache or has_container:  # a list or mapping would be merged with the previous point's
-            cache[place] = copy.deepcopy(config)
-            with open_dict(cache[place]):
-                del cache[place]["hydra"]
-        _set(cache[place], overrides_to_set)
-        return cache[place]
+        if cache_key not in cache or has_container:  # a list or mapping would be merged with the previous point's
+            cache[cache_key] = copy.deepcopy(config)
+            with open_dict(cache[cache_key]):
+                del cache[cache_key]["hydra"]
+        _set(cache[cache_key], overrides_to_set)
+        return cache[cache_key]
 
     def _words_to_compose(self, words: Sequence[str]) -> list[str]:
         """The overrides among `words` that Hydra has to compose; the other overrides can be set in its result."""

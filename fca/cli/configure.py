@@ -70,7 +70,8 @@ def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type
 def _check_contracts(instance: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
     """Raise FcaError if a component, or a component that it holds, lacks a member of its contract (a protocol).
 
-    values:   the keys of its node.    name: for messages: its group, or dataset.generator for one inside of a data set.
+    instance: the component.    values: the keys of its node in the configuration.
+    name:     its group, for messages; for a component inside of a data set, its key, such as dataset.generator.
     contract: the protocol of the component; None: there is none to check.
     """
     if contract is not None:
@@ -80,7 +81,7 @@ def _check_contracts(instance: Any, values: Mapping[str, Any], name: str, contra
 
         study_findings(instance)  # raises for a study that declares no findings
 
-    contracts = instance.contracts if isinstance(instance, Holder) else {}
+    contracts = instance.contracts if isinstance(instance, Holder) else {}  # field -> protocol of the component in it
     for key, value in values.items():
         is_component = isinstance(value, dict) and "_target_" in value
         if is_component:
@@ -104,7 +105,10 @@ class Checked(Protocol):
 
 @contextmanager
 def keys_of(group: str, instance: Any) -> Iterator[None]:
-    """Errors in the body that name a field of this component, such as budget, name it as it is typed: task.budget."""
+    """Make FcaErrors of the body name a field of a component as it is typed: task.budget in place of budget.
+
+    group: the group of the component.    instance: the component.
+    """
     try:
         yield
     except FcaError as error:
@@ -301,6 +305,7 @@ def as_typed(value: Any) -> str:
 def _allowed_inside(component_class: Any, key: str) -> str | None:
     """What values a field may have, in words; None if the class does not declare such a field.
 
+    component_class: the class of the field; anything but a dataclass declares no field.
     key: a field of the class; or, with a dot, a field of the dataclass that this field holds, such as val.share.
     """
     field, _, inner_key = key.partition(".")
@@ -417,6 +422,7 @@ def not_here(datasets: Sequence[str]) -> str:
 def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -> Job:
     """Check a whole configuration of `fca run` and plan it; this decodes no image and writes nothing to the store.
 
+    config:    the composed configuration.
     overrides: the words that were typed, for the command and for messages.
     download:  whether to download a public data set that is not on this machine. If False, NotDownloaded is raised.
     Raises FcaError for a configuration that cannot be run.
@@ -429,7 +435,7 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
     data = data_of(values) if download else _data_at_hand(values, command)
     if isinstance(values["model"], dict):
         _name_classes(values["model"], data)
-    # of several faults, that of the group that is typed first is reported
+    # in the order of the groups on a command line, so that the first of several faults is reported
     model = component(values, "model")
     encoder = component(values, "encoder")
     shift_by_label = {shift.label(): shift for shift in component(values, "shift").shifts()}  # drops duplicates
@@ -441,6 +447,7 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
         recipe=component(values, "recipe"),
         subset=_subset(values["subset"], data),
         seed=values["seed"],
+        # Network: finetune the model if it has weights, else train it from scratch
         adaptation=Network() if values["adaptation"] is None else component(values, "adaptation"),
         compat=values["compat"],
         machine=component(values, "machine"),
@@ -449,7 +456,7 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
         tracker=component(values, "logger"),
     )
     task = component(values, "task")
-    with keys_of("task", task), keys_of("model", context.model):
+    with keys_of("task", task), keys_of("model", context.model):  # errors name task.KEY or model.KEY, as typed
         plan = task.plan(context)
     return Job(task, context, plan, values, command)
 
@@ -485,6 +492,7 @@ def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
     except FcaError as error:
         if error.args[0] != "dataset.root":  # the key that a loader names where files are missing
             raise
+        # without a key `name`, the name of the class
         name = dataset.get("name") or str(dataset["_target_"]).rpartition(".")[2].lower()
         raise NotDownloaded(command, name) from error
 
@@ -593,7 +601,7 @@ def _name_classes(model: dict[str, Any], data: ImageData) -> None:
 def _subset(subset: Mapping[str, Any], data: ImageData) -> ClassSubset:
     """The classes that the keys of `subset` select: the listed classes, drawn classes, or all.
 
-    subset: the keys of its node.
+    subset: the keys of its node.    data: the data set from whose classes they select.
     Raises FcaError for keys that contradict each other, and NoSuchSubset for a number that cannot be drawn.
     """
     ncl = subset["ncl"]

@@ -49,6 +49,7 @@ class Side:
 def main(arguments: Sequence[str]) -> int:
     """Print how two or more runs differ.
 
+    arguments: the words behind the name of the command.
     Returns exit code 0. The decorator turns an FcaError, such as for an id of no finished run, into exit code 2.
     """
     parser = Words(prog="fca diff", description=__doc__)
@@ -103,6 +104,7 @@ def _numbers(sides: Sequence[Side]) -> pd.DataFrame:
     """A table with a line for each number that any of the runs measured, and a column for each run.
 
     With two runs, a further column has their difference; it is empty if one of the runs lacks the number.
+    sides: the runs, with the names A, B, ... that the output gives them.
     """
     numbers_of_sides = [numbers_of(side.row) for side in sides]
     names = dict.fromkeys(name for numbers in numbers_of_sides for name in numbers)  # each name once, in order
@@ -141,6 +143,7 @@ def predicted(side: Side) -> Predicted | None:
     A training has the predictions of its best weights on the test images. A score run computed the accuracy of another
     run's predictions on a subset of classes: it has these predictions for images of the subset, with the logits of all
     other classes left out (protocol masked).
+    side: the run.
     """
     from fca.stats.protocols import masked_answers  # imports SciPy
     from fca.tables.predictions import predictions
@@ -153,14 +156,15 @@ def predicted(side: Side) -> Predicted | None:
     if side.row["task"] != "score":
         return Predicted(split, stored.images, stored.predicted_labels, stored.right)
 
-    classes = side.row["classes"]
-    is_of_classes = stored.of_classes(classes)
-    columns_of_classes = stored.columns[np.array(classes)]
+    classes = side.row["classes"]  # label indices of the classes in the subset
+    is_of_classes = stored.of_classes(classes)  # for each image
+    columns_of_classes = stored.columns[np.array(classes)]  # columns of the logits
     # for each image the column of the largest logit among the classes of the subset
-    answers = masked_answers(stored.logits[is_of_classes], columns_of_classes)
-    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}  # column of the logits
-    labels = np.array([label_by_column[int(column)] for column in answers], dtype=np.int32)
-    return Predicted(split, stored.images[is_of_classes], labels, answers == stored.true[is_of_classes])
+    predicted_columns = masked_answers(stored.logits[is_of_classes], columns_of_classes)
+    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}
+    labels = np.array([label_by_column[int(column)] for column in predicted_columns], dtype=np.int32)
+    true_columns = stored.true[is_of_classes]  # the column of each image's own class
+    return Predicted(split, stored.images[is_of_classes], labels, predicted_columns == true_columns)
 
 
 def _run_with_predictions(side: Side) -> Row | None:
@@ -168,7 +172,7 @@ def _run_with_predictions(side: Side) -> Row | None:
 
     A run's parent is the run whose result it read. The predictions of a training are in a predict run with the training
     as its parent. The predictions of a score run are in its own parent. For any other task, the row of the run itself
-    is returned.
+    is returned.    side: the run.
     """
     rows = side.store.rows()
     if side.row["task"] == "train":
@@ -187,6 +191,7 @@ def _on_the_same_images(sides: Sequence[Side], max_images: int) -> Iterator[str]
     """The lines on predictions: a paired comparison of every two runs, and the images on which they differ.
 
     Runs without predictions, and pairs without a common image, are named instead.
+    sides: the runs, with the names A, B, ... that the output gives them.
     max_images: how many images are named for each pair and kind of difference.
     """
     predictions_of = {}
@@ -227,7 +232,10 @@ class Compared:
 
 
 def compare(a: Predicted, b: Predicted) -> Compared | None:
-    """What two runs predicted on the images that both have; None if they have no image in common."""
+    """What two runs predicted on the images that both have; None if they have no image in common.
+
+    a, b: the predictions of each run.
+    """
     if a.split != b.split:  # another data set or split: positions of images mean other images
         return None
     # at_a, at_b: where the common images are in each of the two arrays
@@ -276,6 +284,7 @@ def _images_that_differ(a: Side, b: Side, compared: Compared, max_images: int) -
 
     There are three kinds of difference: only run a is right, only run b is right, or both are wrong with different
     classes. At most max_images images are named for each kind.
+    compared: what both runs predicted on the images that they have in common.
     """
     items = a.store.items(a.row["fingerprint"])
     images = items[items["split"] == a.row["split"]].iloc[compared.images]

@@ -62,6 +62,7 @@ class Finding(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Print what is installed and what is missing, by section, without using the network.
 
+    arguments: the words behind the name of the command.
     Returns exit code 1 if something that `fca run` needs is broken, else 0.
     """
     parser = Words(prog="fca doctor", description=f"{__doc__} Nothing is downloaded or changed.")
@@ -104,7 +105,10 @@ def _guarded(examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
 
 
 def _needed(outputs: str) -> Iterator[Finding]:
-    """What every run needs: Python, packages, torch, torchvision, and a store that can be written."""
+    """Findings on what every run needs: Python, packages, torch, torchvision, and a store that can be written to.
+
+    outputs: the folder of the store.
+    """
     yield Finding(OK, "Python", f"{platform.python_version()}, {sys.executable}")
 
     problems = _package_problems(None)
@@ -125,8 +129,8 @@ def _needed(outputs: str) -> Iterator[Finding]:
 def _package_problems(extra: str | None) -> list[str]:
     """A sentence for each required package that is not installed, or whose version fca does not allow.
 
-    extra: an extra of fca, such as pip install "fca[extra]": only the packages that it requires in addition are
-           checked. None: the packages that fca always requires.
+    extra: an extra of fca, as in pip install "fca[extra]": only the packages that it requires in addition are checked.
+           None: the packages that fca always requires are checked.
     """
     problems = []
     for text in metadata.requires("fca") or []:  # None if no requirement is declared
@@ -169,7 +173,7 @@ def _torchvision() -> Finding:
     try:
         from fca.torchvision_ops import declare_torchvision_ops, imported
 
-        declared = declare_torchvision_ops()  # None if the compiled ones load
+        declared = declare_torchvision_ops()  # None if the compiled operators load
         version = imported("torchvision").__version__
     except Exception as error:  # an installation may break in any way
         return Finding(BROKEN, "torchvision", f"{type(error).__name__}: {str(error)[:200]}", "install it again")
@@ -370,7 +374,7 @@ def _netrc_file_with(host: str) -> str | None:
 
 
 def _disk(outputs: str) -> Iterator[Finding]:
-    """Findings on how much space is free in each folder where fca writes."""
+    """Findings on how much space is free in each folder where fca writes.    outputs: the folder of the store."""
     cache = Path(os.environ.get("FCA_CACHE", "~/.cache/fca")).expanduser()
     folders = {
         "outputs": Path(outputs),

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class WithoutPasswords(logging.Formatter):
-    """Formats lines of the log, including those of libraries, without passwords."""
+    """Formats the lines of the log, also lines that libraries log, without passwords."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The formatted line, with *** in place of user names and passwords of URLs."""
@@ -81,6 +81,7 @@ class LogFile(logging.FileHandler):
 def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     """Append everything that libraries and fca log or warn in the body to this file; fca's warnings are also printed.
 
+    path:   the file; it is made when the first line comes.
     epochs: whether lines about epochs are also printed, if the output is not a terminal.
     """
     root_logger = logging.getLogger()
@@ -98,7 +99,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     epoch_output.setFormatter(WithoutPasswords())
     fca_logger.addHandler(epoch_output)
 
-    logging.captureWarnings(True)  # those of Python's module warnings go to the file as well
+    logging.captureWarnings(True)  # what Python's module `warnings` prints goes to the file instead
     try:
         yield
     finally:
@@ -112,9 +113,9 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
 
 @cache
 def provenance() -> dict[str, str | None]:
-    """The columns for the machine and code of a row: host, versions of the packages that decide numbers, and commit.
+    """The columns of a row for machine and code: host, versions of the packages that decide numbers, and commit.
 
-    The commit is that of this checkout, `-dirty` if files differ from it; None outside a checkout.
+    The commit is the one of this checkout, with `-dirty` if files differ from it; None outside a checkout.
     """
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES_THAT_DECIDE_NUMBERS)
     return {"host": socket.gethostname(), "commit": commit(), "versions": versions}
@@ -149,22 +150,23 @@ def end_with_parent() -> None:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the unfinished runs of a job: those without a row and without a recorded failure, if they can be done.
+    """Do the unfinished runs of a job: runs without a row and without a recorded failure, if they can be done.
 
-    Runs whose files are damaged are done again. Runs that need a run that failed or was interrupted get the
-    same kind of record.
+    Runs whose files are damaged are done again. If a run needs another run that failed or was interrupted, it gets the
+    same kind of record as that run.
 
-    alone: True for a single job. It waits for runs that another worker is doing, and takes them over if that worker
-           dies. An error in the configuration is raised and leaves no trace in the store.
-           False for a job of a sweep. It leaves such runs to the other worker, and records every error.
+    alone: True for a single job. The job waits for runs that another worker is doing, and takes them over if that
+           worker dies. An error in the configuration is raised and leaves no trace in the store.
+           False for a job of a sweep. The job does not wait for runs that another worker is doing, since the sweep
+           waits for them. It records every error.
     """
     store = job.context.store
     done_ids = {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE}
-    keep_items(job, done_ids)
+    keep_items(job, done_ids)  # writes lists of images that are missing
 
-    damage_met: set[str] = set()  # messages of earlier rounds
+    damage_met: set[str] = set()  # the messages about damaged files in earlier rounds
     while pending := unfinished(store, job.plan):
-        orphans = record_orphans(job, pending)
+        orphans = record_orphans(job, pending)  # the runs that cannot be done, since the run that they need failed
         with _claimed(pending, store) as token_of_run:
             claimed_runs = [run for run in pending if run.run_id in token_of_run]
             try:
@@ -178,7 +180,7 @@ def execute(job: Job, *, alone: bool) -> None:
                 damage_met.add(message)
 
         has_progress = claimed_runs or orphans
-        if not has_progress:  # other workers have claimed all pending runs
+        if not has_progress:  # other workers have claimed all runs that can be done now
             if not alone:
                 return
             time.sleep(POLL_S)
@@ -234,7 +236,9 @@ def keep_items(job: Job, done_ids: set[str]) -> None:
     done_ids: the ids of the finished runs. Other runs have no results yet that would need a list.
     """
     for run in job.plan:
+        # a run may read the data set of the job with other splits; its work then has these images
         data = run.work.data if isinstance(run.work, HasImages) else job.context.data
+        # false for a run that depends on no images, such as a program in fp32
         is_of_this_data = data.fingerprint == run.metadata.get("fingerprint")
         if run.run_id in done_ids and is_of_this_data:
             job.context.store.keep_items(data)
@@ -249,7 +253,7 @@ def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
     runs: in an order in which each run comes after its parent.
     """
     token_of_folder: dict[Path, str] = {}
-    with claims.beating(token_of_folder):  # keeps alive what the dictionary holds at each moment
+    with claims.beating(token_of_folder):  # renews the claims in the dictionary, also those that are added below
         for run in runs:
             parent_is_done = run.parent is None or store.state(run.parent) is State.DONE
             is_ready = parent_is_done or store.folder(str(run.parent)) in token_of_folder
@@ -269,7 +273,8 @@ def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone:
 
     An error is recorded for the first run that is not finished. Then the task starts again with the other runs.
     Raises DamagedFile if a run that these need has a damaged file.
-    token_of_run: run_id -> token of its claim.    alone: see `execute`.
+    token_of_run: run_id -> token of its claim.
+    alone: whether an FcaError, a mistake in the configuration, is raised, as for a single job; else it is recorded.
     """
     store = job.context.store
     # another worker may have finished some between the plan and the claim
@@ -284,13 +289,13 @@ def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone:
                     pending = [run for run in pending if run.run_id != finished.run.run_id]
                     if finished.columns.get(FLAG) == DIVERGED:  # the runs that need its weights are left out below
                         break
-                else:  # the task ended by itself
+                else:  # the task ended, without a `break` above
                     _check_all_done(job, pending)
             pending = _without_void(store, pending)
 
         except DamagedFile:  # `execute` handles it
             raise
-        except ClaimLost:  # another worker has taken over the first run
+        except ClaimLost:  # another worker has taken over the run that was to be stored, which is the first
             pending = pending[1:]
         except FcaError as error:
             if alone:  # the user will correct the configuration: leave no trace of this one
@@ -311,7 +316,7 @@ def _check_all_done(job: Job, pending: Sequence[Run]) -> None:
 
 
 def _without_void(store: Store, runs: Sequence[Run]) -> list[Run]:
-    """The runs that can still be done after a training diverged; the folders of the others are removed."""
+    """The runs that can still be done after a training diverged; the folders of the runs that cannot are removed."""
     void_ids = find_void_ids(store, runs)
     for run_id in void_ids:
         store.drop(run_id)
@@ -332,7 +337,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
     asked to end.
     """
     run = finished.run
-    has_fingerprint = FINGERPRINT in run.metadata
+    has_fingerprint = FINGERPRINT in run.metadata  # of the data set; a run that depends on no images has none
     row = {
         **run.metadata,
         FINGERPRINT_KIND: job.context.data.fingerprint_kind if has_fingerprint else None,
@@ -345,7 +350,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "parent": run.parent,
         "command": job.command,
     }
-    columns = (*job.task.columns, *job.context.adaptation.columns)
+    columns = (*job.task.columns, *job.context.adaptation.columns)  # that a row of this task may have
     stored_row = job.context.store.write(row, finished.arrays, token, columns)
     job.context.tracker.finish(stored_row)
     if stop.requested.is_set():
@@ -365,7 +370,7 @@ def _fail(job: Job, runs: Sequence[Run], message: str, trace: str | None, *, int
 def record_failure(job: Job, run: Run, message: str, trace: str | None, *, interrupted: bool = False) -> None:
     """Write why a run has no result, with the command that repeats it, into the store and to the tracker.
 
-    trace: the traceback; None for an error that needs none, such as one of the user's.
+    message: the error.    trace: its traceback; None for an error that needs none, such as a mistake of the user.
     interrupted: whether the run was killed or lacked resources, so that the same command repeats it by itself.
     """
     error = {

@@ -49,6 +49,7 @@ CHECKED = 64  # images, at most, on which a file is compared with the network
 def main(arguments: Sequence[str]) -> int:
     """Export a trained network to a file, with a JSON beside it that describes the network.
 
+    arguments: the words behind the name of the command.
     Returns exit code 0. The decorator turns an FcaError, such as for a file that gives other results than the network,
     into exit code 2.
     """
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 def _export(options: argparse.Namespace) -> str:
     """Write the file and its JSON, compare the file with the network, and return the line for the terminal.
 
+    options: the options of the command line.
     Raises FcaError, and leaves no file, if the network cannot be exported in this format, or if the file gives other
     results than the network.
     """
@@ -139,6 +141,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
 
     The network of a training may itself be an ONNX program: the training fitted a linear probe on a program that
     task=compile made. Such a network stays in ONNX. It can be quantised, but not be brought back from int8 to fp32.
+    classifier: the network of the training.    options: the command line, with format and precision.
     Raises FcaError for a format or precision in which this network cannot be exported.
     """
     from fca.models.export import export_content  # imports torch
@@ -150,7 +153,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
     # no precision, or the precision that the network has already
     if options.precision is None or options.precision == _precision(trained, is_quantised=False):
         return program or export_content(classifier, options.format), False
-    if options.precision == FP32:  # the network is a program in int8, otherwise fp32 were its own precision
+    if options.precision == FP32:  # the network is a program in int8, otherwise fp32 would be its own precision
         allowed = "int8, as the program is that was probed"
         raise FcaError("precision", FP32, allowed, "leave precision out, or probe the program in fp32")
     if options.format != "onnx":
@@ -159,7 +162,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
 
 
 def _precision(trained: Trained, is_quantised: bool) -> str:
-    """The precision of the exported file: int8 if it was quantised for it, else that of the network of the training."""
+    """The precision of the exported file: int8 if it was quantised, else the precision of the trained network."""
     if is_quantised:
         return INT8
     program = trained.model.compiled()
@@ -202,6 +205,7 @@ def _compared(
     """Compare the logits of the file with the logits of the network on these images; return the result in words.
 
     The result is also added to `description`, the content of the JSON, under `checked`.
+    classifier: the network.    content: the bytes of the file.
     Raises FcaError if the logits differ by more than rounding allows.
     """
     comparison = _difference_of_logits(classifier, content, description, images)
@@ -215,7 +219,7 @@ def _compared(
 
 
 def _description_of_network(trained: Trained) -> dict[str, Any]:
-    """The keys of the JSON that describe the network: classes, origin, licence, run, data and test accuracy.
+    """The keys of the JSON that describe the network of a training: classes, origin, licence, run, data, test accuracy.
 
     An unknown value is None.
     """
@@ -241,9 +245,10 @@ def _description_of_network(trained: Trained) -> dict[str, Any]:
 def _images_to_compare(
     trained: Trained, classifier: Classifier, folder: str | None
 ) -> UInt8[np.ndarray, "images size size 3"]:
-    """Up to CHECKED real images at input size, on which the file is compared with the network.
+    """Up to CHECKED real images at the input size of the classifier, on which the file is compared with the network.
 
-    folder: its first images are taken. None: test images of the training, from every class, always the same ones.
+    classifier: the network of the training.
+    folder: a folder whose first images are taken; None: always the same test images of the training, of every class.
     Raises FcaError if no image can be read; images that cannot be read are left out.
     """
     if folder is not None:
@@ -267,6 +272,8 @@ def _difference_of_logits(
     """Compare the logits of the file with the logits of the network, both on the CPU.
 
     For a file that is a program, its interface (input, outputs, opset of ONNX) is added to `description`.
+    classifier: the network.    content: the bytes of the file.    description: the content of the JSON beside it.
+    images:     at the input size of the network.
     Raises FcaError if the logits differ too much, or if the command that loads a file of weights gives a network with
     other classes.
     """

@@ -65,7 +65,8 @@ def in_int8(trained: Trained, classifier: Classifier, content: bytes) -> bytes:
 def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes) -> Loss | None:
     """The accuracy that an ONNX file loses against the network on the images of a split of its training.
 
-    content: of the file.    Returns None if the split has no images.
+    trained: the training.    classifier: its network.    content: the bytes of the file.
+    Returns None if the split has no images.
     """
     from fca.models.export import logits_function
     from fca.training.infer import batch_size_of, logits_of
@@ -77,10 +78,11 @@ def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes
     pixels = _pixels_at_input_size(trained, classifier, rows)
     labels = logit_columns(classifier.classes, data.classes)[data.labels[rows]]  # column of each image's class
 
-    answers = logits_function(content, "onnx")
+    logits_by_file = logits_function(content, "onnx")  # pixels -> logits
     size = batch_size_of(classifier.input_size)
     batches = [pixels[start : start + size] for start in range(0, len(pixels), size)]
-    logits_of_file = np.concatenate([answers(batch) for batch in batches])
+    logits_of_file = np.concatenate([logits_by_file(batch) for batch in batches])
+    # on the CPU, as the file
     logits_of_network = logits_of(classifier, pixels, np.arange(len(pixels)), accelerator="cpu")
     network_is_right = logits_of_network.argmax(axis=1) == labels
     file_is_right = logits_of_file.argmax(axis=1) == labels
@@ -108,7 +110,10 @@ def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
 
 
 def allowed_loss(loss: Loss | None, max_loss: float, trained: Trained) -> Loss:
-    """The given loss on validation images. Raises FcaError if it exceeds `max_loss`, or if it is None (no images)."""
+    """The given loss on validation images. Raises FcaError if it exceeds `max_loss`, or if it is None (no images).
+
+    trained: the training. If it fitted a linear probe, the error suggests to quantise the network before that.
+    """
     if loss is None:
         allowed = "a training that held out validation images, which show what int8 costs"
         raise FcaError("precision", INT8, allowed, "train with dataset.val.share=0.3, or export precision=fp32")

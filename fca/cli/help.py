@@ -168,7 +168,7 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
 
     Keys of a group are only shown if the user typed the name of the group, or if the group comes with the chosen task.
 
-    config: the whole configuration, with Hydra's part.
+    root:   the command.    config: its whole configuration, with Hydra's part.
     words:  the words of the form key=value that the user typed.
     """
     options = groups(root, config)
@@ -213,9 +213,10 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
 
 
 def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str]) -> Iterator[str]:
-    """The lines of `fca run GROUP --help`: every option of these groups with its purpose, then the keys of the chosen.
+    """The lines of `fca run GROUP --help`: the options of these groups, each with its purpose, then their keys.
 
-    config:       the whole configuration, with Hydra's part.
+    Only the keys of the chosen options are listed.
+    root:         the command.    config: the whole configuration, with Hydra's part.
     typed_groups: names of groups as a user types them. model@encoder: the options of model, used as the encoder.
     """
     options = groups(root, config)
@@ -239,7 +240,10 @@ def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str])
 
 
 def _all_lines(root: str, config: DictConfig) -> Iterator[str]:
-    """The lines of `fca run all --help`: every group with its options, and every key of the chosen options."""
+    """The lines of `fca run all --help`: every group with its options, and every key of the chosen options.
+
+    root: the command.    config: its whole configuration, with Hydra's part.
+    """
     width = _terminal_width()
     yield _headline(root)
     yield f"\ngroups and their options (fca {root} GROUP=OPTION --help shows that option's keys)"
@@ -266,6 +270,7 @@ def _group_lines(root: str, group: str, chosen: str | None, options: Sequence[st
     group:   as a user types it, such as model@encoder.
     chosen:  the chosen option; None if none is chosen.
     options: all options of the group. Empty for a group that leaves no choice; the lines then refer to its keys.
+    width:   of the terminal, in characters.
     """
     listed_options = list(options)
     if len(options) > MAX_OPTIONS:
@@ -365,7 +370,7 @@ def _choices(config: DictConfig) -> list[tuple[str, str | None]]:
 
 
 def _option_by_group(config: DictConfig) -> dict[str, str | None]:
-    """Each group, as it is typed, -> its chosen option; with the launcher, although it is a group of Hydra's."""
+    """Each group, as it is typed, -> its chosen option. The launcher is included, although it is a group of Hydra."""
     launcher = config.hydra.runtime.choices.get("hydra/launcher")
     return {**dict(_choices(config)), "hydra/launcher": launcher}
 
@@ -436,8 +441,8 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
             continue
         if isinstance(value, dict) and "_target_" in value:
             # Options of the component are in a folder of this group, or in a group of their own. Which of its files was
-            # chosen is unknown here. none.yaml, which need not exist, stands for it: the meanings of keys also come
-            # from the class and from the other options
+            # chosen is unknown here. So none.yaml, which need not exist, takes its place: the meanings of keys then
+            # come from the class and from the other options
             inner_group = CONF / group / str(key)
             folder = inner_group if inner_group.is_dir() else CONF / str(key)
             folder_name = folder.relative_to(CONF).as_posix()
@@ -460,8 +465,8 @@ def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
 def meanings(file: Path, target: str | None, kind: Any = None) -> dict[str, str]:
     """The meaning of each key of an option: key -> meaning.
 
-    It is what the class of the option declares, else the comment beside the key in its file or in a file that it builds
-    on, else that in another file of its group with the same class.
+    If the class of the option declares a meaning, that is used. Otherwise it is the comment beside the key in the file
+    of the option, in a file that this file builds on, or in another file of the group with the same class.
 
     file: of the option.    target: the name of its class.    kind: the class; None where there is none.
     """
@@ -490,7 +495,7 @@ def _files_by_class(files: tuple[Path, ...]) -> dict[str, list[Path]]:
 
 
 def _files_built_on(file: Path, depth: int = 0) -> Iterator[Path]:
-    """The file of an option, then the files that its defaults list names, then the files that those name, and so on.
+    """The file of an option, then the files that its defaults list names, then the files that these name, and so on.
 
     Files that cannot be read are left out.
     depth: the number of steps from the first file to this one.
@@ -503,7 +508,7 @@ def _files_built_on(file: Path, depth: int = 0) -> Iterator[Path]:
         return
 
     yield file
-    for base_file in reversed(base_files):  # later ones override earlier ones
+    for base_file in reversed(base_files):  # a later base overrides earlier ones, so its files come first
         yield from _files_built_on(base_file, depth + 1)
 
 
@@ -529,6 +534,7 @@ def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str,
     The comment is behind the value. If the value is an indented block, the comment is behind the key. If another value
     begins on the line after its key, the comment may be behind the key or behind the value.
 
+    node:     the mapping, with the position of each key and value in the text.
     lines:    the lines of the YAML text.    prefix: the outer keys, such as "recipe.".
     comments: full key (recipe.lr) -> comment; it is changed in place.
     """

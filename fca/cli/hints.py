@@ -56,9 +56,10 @@ def unknown_key(
 ) -> FcaError:
     """The error for a key that a configuration does not have; it suggests keys that may have been meant.
 
-    root:     the command, such as run.    key, value: as typed; None: without a value.
-    siblings: the keys at the place of the unknown one.
-    config:   the composed configuration; may be empty.    conf: the folder of the YAMLs.
+    root:     the command, such as run.    key: as typed.    value: as typed; None: a key without a value.
+    siblings: the keys that exist at the place of the unknown key: for recipe.lrr, the keys of recipe.
+    config:   the composed configuration, whose keys may be suggested; may be empty.
+    conf:     the folder conf/ with the YAML files of the options.
     """
     if "/" in key and not (conf / key).is_dir():  # recipe/lr for recipe.lr: it is no group
         key = key.replace("/", ".")
@@ -66,7 +67,8 @@ def unknown_key(
     keys = [str(sibling) for sibling in siblings]
     allowed = choices_in_words(similar_first(keys, name), name)
 
-    # the likeliest reason first: a similar key, a key of another option, the name under another group
+    # Suggestions are words KEY=VALUE with the typed value. The likeliest reason comes first: a key that is spelled
+    # similarly, a key of another option of the group, the same name in another group
     suggestions = [_word(other, value, name) for other in _similar_keys(key, keys, config, conf)]
     if not suggestions:
         suggestions = list(_in_other_options(key, value, keys, conf))
@@ -76,7 +78,7 @@ def unknown_key(
     step = f"fca {root} --help lists groups and keys"
     if suggestions:
         step = f"did you mean {' or '.join(suggestions[:MAX_SUGGESTIONS])}? {step}"
-    elif group and _takes_any_key(config, group):
+    elif group and _takes_any_key(config, group):  # such as the keywords of a library
         step = f"keys of {group} are added with +: +{_word(key, value, name)}"
     elif group:
         step = f"correct its name; fca {root} {group.partition('.')[0]} --help lists the keys of {group}"
@@ -169,20 +171,21 @@ def one_at_a_time(key: str, value: str) -> str | None:
 
 
 def beside(group: str, name: str, siblings: Iterable[str]) -> list[str]:
-    """The keys of a group that may have been meant by a name which is none of them.
+    """The keys of a group that a user may have meant by a name that the group does not have.
 
-    siblings: all keys of the group. One that other tools call by this name comes alone; otherwise similar ones.
+    If other tools use this name for a key of the group, only this key is returned. Otherwise these are the keys with
+    similar names.    siblings: all keys of the group.
 
     >>> beside("recipe", "learning_rate", ["epochs", "lr"]), beside("recipe", "epoch", ["epochs", "lr"])
     (['lr'], ['epochs'])
     """
     keys = list(siblings)
     our_name = KEY_BY_FOREIGN_NAME.get(name, "").removeprefix(f"{group}.")
-    return [our_name] if our_name in keys else similar_choices(keys, name)
+    return [our_name] if our_name in keys else similar_choices(keys, name)  # "" is no key
 
 
 def similar_first(names: Iterable[str], typed: str) -> list[str]:
-    """All names, those that look like what was typed first."""
+    """All names; names that are similar to what was typed come first."""
     all_names = list(names)
     similar_names = similar_choices(all_names, typed)
     return [*similar_names, *(name for name in all_names if name not in similar_names)]
@@ -197,10 +200,11 @@ def group_as_key(key: str, conf: Path) -> str | None:
 
 
 def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], conf: Path) -> list[str]:
-    """Keys, as they are typed, that may have been meant by an unknown key, the likeliest first; empty if none is found.
+    """The keys, as they are typed, that a user may have meant by an unknown key, the likeliest first; may be empty.
 
-    siblings: the keys at the place of the unknown key.    config: the composed configuration.
-    conf:     the folder of the YAMLs.
+    key:      the typed key, such as recipe.lrr, with dots in place of slashes unless it is a group.
+    siblings: the keys that exist at its place: for recipe.lrr, the keys of recipe.
+    config:   the composed configuration.    conf: the folder conf/ with the YAML files of the options.
     """
     group, _, name = key.rpartition(".")
     leaves = list(_leaves(config))
@@ -214,7 +218,7 @@ def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], 
     prefix = f"{group}." if group else ""
     our_key = KEY_BY_FOREIGN_NAME.get(name)
     if our_key is not None and (not group or our_key.startswith(prefix)):
-        if our_key in leaves or "." not in our_key:
+        if our_key in leaves or "." not in our_key:  # without a dot: a group or key of the command itself, as model
             return [our_key]
         if our_key.partition(".")[0] in config:
             return []  # the chosen option lacks our key; the caller then looks in other options of the group
@@ -248,7 +252,8 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
     An example is "dataset=folder dataset.root=photos". If some options require the key, only they are suggested.
     A key that was typed without a group is searched for in all groups that the command has.
 
-    key, value: as typed.    siblings: the keys at the place of the key.    conf: the folder of the YAMLs.
+    key, value: as typed.    siblings: the keys that exist at the place of the key; without a group, the command's keys.
+    conf:       the folder conf/ with the YAML files of the options.
     """
     typed_group, _, typed_name = key.rpartition(".")
     our_key = KEY_BY_FOREIGN_NAME.get(typed_name, "")
@@ -257,9 +262,10 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
     meant_key = our_key if our_key and is_our_key_in_group else key
     group, _, name = meant_key.rpartition(".")
 
+    # without a group, the groups whose options differ in their keys
     groups = [group] if group else ["dataset", "model", "task", "shift", "recipe", "analysis"]
     if not typed_group:
-        groups = [group for group in groups if group in siblings]
+        groups = [group for group in groups if group in siblings]  # a command has only some of the groups
     for group in groups:
         if not (conf / group).is_dir():
             continue
@@ -273,9 +279,9 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
 
 @cache
 def _options_with(conf: Path, group: str, name: str) -> list[tuple[str, bool]]:
-    """The options of a group that have this key, each with whether the key must be typed: its value is `???`.
+    """The options of a group that have this key; with each, whether the user must type the key: its value is `???`.
 
-    conf: the folder of the YAMLs; results are kept for each.
+    conf: the folder conf/ with the YAML files. It is a parameter only because the results are cached by it.
     """
     options = []
     for option, file in option_files(group).items():
@@ -289,7 +295,8 @@ def _options_with(conf: Path, group: str, name: str) -> list[tuple[str, bool]]:
 def values_of(file: Path) -> dict[str, Any]:
     """The keys of an option with their values, from its file and from the files on which it builds.
 
-    An analysis also has the defaults of its class, which its file does not repeat. A broken file has no key.
+    An analysis also has the defaults of its class, which its file does not repeat. For a broken file the result is
+    empty.
     """
     values = _written_values(file)
     if file.parent.name == GROUP and values:
@@ -345,10 +352,11 @@ def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _word(key: str, value: str | None, name: str) -> str:
-    """KEY=VALUE to be typed in a shell; the key alone if no value was typed.
+    """The word KEY=VALUE that is suggested to the user, quoted for a shell; the key alone if no value was typed.
 
-    key:  the suggested key.    value: as typed for another key.
-    name: that key; if other tools call ours so, their value is replaced by ours, such as device=cuda by gpu.
+    key:   the suggested key.    value: the value that the user typed for another key; None: no value was typed.
+    name:  this other key, or its last part. If it is a name that other tools use, the values of these tools are
+           replaced by ours: device=cuda becomes machine.accelerator=gpu.
     """
     if value is None:
         return key

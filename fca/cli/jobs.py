@@ -174,7 +174,9 @@ class Jobs:
         # first part of the key of each override: +model.name=x -> model
         changed_by_words = {typed.lstrip("+~").partition("=")[0].partition(".")[0] for typed in self.words}
         option_of_group = dict(choice.split("=", 1) for choice in choices)
-        if not option_of_group or USERS_OWN_FILE.is_file():  # no choice: the default that only Hydra composes
+        # without a choice, this is the default configuration, which only Hydra composes; the user's own file in
+        # conf/local may change keys of any group
+        if not option_of_group or USERS_OWN_FILE.is_file():
             return None
         # replacing a node would undo changes that `words`, or an experiment in `words`, made in it
         if changed_by_words & {*GROUPS_THAT_CHANGE_OTHERS, *option_of_group}:
@@ -187,7 +189,7 @@ class Jobs:
         if needs_hydra or any(root[group][0] is not Any for group in nodes):  # a group has the type Any
             return None
 
-        config = self._with_choices(())
+        config = self._with_choices(())  # the default configuration
         with open_dict(config):
             for group, node in nodes.items():
                 config[group] = node
@@ -195,7 +197,7 @@ class Jobs:
 
 
 def _option_keys(group: str, name: str) -> DictConfig | None:
-    """The keys of an option in conf/; None if it consists of more than keys, which only Hydra can compose.
+    """The keys of conf/<group>/<name>.yaml; None if it consists of more than keys, which only Hydra can compose.
 
     It may build on one other option of its group, whose keys it changes.
     Raises FcaError, as Hydra's loader does here, for keys that a file may not set.

@@ -41,9 +41,9 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         self.slots_per_gpu = slots_per_gpu
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Find the GPUs; Hydra calls this before `launch`.
+        """Check the keys of the launcher, and find the GPUs; Hydra calls this before `launch`.
 
-        task_function: does one job, given its configuration.
+        task_function: does one job, given its configuration.    config: the configuration of the sweep.
         Raises FcaError for wrong keys, and if a GPU is needed and there is none.
         """
         import joblib  # here, since Hydra imports this module at every start
@@ -57,7 +57,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
             allowed = "auto, or a whole number, at least 1"
             raise FcaError("hydra.launcher.slots_per_gpu", self.slots_per_gpu, allowed, "take one of these")
         if not config.sweep.print:  # printing commands needs no GPU
-            self.gpus = [""] if on_cpu else find_gpus(self.typed_gpus)
+            self.gpus = [""] if on_cpu else find_gpus(self.typed_gpus)  # "": slots are shares of the CPU
             if on_cpu and self.slots_per_gpu == "auto":  # there is no GPU to measure: a slot for each core
                 self.slots_per_gpu = joblib.cpu_count()
 
@@ -180,7 +180,7 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
     work: does the job, given `config`.    folder: holds the files that are locked, one for each slot.
     gpu_of_slot: the GPU that each slot sees; empty for a share of the CPU.
     """
-    if not _slot_lock:  # this is the first job of the worker
+    if not _slot_lock:  # the first job of the worker, or it released its slot after the job before, see below
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as nvidia-smi counts
         gpu = gpu_of_slot[_take_slot(folder, len(gpu_of_slot))]
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
@@ -188,7 +188,8 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
             import torch  # slow, and not needed for shares of the CPU
 
             if torch.cuda.is_available():
-                torch.cuda.set_per_process_memory_fraction(SHARED_MEMORY / gpu_of_slot.count(gpu))
+                n_slots_of_gpu = gpu_of_slot.count(gpu)
+                torch.cuda.set_per_process_memory_fraction(SHARED_MEMORY / n_slots_of_gpu)
     try:
         return work(config)
     finally:
@@ -197,9 +198,10 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
 
 
 def _take_slot(folder: str, n_slots: int) -> int:
-    """Take the first free slot, and wait while there is none; returns its number.
+    """Take the first free slot of `n_slots`, and wait while there is none; returns its number.
 
-    A slot is a file in this folder. The system removes its lock when this process ends, in whatever way.
+    A slot is a file in this folder, and this process takes it by locking the file. The file stays open, so the system
+    removes the lock when this process ends, in whatever way.
     """
     while True:
         for slot in range(n_slots):
@@ -209,7 +211,7 @@ def _take_slot(folder: str, n_slots: int) -> int:
             except BlockingIOError:  # another worker has this slot
                 os.close(file)
             else:
-                _slot_lock.append(file)
+                _slot_lock.append(file)  # keeps the file open, for `in_slot` to close
                 return slot
         time.sleep(SLOT_POLLED_EVERY_S)
 

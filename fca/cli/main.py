@@ -17,7 +17,7 @@ from fca.cli.commands import commands, composes
 from fca.cli.places import typed_plugins
 
 GRACE_S = 10.0  # after a signal, until this process ends at once; batch systems kill 30 s after SIGTERM
-_received_signals: list[int] = []  # those that are to end this process
+_received_signals: list[int] = []  # numbers of the signals that are to end this process
 
 
 def main() -> None:

@@ -63,7 +63,7 @@ def next_command(store: Store, done: pd.DataFrame) -> str:
     It has a filter for the data sets of these runs if the store also has runs on other data sets.
     done: rows of finished runs, at least one.
     """
-    words, one_table = _command_for(done)
+    words, one_table = _command_for(done)  # one_table: the command puts all trainings into one table
     trained = done[done[TASK] == "train"]
     if one_table and len(trained):
         words += filters_that_agree(trained)  # the command refuses trainings that may not stand in one table
@@ -77,7 +77,7 @@ def next_command(store: Store, done: pd.DataFrame) -> str:
 
 
 def _command_for(done: pd.DataFrame) -> tuple[list[str], bool]:
-    """The words behind `fca` of the command that reads these runs, and the field `one_table` of its Reader.
+    """The words behind `fca` of the command that reads these runs, and whether it puts all trainings into one table.
 
     Of several commands that fit, the command with the lowest rank is used. If none fits, it is `fca results`, which
     lists the runs.    done: rows of finished runs.
@@ -96,7 +96,7 @@ def _command_for(done: pd.DataFrame) -> tuple[list[str], bool]:
 
 
 def _readers() -> Iterator[Reader]:
-    """Yield the commands that the studies declare, those of fca and of plugins.
+    """Yield the commands that studies declare, both the studies of fca and those of plugins.
 
     A file that cannot be read is left out with a warning, since it must not end a sweep that is done.
     """

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from fca.cli import printable
 
-FOLDER = "FCA_NOTICES"
-"""The environment variable with the folder in which the processes of one command note what they showed."""
+FOLDER_VARIABLE = "FCA_NOTICES"
+"""The environment variable with the folder in which the processes of one command note their warnings."""
 
 MAX_NAMED = 3  # names that a line lists
 _PLACEHOLDER = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")  # %s, %5.1f
@@ -33,10 +33,11 @@ _ENOUGH_WORDS = 4  # that a text must have beside its names: with fewer, two tex
 
 @dataclass
 class Notice:
-    """A warning, and those like it, which differ only in names and numbers.
+    """A warning, together with the later warnings that differ from it only in names and numbers.
 
-    text:   of the first one.                   names:  the names and numbers in it, in order.
-    count:  how many of these warnings came.    others: the names of further ones that differ from those of the first.
+    text:   the text of the first warning.    names: the names and numbers in this text, in order.
+    count:  the number of all these warnings, the first one included.
+    others: for each later warning, its names and numbers that differ from `names`, joined by commas; each text once.
     """
 
     text: str
@@ -45,8 +46,13 @@ class Notice:
     others: list[str] = field(default_factory=list)
 
     def add(self, names: list[str]) -> None:
-        """Count a further warning like this one, which has these names in place of the first one's."""
+        """Count a further warning that differs from the first one only in names and numbers.
+
+        names: the names and numbers in its text, in order. Those that differ from the first warning's are kept for the
+        line that is printed.
+        """
         self.count += 1
+        # not strict: where a text has ... of its own, another text may have a name
         pairs = zip(names, self.names, strict=False)
         differing = ", ".join(name for name, first_name in pairs if name != first_name)
         if differing and differing not in self.others:
@@ -61,7 +67,7 @@ class Notice:
         return f"{self.count - 1} more such warnings{self._also()}: {self.text}"
 
     def _also(self) -> str:
-        """The first names of the others in words, with a comma in front; empty if there are none."""
+        """The first entries of `others` in words, with a comma in front; empty if there are none."""
         if not self.others:
             return ""
         names = ", ".join(self.others[:MAX_NAMED])
@@ -92,7 +98,7 @@ def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
     key = text
     for name in names:
         key = key.replace(name, "...", 1)
-    # numbers are replaced last, since run ids contain digits
+    # numbers are replaced last, since run ids contain digits; a name that comes twice is not listed again
     runs = [run for run in _RUN.findall(key) if run not in names]
     key = _RUN.sub("...", key)
     numbers: list[str] = []
@@ -108,9 +114,10 @@ def _is_name(value: str) -> bool:
 
 
 class Console(logging.Handler):
-    """The handler of the log that prints warnings: each when it first comes; those like it are only counted.
+    """The handler of the log that prints a warning when it comes, unless one with the same key was printed before.
 
-    held: within `gathered`, the warnings to print at its end, by their keys; otherwise None.
+    The key of a warning (see `text_key_and_names`) is equal for warnings that differ only in names and numbers.
+    held: within `gathered`, key -> the warnings to print at its end; otherwise None.
     """
 
     def __init__(self) -> None:
@@ -118,20 +125,24 @@ class Console(logging.Handler):
         self.held: dict[str, Notice] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a warning, keep it for the end of `gathered`, or only count it if one like it was printed."""
+        """Print a warning, or keep it for the end of `gathered`.
+
+        If a warning that differs only in names and numbers was printed before, this one is only counted.
+        """
         try:
             text, key, names = text_key_and_names(record)
             if self.held is not None:
                 self._hold(text, key, names)
             elif _is_first(key, text, names):
                 _print(text)
-        except Exception:  # as every handler does: a warning must not end any work
+        except Exception:  # as in every handler of logging: a warning must not end any work
             self.handleError(record)
 
     def _hold(self, text: str, key: str, names: list[str]) -> None:
         """Keep a warning for the end of `gathered`, or count it if a warning with the same key is kept already.
 
-        text, key, names: see `text_key_and_names`.
+        text: of the warning.    key: equal for warnings that differ only in names and numbers.
+        names: the names and numbers in the text, in order.
         """
         assert self.held is not None
         if key in self.held:
@@ -152,11 +163,12 @@ def console() -> Console:
 def gathered() -> Iterator[None]:
     """Hold back the warnings of the body, and print them at its end.
 
-    Warnings that differ only in names and numbers are printed as one line with their count. The command does not print
-    them again. Inside another `gathered`, nothing is printed here, and the outer `gathered` prints all warnings.
+    Warnings that differ only in names and numbers are printed as one line with their count. A warning that this command
+    printed before is not printed again. Inside another `gathered`, nothing is printed here, and the outer `gathered`
+    prints all warnings.
     """
     handler = console()
-    if handler.held is not None:  # inside another one
+    if handler.held is not None:  # inside another `gathered`
         yield
         return
 
@@ -166,7 +178,8 @@ def gathered() -> Iterator[None]:
     finally:
         notices, handler.held = handler.held, None
         for key, notice in notices.items():
-            if _is_first(key, notice.text, notice.names, counted=False):  # this line already has the count
+            # not counted by `shared`: the line that is printed here has the count
+            if _is_first(key, notice.text, notice.names, counted=False):
                 _print(notice.line())
 
 
@@ -174,21 +187,22 @@ def gathered() -> Iterator[None]:
 def shared() -> Iterator[None]:
     """During the body, count warnings over this process and all processes that it starts.
 
-    Each warning is printed once, by the process in which it first comes. At the end of the body, a line for each
-    warning that was repeated says how often. In a process that was started within such a body, this does nothing,
+    Each warning is printed once, by the process in which it first comes. For this, the processes note their warnings
+    in a common folder, which an environment variable names. At the end of the body, a line for each warning that was
+    repeated gives the number of repetitions. In a process that was started within such a body, this does nothing,
     because the first process already counts.
     """
-    console()
-    if os.environ.get(FOLDER):  # started by a process that counts
+    console()  # adds the handler that prints warnings, if it is not there yet
+    if os.environ.get(FOLDER_VARIABLE):  # started by a process that counts
         yield
         return
 
     with tempfile.TemporaryDirectory(prefix="fca-notices-") as folder:
-        os.environ[FOLDER] = folder
+        os.environ[FOLDER_VARIABLE] = folder
         try:
             yield
         finally:
-            del os.environ[FOLDER]
+            del os.environ[FOLDER_VARIABLE]
             for notice in _counted_notices(Path(folder)):
                 if notice.count > 1:
                     _print(notice.repeats())
@@ -199,19 +213,23 @@ def _print(text: str) -> None:
 
 
 def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) -> bool:
-    """Whether this warning is the first with its key among all processes of the command; notes it for the others.
+    """Whether no process of this command had a warning with this key before; also notes the warning for the others.
 
-    Each key has a file in the folder of the command, with a line for each warning. The process that creates the file
+    The processes of a command share a folder, whose path is in an environment variable. Each key has a file in this
+    folder, to which every process appends a line for each warning with the key. So the process that creates the file
     has the first warning.
-    key, text, names: see `text_key_and_names`.
-    counted: whether the end of `shared` prints how often the warning was repeated.
+
+    key:     the text with ... in place of each name and number; equal for warnings that differ only in these.
+    text:    the text of the warning.    names: the names and numbers in it, in order.
+    counted: whether the command, at its end, prints how often a warning with this key was repeated. The value that
+             comes with the first warning decides. False if the caller prints the count.
     """
-    folder = os.environ.get(FOLDER)
-    if not folder:  # outside of `shared`
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder:  # the command shares no folder between processes, so every warning counts as the first
         return True
 
     path = Path(folder, hashlib.sha256(key.encode()).hexdigest()[:16])
-    with suppress(OSError):  # the folder is gone, or the disk is full: better shown twice than not at all
+    with suppress(OSError):  # the folder is gone, or the disk is full: better printed twice than not at all
         try:
             file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND)
             is_first = True
@@ -226,12 +244,13 @@ def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) ->
 
 
 def _counted_notices(folder: Path) -> Sequence[Notice]:
-    """The warnings that processes noted in a folder, in the order in which each last came; see `_is_first`.
+    """The warnings that the processes of a command noted in a folder, in the order in which each last came.
 
-    Warnings that `gathered` printed are left out, because their lines already had a count.
+    Each file of the folder has the warnings with one key, as a JSON object on each line (see `_is_first`). Warnings
+    that `gathered` printed are left out, because their lines already had a count.
     """
     notices = []
-    for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_ctime_ns):
+    for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_ctime_ns):  # the time of its last line
         first, *repetitions = [json.loads(line) for line in path.read_text().splitlines()]
         if first.get("counted"):
             notice = Notice(first["text"], first["names"])

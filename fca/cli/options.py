@@ -112,9 +112,9 @@ def store_rows() -> None:
 
 
 def use_search_path(folders: Iterable[str]) -> None:
-    """From now on, also look for options in these folders, in place of those of an earlier call.
+    """From now on, also look for options in these folders; the folders of an earlier call are forgotten.
 
-    folders: file://FOLDER or pkg://PACKAGE, as typed; those that do not exist are left out.
+    folders: file://FOLDER or pkg://PACKAGE, as typed. Folders that do not exist are left out.
     """
     paths = [_path_of(folder) for folder in folders]
     _typed_folders[:] = [path for path in paths if path is not None]
@@ -174,7 +174,7 @@ def option_files(group: str) -> dict[str, Path]:
         files_of_rows = [file for file in rows() if file.is_relative_to(group_folder)]
         for file in [*group_folder.rglob("*.yaml"), *files_of_rows]:
             name = file.relative_to(group_folder).with_suffix("").as_posix()
-            files.setdefault(name, file)  # of two with one name, that of the first folder counts
+            files.setdefault(name, file)  # if two folders have an option of this name, the first folder counts
     return dict(sorted(files.items()))
 
 
@@ -199,15 +199,16 @@ def keys_in(file: Path) -> dict[str, Any]:
 
 
 def built_on(file: Path) -> list[Path]:
-    """The files or rows of the options on which an option builds, in order: later ones take precedence.
+    """The files of the options on which an option builds, in order: the keys of a later file replace earlier ones.
 
     They are the entries of its list of defaults that name an option of its own group.
+    file: of the option. An option that is a row of a table has the path of the file that the row replaces, see `rows`.
     """
     group = group_of(file)
     # a row names its base from the top group: shift/corruption/fog builds on corruption/all of shift
     files = option_files(group.partition("/")[0] if file in rows() else group)
     entries = [entry for entry in keys_in(file).get("defaults", []) if isinstance(entry, str) and entry != "_self_"]
-    names = [entry.removesuffix("@_here_") for entry in entries]
+    names = [entry.removesuffix("@_here_") for entry in entries]  # @_here_: its keys go where the keys of this file go
     return [files.get(name, file.parent / f"{name}.yaml") for name in names]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from fca.cli.next_command import next_command
-from fca.cli.results import MEANING, grouped
+from fca.cli.results import REQUESTED_COLUMNS, grouped
 from fca.cli.terminal import as_text
 from fca.store import Store
 from fca.store.columns import HEADLINES, MODEL, RECIPE, RUN_ID, SNAPSHOT, TASK
@@ -39,6 +39,7 @@ def swept_columns(overrides: Sequence[Sequence[str]]) -> list[str]:
     columns = []
     for key in swept_keys:
         name = "encoder" if key == "model@encoder" else key  # the column of the group model@encoder
+        # no slash as in recipe/augment, which has no column
         consists_of_words_and_dots = name.replace(".", "").replace("_", "").isalnum()
         if consists_of_words_and_dots:
             columns.append(column_of(f"{name}="))  # column_of expects a filter, NAME=VALUES
@@ -50,7 +51,7 @@ def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[
 
     The table has a line for each combination of values of the axes. There is no table if no run has an accuracy, and
     nothing at all is yielded if no run is done.
-    runs: all runs of the sweep.
+    store: of the sweep.    runs: all runs of the sweep.
     axes: the columns of the swept keys. Other columns of the configuration in which the runs differ are axes, too.
     """
     rows = store.rows()
@@ -91,7 +92,7 @@ def _differing_columns(rows: pd.DataFrame, axes: Sequence[str]) -> list[str]:
     size of a subset are left out as well.    axes: columns of the swept keys.
     """
     recipe_columns = [str(name) for name in rows if str(name).startswith(RECIPE)]
-    configuration_columns = [*map(str, MEANING), *recipe_columns]
+    configuration_columns = [*map(str, REQUESTED_COLUMNS), *recipe_columns]
 
     differing = []
     for column in dict.fromkeys([*axes, *configuration_columns]):  # each once

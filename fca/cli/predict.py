@@ -57,6 +57,7 @@ MAX_CLASSES = 2  # of each of these images
 def main(arguments: Sequence[str]) -> int:
     """Predict images with a trained network, write the CSV and print a summary.
 
+    arguments: the words behind the name of the command.
     Returns exit code 0. The decorator turns an FcaError (options or images that cannot be used) into exit code 2.
     """
     parser = Words(prog="fca predict", description=__doc__, allow_abbrev=False)
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 def _predict(options: argparse.Namespace) -> list[str]:
     """Predict the images that the options name, write the CSV, and return the lines for the terminal.
 
-    The lines tell what the network answers, and what is known of the quality of these answers: the cost or the accuracy
+    The lines show what the network answers, and how good these answers can be expected to be: the cost or the accuracy
     on test images, or with error= the guarantee.
     Raises FcaError for options or images that cannot be used.
     """
@@ -103,7 +104,7 @@ def _predict(options: argparse.Namespace) -> list[str]:
     if options.error is not None:
         trained = network if isinstance(network, Trained) else network.trained()  # else: a file exported from it
         chosen = choose(trained, classifier, options.error, options.confidence, options.metric == BALANCED)
-    threshold = ANSWER_ALL if chosen is None else chosen.found.threshold
+    threshold = ANSWER_ALL if chosen is None else chosen.choice.threshold
 
     # an image at input size, or a text with the reason why the image cannot be read
     images_or_reasons = at_input(read, classifier.geometry, len(paths), "predicting")
@@ -166,7 +167,7 @@ def _check_options(options: argparse.Namespace) -> None:
 class Chosen(NamedTuple):
     """The threshold that the validation images of a training chose, and what the user should know of it.
 
-    found:      the threshold, and how the validation images are answered with it.
+    choice:     the threshold, and how the validation images are answered with it.
     candidates: number of networks among which the same images chose the best.
     why_not:    why there is no threshold, and what would give one; empty if there is one.
     to_all:     a sentence on the larger error that can be promised if all images are answered; empty if the requested
@@ -175,7 +176,7 @@ class Chosen(NamedTuple):
                 they are alike; None: there is none. Such images are not independent.
     """
 
-    found: Abstention
+    choice: Abstention
     candidates: int
     why_not: str = ""
     to_all: str = ""
@@ -301,8 +302,10 @@ def table(
     abstain, expected_cost (only with costs), p_<class> (the probability of each class), and error (why the image cannot
     be read, or "").
 
+    paths:     the path of each image.
     logits:    for each image its logits, or a text with the reason why it cannot be read. `predicted` and `answer` are
                "" for such an image.
+    classes:   the class keys in the order of the logits.
     threshold: the network abstains unless its highest probability is above it; None: it always abstains.
     costs:     the cost of each answer for each true class. With costs, `predicted` is the answer of least expected
                cost instead of the most probable class.
@@ -356,8 +359,8 @@ def _most_probable_classes(frame: pd.DataFrame, classes: Sequence[str]) -> list[
 def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
     """Lines for the terminal: the answers of least expected cost to the first images, and the mean expected cost.
 
-    A last line also counts the answers that are not the most probable class. Without any readable image, the lines say
-    so and end there.
+    A last line also counts the answers that are not the most probable class. If no image can be read, there is only a
+    line that states this.
     frame: the result of `table` with costs.    classes: the class keys in the order of the logits.
     """
     read_images = frame[frame["error"] == ""]
@@ -397,6 +400,7 @@ def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
     """A line with the mean cost that the answers of least expected cost had on test images.
 
     The list is empty if the store has no predictions of these weights for the clean test images (without a shift).
+    network: the network that predicts.    costs: the cost of each answer for each true class.
     """
     if not isinstance(network, Trained):  # an exported file comes without these predictions
         return []
@@ -427,10 +431,10 @@ def _accuracy_on_test(network: Trained | Exported) -> list[str]:
 def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
     """Lines for the terminal: how many images are answered at the requested error, and on which data this is based.
 
-    chosen: the threshold and how it was chosen; without a threshold, the lines say why.
+    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason.
     frame:  the result of `table`.    options: the command line, with error, confidence and metric.
     """
-    choice = chosen.found
+    choice = chosen.choice
     n_read = int((frame["error"] == "").sum())
     limit = f"{100 * options.error:g} %"
     confidence = f"{100 * options.confidence:g} %"

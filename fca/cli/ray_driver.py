@@ -38,6 +38,7 @@ def connect(init: DictConfig) -> None:
         "object_store_memory": OBJECT_STORE_BYTES,
         **OmegaConf.to_container(init, resolve=True),  # type: ignore[dict-item]
     }
+    # workers import only from the folders of this process; Ray's client adds no folder, so it needs no such setting
     if not str(arguments.get("address") or "").startswith(CLIENT_PREFIX):
         arguments["job_config"] = SamePaths()
 

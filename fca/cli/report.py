@@ -61,7 +61,8 @@ def report(config: DictConfig) -> str:
 
     for answer in headlines_of_results(made_page.results):
         print(printable(answer.sentence))
-    # each reason once: several analyses may lack runs for the same reason
+    # mixed: an analysis has no tables because its runs do not belong together, so the user has to select some of them;
+    # each reason (`missing`) once, since several analyses may have the same
     for reason in dict.fromkeys(result.missing for result in made_page.results if result.mixed):
         print(f"some answers are missing: {printable(reason)}")
     if made_page.lost:
@@ -152,7 +153,7 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
     page_command: the command that makes the page again; the page shows it.
     """
     store = store_with_images(config.outputs)
-    maker = component(config, "report")
+    maker = component(config, "report")  # writes the page
     tracker = component(config, "logger")
     folder = _page_folder(config, store)
     query = query_of(config, store, ReportConfig)
@@ -172,12 +173,12 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
     damages = {damage.args: damage for damage in (*store.left_out, *store.damaged())}  # no file twice
     left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
     notes = [*shortened_list(damages.values()), *left_out]
-    pictures = large_pictures(store, tables)
+    pictures = large_pictures(store, tables)  # thumbnail in the tables -> file of the same picture at full size
     tables_before = _tables_on_page(folder)  # before the new page replaces the old one
     page: Path = maker(folder, results, store.rows(), page_command, store.columns(), notes, pictures)
     lost = _lost(tables_before, _tables_on_page(folder))
-    write_comparison_scripts(page.parent, store, store.rows(query))
-    record = {
+    write_comparison_scripts(page.parent, store, store.rows(query))  # data with which the page compares runs
+    record = {  # with which `write_report` recognises a page that is up to date
         "made_of": _hash_of_ingredients(config, page_command, store),
         "files": _sizes_of_files(folder),
     }
@@ -295,7 +296,8 @@ def _why_lost(made_page: MadePage) -> str:
 def _result_or_reason(analysis: Analysis, store: Store) -> tuple[Result, Store]:
     """The tables of an analysis, or the reason why it has none; and the store without the runs that it could not read.
 
-    FcaError of the analysis is caught, because a page is written as long as one analysis succeeds.
+    An FcaError of the analysis is caught, because a page is written as long as one analysis succeeds. The error
+    MixedRows means that its runs do not belong together, so that the user has to select some; the result notes this.
     """
     try:
         with keys_of("report.options", analysis):
@@ -321,7 +323,7 @@ def _analyses(maker: Any, query: str | None) -> list[Any]:
 
     maker: the component of the report. It names the analyses, and options for them.
     query: which runs the analyses read; None: all.
-    An analysis gets the query and those options for which its file has a key.
+    An analysis gets the query, and each option for which it has a key.
     Raises FcaError for an unknown analysis, and for an option that no analysis of the report has.
     """
     files = option_files("analysis")
@@ -344,7 +346,7 @@ def _analyses(maker: Any, query: str | None) -> list[Any]:
 
 
 def _analysis_node(file: Path) -> DictConfig:
-    """The configuration of an analysis: the keys of its file, and defaults of its class for the others.
+    """The configuration of an analysis: the keys of its file, and for all other keys the defaults of its class.
 
     Raises FcaError for a file that is no configuration, or that sets what a file may not set (see `check_file`).
     """

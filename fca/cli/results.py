@@ -47,8 +47,9 @@ FORMATS = ("table", "csv", "json", "markdown", "parquet")
 # Suffix of --out -> format
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".md": "markdown", ".parquet": "parquet", ".txt": "table"}
 MAX_NAMED = 5  # columns that a note lists
-# Beside the recipe, the columns that say what was requested; seeds are not among them, because a mean is over these.
-MEANING = (TASK, DATASET, LIMIT, SPLIT, MODEL, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SAMPLER, COMPAT)
+# The columns, beside those of the recipe, that state what was requested. Seeds are not among them, because means are
+# taken over seeds.
+REQUESTED_COLUMNS = (TASK, DATASET, LIMIT, SPLIT, MODEL, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SAMPLER, COMPAT)
 EXAMPLES = """examples:
   fca results dataset=digits ncl=2,5 'top1>0.9'          filters: a column, a comparison, values
   fca results query='ncl <= 5 or model == "test_vit"'    a condition
@@ -61,6 +62,7 @@ EXAMPLES = """examples:
 def main(arguments: Sequence[str]) -> int:
     """Print the table of runs, or write it to a file.
 
+    arguments: the words behind the name of the command.
     Returns exit code 0. The decorator turns an FcaError, such as for an unknown column, into exit code 2.
     """
     parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)
@@ -237,7 +239,7 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
             raise FcaError("--columns", name, "columns of numbers, with --by", "leave it out, or add it to --by")
     if values:  # only runs that measured any of them
         frame = frame[frame[list(values)].notna().any(axis="columns")]
-    draws = _draws(frame)
+    draws = _draws(frame)  # the random draw behind each run: its class subset, or its seed
     configuration_columns = _configuration_columns(frame, by)
 
     lines = []
@@ -286,9 +288,10 @@ def _draws(frame: pd.DataFrame) -> pd.Series:
 
 
 def _configuration_columns(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
-    """The columns of a frame that say what was requested (MEANING and the recipe), except those in `by`."""
-    recipe = [str(name) for name in frame if str(name).startswith(RECIPE)]
-    return [name for name in (*map(str, MEANING), *recipe) if name in frame and name not in by]
+    """The columns of a frame that state what was requested, those of the recipe included, except those in `by`."""
+    recipe_columns = [str(name) for name in frame if str(name).startswith(RECIPE)]
+    candidates = (*map(str, REQUESTED_COLUMNS), *recipe_columns)
+    return [name for name in candidates if name in frame and name not in by]
 
 
 def _warn_of_mixtures(mixed_columns: Sequence[str]) -> None:

@@ -55,7 +55,7 @@ def complete(job: Job) -> None:
     job.context.tracker.connect()
     with shared():  # repeated warnings are counted over all processes
         _execute_and_close(job, alone=True)
-    Weights([job]).remove_unneeded()  # as machine.keep_weights says
+    Weights([job]).remove_unneeded()  # those that machine.keep_weights does not keep
 
 
 def _print_command(config: DictConfig, words: list[str]) -> None:

@@ -32,6 +32,7 @@ def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
     root: the sub-command; only the sub-commands in QUERIES have filters.
     kind: the dataclass of its configuration. A word with a key of this class is an override, other comparisons are
     filters.
+    arguments: the typed words behind the sub-command.
 
     >>> from fca.cli.application import AnalyseConfig
     >>> for_hydra("analyse", AnalyseConfig, ["analysis=irt", "dataset=digits", "ncl<=5"])
@@ -107,7 +108,7 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
     keys = [key for key in rules_by_field(kind) if key != "filters"]
     check_columns(config.filters, frame, keys)  # a filter with an unknown column may be a misspelt key
     if len(frame):  # in an empty store, no filter is to blame
-        # a sentence for each filter that keeps no run: no run has ncl=9; ncl is ...
+        # a sentence for each filter that keeps no run: "no run has ncl=9; ncl is ..."; the first one is raised
         for sentence in unmatched_filter_lines(config.filters, frame):
             reason, _, values = sentence.partition("; ")
             value = reason.removeprefix("no run has ")

@@ -112,7 +112,7 @@ def follow(state: Callable[[], Hashable], make: Callable[[], object]) -> None:
     """Make a page anew whenever its sources have changed, until the process is stopped.
 
     state: returns a value that changes with the sources; it is called every POLL_S seconds.
-    make:  makes the page. If it raises FcaError, the page stays as it was, and a printed line says why.
+    make:  makes the page. If it raises FcaError, the page stays as it was, and the error is printed.
     """
     state_of_page = state()
     while True:

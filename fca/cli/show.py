@@ -33,6 +33,7 @@ _PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")  # "loss 0.25," beh
 def main(arguments: Sequence[str]) -> int:
     """Print all that is stored of a run or a saved table.
 
+    arguments: the words behind the name of the command.
     Returns exit code 0. The decorator turns an FcaError, such as for an unknown id, into exit code 2.
     """
     parser = Words(prog="fca show", description="`fca show`: one run or saved table: what it is and all that it has.")
@@ -85,7 +86,8 @@ def ids(outputs: str) -> list[str]:
 def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
     """The lines on one run: what it is, its state, configuration, numbers, curves, command and files.
 
-    whole: whether the configuration includes the keys that have their default values.
+    run_id: the id of the run.
+    whole:  whether the configuration includes the keys that have their default values.
     """
     folder = store.folder(run_id)
     state, damage = store.state_and_damage(run_id)
@@ -121,7 +123,7 @@ def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
 def _state_lines(store: Store, run_id: str, state: State, damage: DamagedFile | None) -> Iterator[str]:
     """The lines on the state of a run: why it ended early, its progress, or when and where it was finished.
 
-    damage: a file of the run that is damaged; None: no file is.
+    run_id: the id of the run.    damage: the error about a file of the run that is damaged; None: no file is damaged.
     """
     folder = store.folder(run_id)
     if damage is not None:
@@ -240,7 +242,8 @@ def _classes(store: Store, row: Row) -> Iterator[str]:
 def _relatives(store: Store, row: Row) -> Iterator[str]:
     """Lines on related runs: the run whose result this run read, and the first runs that read the result of this run.
 
-    For example, a prediction reads the weights of a training. At most MAX_RELATIVES are listed, then their number.
+    For example, a prediction reads the weights of a training. At most MAX_RELATIVES are listed, then the number of the
+    other related runs.    row: the stored row of this run.
     """
     rows = store.rows()
     rows_by_relation = {
@@ -258,6 +261,7 @@ def _curves(folder: Path) -> Iterator[str]:
     """For each quantity that a training logged by epoch, a line with its curve as bars, and four of its values.
 
     There is no line without a log of at least two epochs, so none for runs that are not trainings.
+    folder: of the run.
     """
     text = ""
     with if_whole():  # other runs have no log

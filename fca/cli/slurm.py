@@ -43,8 +43,10 @@ class Watcher(SlurmInfoWatcher):
     def update(self) -> None:
         """Ask squeue once, and note the jobs that have ended; submitit calls this again and again.
 
-        If squeue does not answer, all states stay as they were.
+        A job has ended when two looks in a row do not list it, since a job that is queued again may be missing from the
+        list for a moment. If squeue does not answer, all states stay as they were.
         """
+        # attributes with an underscore are submitit's; the ids of jobs are in `_registered` and `_finished`
         self._num_calls += 1
         self._last_status_check = time.time()
         command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
@@ -60,7 +62,7 @@ class Watcher(SlurmInfoWatcher):
         missing_now = unfinished_jobs - listed_jobs
         self._finished |= missing_now & self.missing  # missing in two looks in a row
         self.missing = missing_now
-        # to submitit, a state that it does not know means that the job has ended
+        # submitit takes a job with a state that it does not know for one that has ended
         self._info_dict.update({job: {"State": "GONE"} for job in self._finished})
 
 
@@ -88,7 +90,7 @@ def watching() -> Iterator[None]:
 
     SlurmJob.watcher = Watcher()
     SlurmJob.results = result_or_loss  # type: ignore[method-assign, assignment]
-    SlurmJob._results_timeout_s = RESULT_WITHIN_S
+    SlurmJob._results_timeout_s = RESULT_WITHIN_S  # how long submitit waits for the result file of a job that has ended
     try:
         yield
     finally:

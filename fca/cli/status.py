@@ -35,6 +35,7 @@ _CAUSED_BY_PARENT = re.compile(r"run [0-9a-f]{12}, which it needs, (?:failed|was
 def main(arguments: Sequence[str]) -> int:
     """Print the state of a store: counts, workers, damaged files, and failures by their errors.
 
+    arguments: the words behind the name of the command.
     With --release-stale or --retry-failed it changes the store instead, and prints what it changed. Returns exit code
     0; the decorator turns an FcaError, such as for a folder that is no store, into exit code 2.
     """
@@ -94,9 +95,9 @@ def status(outputs: str | Path = "outputs") -> pd.DataFrame:
               or left (begun, and given back by its worker).
     error:    why a run is failed, interrupted or damaged.
     command:  the command that does the run again.
-    host, pid, beat_s: of a running one: its process, and seconds since its last heartbeat.
-    device, epoch, epochs, images_per_s, left_s: of a running training, some seconds after it began: its progress, and
-              its estimate of the seconds left.
+    host, pid, beat_s: the process of a run in progress, and the seconds since its last heartbeat.
+    device, epoch, epochs, images_per_s, left_s: the progress of a running training, from some seconds after it began,
+              and its estimate of the seconds left.
     finished: when a done run ended (UTC).
     flag:     of a done run; diverged: it has no accuracy, and no run that needs its weights will be done.
     A value that is not known is missing. Raises FcaError for a folder that is no store.
@@ -110,10 +111,11 @@ def status(outputs: str | Path = "outputs") -> pd.DataFrame:
 
 
 def _status(store: Store) -> pd.DataFrame:
-    """The frame that `status` returns."""
+    """The frame that `status` returns, for a store that exists."""
     lines = [{"run_id": run_id, **_state_of_run(store, run_id)} for run_id in store.run_ids()]
     frame = pd.DataFrame(lines, columns=list(COLUMNS)).set_index("run_id")
-    rows = store.rows().set_index("run_id")[["task", "command", "finished", FLAG]]  # from the index: no file is read
+    # of finished runs, further columns come from the index of the store, so that no file of a run is read for them
+    rows = store.rows().set_index("run_id")[["task", "command", "finished", FLAG]]
     return frame.fillna(rows.reindex(frame.index)).reset_index().infer_objects()
 
 
@@ -124,6 +126,7 @@ def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
     has the state alone, because the caller has the other columns from the table of results.
     Further states: stale (its process died and left a claim, the mark of the process that works on a run) and left
     (begun, without a claim).
+    run_id: the id of the run.
     """
     folder = store.folder(run_id)
     state, damage = store.state_and_damage(run_id)
@@ -221,17 +224,19 @@ def _diverged(frame: pd.DataFrame) -> str:
 def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
     """A line for each sweep at work: how many of its runs are left, and the sweep's own estimate of the time to go.
 
-    If no sweep is at work, one line says when the running trainings end, if there is an estimate.
+    If no sweep is at work, a line has the time until the running trainings end, if there is an estimate.
     frame: a line for each run of the store, see `status`.
     """
     runs_by_id = frame.set_index("run_id")
     sweeps_at_work = [sweep for _, sweep in claims.sweeps(store.outputs) if sweep is not None]
     for sweep in sweeps_at_work:
-        runs = runs_by_id.reindex(sweep["runs"])  # lines of runs that have not begun are empty
+        runs = runs_by_id.reindex(sweep["runs"])  # by ids; lines of runs that have not begun are empty
+        # sweep["needs"]: id of a run -> id of the run whose result it needs
         will_never_run = runs.index.isin(_runs_without_weights(sweep["needs"], runs_by_id))
         has_ended = runs["state"].isin(["done", "failed", "interrupted"])
         n_left = int((~will_never_run & ~has_ended).sum())
 
+        # runs that were done before the sweep started do not count as done by it
         finished = pd.to_datetime(runs["finished"], utc=True, format="ISO8601")
         n_done = int((finished >= pd.Timestamp(sweep["started"], unit="s", tz="UTC")).sum())
 
@@ -287,14 +292,14 @@ def _workers(running: pd.DataFrame) -> Iterator[str]:
 
 
 def _failures(failed: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield two lines for each error: how many runs ended with it, and a command that repeats one of them.
+    """Yield two lines for each error: how many runs ended with it, and a command that repeats such a run.
 
-    A run that ended because a run that it needs failed counts to the error of that run.
+    If a run ended because a run that it needs failed, it counts to the error of the run that it needs.
     failed: runs that failed or were interrupted, see `status`.
     """
     causes = failed["error"].map(lambda error: _CAUSED_BY_PARENT.sub("", error))
     is_consequence = causes != failed["error"]
-    # The command should repeat a run that failed by itself, so these come first
+    # The command should repeat a run that is itself the cause, so causes come before consequences
     causes_first = failed.assign(is_consequence=is_consequence).sort_values("is_consequence", kind="stable")
 
     for error, runs in causes_first.groupby(causes, sort=False):

@@ -64,7 +64,7 @@ def progress(
     waiting_for: Callable[[], str],
     on_estimate: Callable[[float | None], None],
 ) -> Iterator[None]:
-    """Show how many of `total` runs are done and failed, and the time to go, while the body has `runs` executed.
+    """While the body has `runs` executed, show how many of the `total` runs are done and failed, and the time to go.
 
     A terminal gets a progress bar, other output a line from time to time. Workers in other processes, or on other
     machines, do the runs. So a thread reads the states of the runs from the store.
@@ -78,12 +78,12 @@ def progress(
     idle = Waiting(waiting_for)
     body_is_running = True
 
-    counts = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    failures = TextColumn("[red]{task.fields[failed]}[/red]")
-    times = TimeElapsedColumn(), TextColumn("{task.fields[to_go]}")
+    count_columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    failure_column = TextColumn("[red]{task.fields[failed]}[/red]")
+    time_columns = TimeElapsedColumn(), TextColumn("{task.fields[to_go]}")
     n_done_before = total - len(watched.unsettled)
     lines = ProgressLines("runs", total, n_done_before, paced=False)  # `watched` has a better estimate of the time
-    with Progress(*counts, failures, *times, disable=not on_terminal()) as bar:
+    with Progress(*count_columns, failure_column, *time_columns, disable=not on_terminal()) as bar:
         bar_task = bar.add_task("runs", total=total, completed=n_done_before, failed="", to_go="")
 
         def look() -> None:
@@ -95,9 +95,10 @@ def progress(
             on_estimate(seconds)
             to_go = "" if seconds is None else f"about {as_time(seconds)} to go"
             n_settled = total - len(watched.unsettled)
-            note = watched.note()
-            bar.update(bar_task, completed=n_settled, failed=note, to_go=to_go)
-            lines.show(n_settled, ", ".join(filter(None, (note, to_go))), last=not body_is_running)
+            failed = watched.note()  # "2 failed", or empty
+            bar.update(bar_task, completed=n_settled, failed=failed, to_go=to_go)
+            failed_and_to_go = ", ".join(text for text in (failed, to_go) if text)
+            lines.show(n_settled, failed_and_to_go, last=not body_is_running)
 
         try:
             with repeating(look, LOOK_EVERY_S):
@@ -119,23 +120,24 @@ class _WatchedRuns:
     """
 
     def __init__(self, store: Store, runs: Sequence[Run]) -> None:
-        """Start to watch these runs; none of them is settled yet."""
+        """Start to watch these runs of a store; none of them is settled (done, failed or interrupted) yet."""
         self.store = store
         self.unsettled = {run.run_id for run in runs}
-        self.ended_early: dict[str, State] = {}
-        self.void: set[str] = set()
-        self.running_for_s: dict[str, float] = {}
-        self.pace = Pace(works_of(runs))
-        self.children: dict[str | None, list[str]] = {}
+        self.ended_early: dict[str, State] = {}  # runs that failed or were interrupted
+        self.void: set[str] = set()  # runs that can never be done, since they need a training that diverged
+        self.running_for_s: dict[str, float] = {}  # run in progress -> seconds since it was claimed
+        self.pace = Pace(works_of(runs))  # estimates the time to go
+        self.children: dict[str | None, list[str]] = {}  # run -> the runs that need it; None -> those that need none
         for run in runs:
             self.children.setdefault(run.parent, []).append(run.run_id)
 
     def look(self) -> bool:
         """Read the states of all unsettled runs: those that are not yet done, failed or interrupted.
 
-        Returns whether the sweep is active: a run is in progress, a run ended since the last look, or no run is left.
+        Returns whether the sweep is active: a run is in progress, a run ended since the last look, or no run is left
+        for which it could wait.
         """
-        is_active = not self.unsettled
+        is_active = not self.unsettled  # no run is left
         self.running_for_s = {}
         for run_id in list(self.unsettled):  # a copy, since `_settle` removes ids
             state = self.store.state(run_id)
@@ -205,9 +207,9 @@ class Configuration:
 
 
 class SkippedPoints:
-    """The points of a grid that are skipped, because their data set has no subset of as many classes as they ask for.
+    """The points of a grid that are skipped because their data set has fewer classes than `subset.ncl`.
 
-    A grid over several data sets may have such points, since other data sets have more classes.
+    Such points are no mistake in a grid over several data sets, since other data sets have more classes.
     """
 
     def __init__(self) -> None:
@@ -216,10 +218,11 @@ class SkippedPoints:
         self.n_planned = 0
 
     @contextmanager
-    def unless_drawn(self, config: DictConfig) -> Iterator[None]:
-        """Suppress NoSuchSubset in the body, which plans a point, if the data set of the point has too few classes.
+    def skipping_if_too_small(self, config: DictConfig) -> Iterator[None]:
+        """Skip a point, which the body plans, if its data set has too few classes for the size of its subset.
 
-        Such a point is noted as skipped. Any other size that cannot be drawn raises NoSuchSubset.
+        Planning raises NoSuchSubset for a size that cannot be drawn. For a data set with too few classes, this error is
+        suppressed, and the point is noted as skipped. For a size that no data set allows, the error is raised.
         config: the configuration of the point.
         """
         try:
@@ -227,16 +230,16 @@ class SkippedPoints:
             self.n_planned += 1
         except NoSuchSubset as error:
             data = data_of(config)
-            ncl = config.subset.ncl
+            ncl = config.subset.ncl  # the number of classes; below 1, a share of the classes of the data set
             has_enough_classes = 1 <= ncl <= len(data.classes)
             if ncl <= 0 or has_enough_classes:  # wrong for every data set, not only for a small one
                 raise
             self._skip(error, data, ncl)
 
     def _skip(self, error: NoSuchSubset, data: ImageData, ncl: float) -> None:
-        """Note a skipped point, grouped by the reason, so that `line` needs one sentence for all sizes of a data set.
+        """Note a skipped point under the reason, so that `line` has one sentence for all points with the same reason.
 
-        error: why the point has no subset.    data: the images of the point.
+        error: raised because the subset of the point cannot be drawn.    data: the images of the point.
         ncl:   its number of classes; below 1, a share of the classes of the data set.
         """
         self.errors.append(error)
@@ -253,7 +256,10 @@ class SkippedPoints:
             sizes.append(str(ncl))
 
     def line(self) -> str | None:
-        """How many points were skipped, and why; None if none was. Raises the first error if all points were."""
+        """How many points were skipped, and why; None if no point was skipped.
+
+        Raises the first error if all points were skipped, since the sweep then has nothing to do.
+        """
         if not self.errors:
             return None
         if not self.n_planned:
@@ -264,10 +270,11 @@ class SkippedPoints:
 
 
 def _line_about_equal_draws(points: Sequence[Configuration]) -> str | None:
-    """A line about the draws in which several subset seeds give the same classes; None if every seed gives others.
+    """A line about draws of classes in which several subset seeds give the same classes; None if there are none.
 
-    Seeds with the same classes share their runs. The line explains why the sweep has fewer runs than configurations:
-    for each such draw (a number of classes from a data set), it has the numbers of seeds and of different subsets.
+    Seeds with the same classes share their runs. So the line explains why the sweep has fewer runs than configurations.
+    For each such draw (ncl classes of a data set, by a sampler) it has the number of seeds and of different subsets.
+    points: the points of the grid.
     """
     seeds_of_draw: dict[tuple[str, str], set[int]] = {}
     subsets_of_draw: dict[tuple[str, str], set[tuple[int, ...]]] = {}
@@ -277,7 +284,8 @@ def _line_about_equal_draws(points: Sequence[Configuration]) -> str | None:
         if subset["ncl"] is None:  # nothing is drawn
             continue
         draw = f"subset.ncl={subset['ncl']} of the {len(data.classes)} classes of {data.name}"
-        data_and_sampler = data.fingerprint + str(subset["sampler"])  # in the key, as `draw` names the data set only
+        # in the key as well, since the text `draw` may be the same for two samplers, or two versions of a data set
+        data_and_sampler = data.fingerprint + str(subset["sampler"])
         key = (data_and_sampler, draw)
         seeds_of_draw.setdefault(key, set()).add(subset["seed"])
         subsets_of_draw.setdefault(key, set()).add(point.job.context.subset.classes)
@@ -321,7 +329,7 @@ class ResumingSweep:
 
     @shared_listings()  # the workers use the lists of files that planning made
     def sweep(self, arguments: list[str]) -> None:
-        """Plan the whole grid, print the state of its runs, launch the unfinished ones; exit code 1 if a run failed.
+        """Plan the whole grid, print the state of its runs, launch the unfinished runs; exit code 1 if a run failed.
 
         With sweep.print=true, only print a command for each configuration that has unfinished runs.
         arguments: the overrides of the command line; some have several values.
@@ -333,10 +341,13 @@ class ResumingSweep:
             self._plan_and_run(arguments)
 
     def _plan_and_run(self, arguments: list[str]) -> None:
-        """Plan the grid, do its pending runs, and print the outcome; exit code 1 if a run failed."""
+        """Plan the grid, do its pending runs, and print the outcome; exit code 1 if a run failed.
+
+        arguments: the overrides of the command line.
+        """
         with gathered():  # warnings about planning are printed once, with their count
             points = self._configurations(arguments)
-        store = points[0].job.context.store  # all points have the same, see KEYS_WITH_ONE_VALUE
+        store = points[0].job.context.store  # all points have the same store, since no sweep may vary `outputs`
         runs = {run.run_id: run for point in points for run in point.job.plan}  # each once: points may share runs
         states = {run_id: store.state(run_id) for run_id in runs}
         pending, void_ids = self._find_pending_and_void(store, runs, states)
@@ -347,7 +358,8 @@ class ResumingSweep:
 
         axes = swept_columns([point.overrides for point in points])
         print(*outcome(store, list(runs.values()), axes), sep="\n")
-        if show_failures(store, runs):
+        failed_ids = show_failures(store, runs)  # prints the failures
+        if failed_ids:
             raise SystemExit(1)
 
     def _prepare_store_and_tracker(
@@ -362,6 +374,7 @@ class ResumingSweep:
         This removes the claims of dead workers and the records of earlier failures, and writes lists of images that
         are missing. The tracker (such as W&B) connects only if there is a run to do.
 
+        points: the configurations of the grid, each with its planned job.
         runs, states: by run id.    pending: ids of the runs that will be done.
         """
         store = points[0].job.context.store
@@ -374,6 +387,7 @@ class ResumingSweep:
             store.forgive(run_id)  # otherwise a failed run would count as settled and would not be repeated
 
         hydra = self.config.hydra
+        # without an experiment, the name of the sweep's folder
         group = hydra.runtime.choices.get("experiment") or Path(hydra.sweep.dir).name
         os.environ.setdefault("WANDB_RUN_GROUP", group)  # W&B groups the runs of a sweep; the workers inherit it
         if pending:
@@ -382,7 +396,9 @@ class ResumingSweep:
     def _run_pending(self, points: Sequence[Configuration], runs: Mapping[str, Run], pending: set[str]) -> None:
         """Launch the pending runs until all of them have ended. Meanwhile, show progress and remove unneeded weights.
 
-        runs: all runs of the sweep, by id.    pending: ids of the runs to do.
+        Runs that another sweep is doing are waited for.
+        points: the configurations of the grid, each with its planned job.
+        runs:   all runs of this sweep, by id.    pending: ids of the runs to do.
         """
         store = points[0].job.context.store
         weights = Weights(point.job for point in points)
@@ -395,8 +411,9 @@ class ResumingSweep:
         ):
             while pending:  # a worker that dies, here or in another sweep, leaves runs for the next launch
                 self._launch_pending(points, pending)
-                pending = _wait_for_running(store, pending)  # the runs that are left
-                pending -= find_void_ids(store, (run for run in runs.values() if run.run_id in pending))
+                pending = _wait_for_running(store, pending)  # the runs that are to be done again
+                runs_left = [run for run_id, run in runs.items() if run_id in pending]
+                pending -= find_void_ids(store, runs_left)  # void: they need the weights of a training that diverged
         weights.remove_unneeded()
 
     def _find_pending_and_void(
@@ -419,7 +436,7 @@ class ResumingSweep:
         """Print a command for each configuration with unfinished runs; start and download nothing.
 
         Without the images, the runs of a configuration are unknown. So a configuration whose data set is not
-        downloaded yet is always printed.
+        downloaded yet is always printed.    arguments: the overrides of the command line.
         """
         not_downloaded: list[NotDownloaded] = []
         with gathered():
@@ -448,7 +465,9 @@ class ResumingSweep:
     def _launch_pending(self, points: Sequence[Configuration], pending: set[str]) -> None:
         """Launch one job for each configuration with heavy pending runs; then do the light runs in this process.
 
-        Light runs take milliseconds, less than a worker takes to start.    pending: ids of the runs to do.
+        Light runs, such as scores from stored predictions, take milliseconds, less than a worker takes to start. All
+        other runs are heavy.
+        points: all configurations of the grid, each with its planned job.    pending: ids of the runs to do.
         """
         configurations_with_heavy_runs = [
             point
@@ -465,7 +484,8 @@ class ResumingSweep:
 
         for point in points:
             if any(run.run_id in pending and run.light for run in point.job.plan):
-                execute(point.job, alone=False)  # leaves runs to other workers, and records errors
+                # alone=False: does not wait for runs that another worker has claimed, and records errors
+                execute(point.job, alone=False)
         points[0].job.context.tracker.close()  # all points have the same tracker
 
     def _launch(self, launches: Sequence[Configuration], pending: set[str]) -> None:
@@ -507,7 +527,8 @@ class ResumingSweep:
     ) -> None:
         """Record the runs at which workers died, so that the sweep goes on with the other runs.
 
-        Raises the error if no worker began. Exits if workers died MAX_FRUITLESS_LAUNCHES times before any run ended.
+        Raises the error if no worker began. Exits if workers died in MAX_FRUITLESS_LAUNCHES launches in a row before
+        any run ended; `n_fruitless` counts these launches.
 
         error:      raised by the launcher.    launches: the configurations that it had to do.
         pending:    ids of the runs to do.
@@ -519,6 +540,7 @@ class ResumingSweep:
         first_sentence = str(error).partition(".")[0]
         record_dead_workers(launches, exit_codes, f"the worker died: {first_sentence}")
 
+        # settled: done, failed or interrupted; the runs at which workers died have just been recorded as interrupted
         has_settled_runs = any(store.state(run_id) in SETTLED for run_id in pending)
         self.n_fruitless = 0 if has_settled_runs else self.n_fruitless + 1
         if self.n_fruitless and not exit_codes:  # no worker began, so that another launch would fail as well
@@ -565,7 +587,7 @@ class ResumingSweep:
                         sets are downloaded.
         """
         axes = self._axes(arguments)
-        # The composer composes what is equal in all points once, so it has to know which words vary.
+        # The composer composes once what is equal in all points, so it has to know which words vary.
         n_values_of_word: dict[str, int] = {}  # word as Hydra reads it -> number of values of its axis
         for words_of_axis in axes.values():
             for typed_word in words_of_axis:
@@ -581,7 +603,7 @@ class ResumingSweep:
             config = composer.point(self.config, overrides)  # the next call may change this object
             typed = typed_words(self.config.hydra, overrides)  # for the command that repeats this point
             try:
-                with skipped.unless_drawn(config):  # skips the point if its data set is too small
+                with skipped.skipping_if_too_small(config):
                     job = job_of(config, typed, download=not_downloaded is None)
                     points.append(Configuration(overrides, job))
             except NotDownloaded as missing:
@@ -598,7 +620,8 @@ class ResumingSweep:
         Raises FcaError for more than sweep.max points, before any list of values is made: range(0,10**9) would fill the
         memory.    arguments: the overrides of the command line.
         """
-        words = [f"{key}={value}" for key, value in self.params.items()] + arguments
+        words_of_experiment = [f"{key}={value}" for key, value in self.params.items()]
+        words = words_of_experiment + arguments
         overrides = OverridesParser.create(config_loader=self.loader).parse_overrides(words)
         axes = {override.get_key_element(): override for override in overrides}  # of one key, the last override counts
         check_values(SweepConfig, self.config.sweep, "sweep")
@@ -686,7 +709,7 @@ def _prepare_ray(init: DictConfig) -> None:
 def _axis_size(override: Override) -> int:
     """The number of values of an axis, found without a list of them, which might fill the memory.
 
-    Raises FcaError for an axis without values, with endless ones, or of a key that must not differ in a sweep.
+    Raises FcaError for an axis without values or with endless values, and for a key that must not differ in a sweep.
     """
     if not override.is_sweep_override():
         return 1
@@ -705,7 +728,7 @@ def _axis_size(override: Override) -> int:
             raise FcaError(key, typed, "a range with finite ends and a step", "write it as range(1,4)")
         size = math.ceil((stop - start) / step)
     else:
-        size = sum(1 for _ in override.sweep_iterator())
+        size = sum(1 for _ in override.sweep_iterator())  # a list, which is no longer than what was typed
     if size < 1:  # a range whose step leads away from its end
         raise FcaError(key, typed, "one value or more", "write it as 1,2,3 or range(1,4)")
     return size
@@ -733,8 +756,8 @@ def _wait_for_running(store: Store, run_ids: set[str]) -> set[str]:
 def _noting_exit_codes() -> Iterator[dict[int, int]]:
     """Collect, while the body runs, the exit codes of joblib's workers that died: process id -> exit code.
 
-    When one worker dies, joblib kills the others of its pool. Later, the exit codes no longer show which one died
-    first.
+    When one worker dies, joblib kills the other workers of its pool. After that, the exit codes no longer show which
+    worker died by itself. So they are noted in joblib's method that kills the workers, before it does.
     """
     from joblib.externals.loky.process_executor import _ExecutorManagerThread as Pool  # slow to import
 
@@ -755,9 +778,9 @@ def _noting_exit_codes() -> Iterator[dict[int, int]]:
 
 
 def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[int, int], message: str) -> None:
-    """Record the run at which each dead worker was at work as interrupted, and the runs that need it.
+    """For each dead worker, record the run that it was doing as interrupted, and also the runs that need this run.
 
-    That is the first unfinished run of those that the worker had claimed, since a worker does one run at a time.
+    The worker was doing the first unfinished run of those that it had claimed, since it does them one after the other.
 
     launches:   the configurations of the jobs.
     exit_codes: process id -> exit code of the workers that died; empty if they are not known. Then every process that
@@ -776,8 +799,9 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
                 continue
 
             pid = stale_claim["pid"]
-            is_dead = not exit_codes or pid in exit_codes  # joblib kills the others; they are not to blame
-            if is_dead and pid not in recorded_pids:  # one run a worker: it had not begun the others of its claims
+            # when a worker dies, joblib kills the other workers as well, which are not to blame
+            is_dead = not exit_codes or pid in exit_codes
+            if is_dead and pid not in recorded_pids:  # one run for each worker: it had not begun its later runs
                 recorded_pids.add(pid)
                 cause = describe_exit(exit_codes[pid]) if exit_codes else message
                 record_failure(point.job, run, cause, None, interrupted=True)
@@ -813,10 +837,12 @@ def _record_loss(point: Configuration, message: str) -> None:
 
 
 def _job_minutes(launches: Sequence[Configuration], pending: set[str], timeout_min: int) -> int:
-    """The time limit of a job in minutes: 3 times the longest stored training of the same models and data, plus 5.
+    """The time limit of each job in minutes: 3 times the longest stored training of the same models and data, plus 5.
 
-    The limit is timeout_min at most. It is timeout_min if the jobs train nothing, or if a model was never trained on
-    its data set.    pending: ids of the runs to do; other runs of the launches do not count.
+    The factor and the 5 minutes are a margin; a job that needs more time is queued again. The limit is `timeout_min` at
+    most. It is `timeout_min` if the jobs train nothing, or if the store has no training of one of the models on its
+    data set.
+    launches: one configuration for each job.    pending: ids of the runs to do; other runs do not count.
     """
     rows = launches[0].job.context.store.rows("task == 'train'")
     longest_s: Any = {}  # (dataset, model) -> seconds of the longest training
@@ -833,7 +859,8 @@ def _job_minutes(launches: Sequence[Configuration], pending: set[str], timeout_m
 def _configurations_to_launch(points: Sequence[Configuration], pending: set[str]) -> list[Configuration]:
     """The configurations to launch: each has a pending run that no earlier configuration has.
 
-    So a run that several configurations share is launched once.    pending: ids of the runs to do.
+    So a run that several configurations share is launched once.
+    points: all configurations, each with its planned job.    pending: ids of the runs to do.
     """
     covered_ids: set[str] = set()
     launches = []
@@ -855,12 +882,13 @@ def _print_plan(
     """Print how many runs are in each state, the classes that subset.classes lists, and seeds with equal classes.
 
     runs, states: by run id.    pending: ids of the runs to do.
-    void_ids: of the runs that need a training that diverged.
+    void_ids: ids of the runs that can never be done, since they need a training that diverged.
     """
     n_trainings = sum(run.task == "train" for run in runs.values())
     _print_line(_plan_line(states, pending, n_trainings, len(void_ids)))
 
-    class_lines = dict.fromkeys(point.job.chosen_classes for point in points)  # each once
+    # each line once; None, of which nothing is printed, where subset.classes lists no classes
+    class_lines = dict.fromkeys(point.job.chosen_classes for point in points)
     for line in class_lines:
         _print_line(line)
     _print_line(_line_about_equal_draws(points))
@@ -874,8 +902,8 @@ def _print_line(line: str | None, file: TextIO | None = None) -> None:
 def _plan_line(states: Mapping[str, State], pending: set[str], n_trainings: int, n_void: int) -> str:
     """A line with the number of runs of a plan in each state, and of trainings if there are other runs as well.
 
-    states: by run id.    pending: ids of the runs to do, those in progress elsewhere included.
-    n_void: the number of runs that need a training that diverged.
+    states: by run id.    pending: ids of the runs to do, including runs that are in progress elsewhere.
+    n_trainings: the number of trainings in the plan.    n_void: the number of runs that need a training that diverged.
     """
     counts: Counter[Any] = Counter(states.values())
     words = [f"{counts[state]} {state.value}" for state in (State.DONE, State.FAILED)]

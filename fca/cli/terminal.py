@@ -21,7 +21,7 @@ BARS = "▁▂▃▄▅▆▇█"
 def as_text(frame: pd.DataFrame, title: str, max_lines: int | None = None) -> str:
     """A data frame as a table of plain text under its title; it has only the columns that `shown_columns` returns.
 
-    max_lines: the number of lines to show, after which a last line says how many more there are; None: all.
+    max_lines: the number of lines to show; a last line then has the number of the lines left out. None: all lines.
     """
     if frame.empty:
         return f"{title}\n(no line)"

@@ -45,8 +45,9 @@ class Trained:
     def of(cls, outputs: str, run_id: str | None, snapshot: str) -> Trained:
         """The training with this id, with its weights at a snapshot ("best", or one of recipe.snapshots, as "0.5").
 
-        outputs: the folder of the store.    Raises FcaError for no id, an unknown or unfinished run, a run that is no
-        training, and weights that are missing or damaged.
+        outputs: the folder of the store.    run_id: None if the user typed no id.
+        Raises FcaError for no id, an unknown or unfinished run, a run that is no training, and weights that are missing
+        or damaged.
         """
         check_store(outputs, "outputs")
         store = store_with_images(outputs)
@@ -90,7 +91,7 @@ class Trained:
     def tested(self) -> dict[str, Any] | None:
         """Accuracy of these weights on the clean test images: its value, 95 % interval and number of images.
 
-        The keys are those of TESTED. None if no finished run tested these weights.
+        The keys are top1, top1_low, top1_high and n_test (TESTED). None if no finished run tested these weights.
         """
         rows = self.rows_of_test_images()
         if rows:  # all of them evaluated the same weights on the same images, so the first is enough
@@ -151,7 +152,7 @@ class Exported:
     def tested(self) -> Mapping[str, Any] | None:
         """Accuracy of the network on the test images of its training, from the JSON beside the file.
 
-        The keys are those of TESTED: value, 95 % interval and number of images. None if the JSON lacks any of them.
+        The keys are top1, top1_low, top1_high (its 95 % interval) and n_test (TESTED). None if the JSON lacks any key.
         """
         test = self.model.description.test
         return test if test is not None and test.keys() >= TESTED else None
@@ -170,7 +171,10 @@ class Exported:
 
 
 def _no_training(row: Row) -> FcaError:
-    """The error for a run that is no training; for a prediction, the next step names the training behind it."""
+    """The error for a run that is no training; for a prediction, the next step names the training that it used.
+
+    row: the stored row of the run.
+    """
     allowed = f"a training; this is a run of task={row['task']}"
     if row["task"] == "predict" and "parent" in row:
         return FcaError("run", row[RUN_ID], f"{allowed}; it is of training {row['parent']}", f"run={row['parent']}")
@@ -213,7 +217,7 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
     """
     files, names = _root_and_names(path, key)
     by_content = sorted_files(files, names, looks_into_texts=True)
-    images = sorted([*by_content.images, *by_content.not_read])
+    images = sorted([*by_content.images, *by_content.not_read])  # not_read: path -> why it cannot be read
     if not images:
         allowed = f"at least one image ({', '.join(SUFFIXES[:3])} or another); {len(names)} other files"
         raise FcaError(key, path, allowed, "correct it")
@@ -264,7 +268,7 @@ def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UIn
         except UnreadableImage as error:
             return str(error)
 
-    return parallel_map(image_or_reason, n, 0, doing)
+    return parallel_map(image_or_reason, n, workers=0, doing=doing)  # 0: a thread for each core
 
 
 def logits_in_batches(
@@ -273,6 +277,7 @@ def logits_in_batches(
     """Yield the logits of each image, in order; for an unreadable image, the reason as `at_input` yielded it.
 
     The images are classified in batches, so that all images need not be in memory at the same time.
+    classifier: the network.    images: at its input size, or the reason as a text, see `at_input`.
     """
     from fca.training.infer import batch_size_of, logits_of
 

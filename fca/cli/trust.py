@@ -55,7 +55,7 @@ def _create_defaults_list(
         return _hydras_create_defaults_list(
             repo=repo, config_name=config_name, overrides_list=overrides_list, **options
         )
-    except FcaError:
+    except FcaError:  # from the checks of each file (see `watch`); it has the reason
         raise
     except RecursionError:  # Hydra follows the lists without end
         problem = "the files that a list names lead back to it"
@@ -89,6 +89,9 @@ def watch(conf: Path) -> None:
 
     conf: fca's own folder of configurations. Its roots, its launchers and the user's files in its folder local/ may
     set keys that other files may not.
+
+    Two methods of Hydra are replaced. One reads a file; there, the defaults list is checked, since Hydra resolves it
+    before anything else. The other loads a file for the composition; there, all other keys are checked.
     """
     Plugins.instance()  # registers the classes that read files, of which one is patched here
     folder_source: Any = SourcesRegistry.instance().resolve("file")
@@ -114,7 +117,10 @@ def watch(conf: Path) -> None:
     folder_source.load_config = load_file
 
     def load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
-        """Load a file for the composition. Raises FcaError for what it may not set, depending on whose file it is."""
+        """Load a file for the composition. Raises FcaError for what it may not set, depending on whose file it is.
+
+        default: the entry of Hydra's defaults list that names the file.    repo: the folders in which Hydra looks.
+        """
         result = _load_without_foreign_schema(loader, default, repo)
         address = urlsplit(result.path)  # file://FOLDER, pkg://PACKAGE or structured://
         file = str(default.config_path)
@@ -209,11 +215,11 @@ def _reads_only_keys(text: Any) -> bool:
 def _check_yaml(file: Path) -> None:
     """Raise FcaError for a file that is not plain YAML with keys, or that would fill the memory; it may be empty.
 
-    Only the first event of the parser is read: it shows whether the file starts with a mapping.
+    The text is not loaded. The first node that the parser finds shows whether the text is a mapping, which has keys.
     """
     try:
         content = content_of(file)
-        check_yaml(file, content)
+        check_yaml(file, content)  # refuses invalid YAML, and aliases that would fill the memory
         events = yaml.parse(content, yaml.CSafeLoader)
         first_node = next((event for event in events if isinstance(event, yaml.NodeEvent)), None)
     except DamagedFile as damaged:
@@ -255,14 +261,14 @@ def _is_harmless(path: tuple[str, ...], value: Any) -> bool:
     path: the parts of the key, without `hydra`.    value: a leaf: a plain value, or an empty mapping.
     """
     match path:
-        case ("mode",) | ("sweeper", "params"):  # params without any key
+        case ("mode",) | ("sweeper", "params"):  # a text such as MULTIRUN; params without any axis, an empty mapping
             return not value or isinstance(value, str)
         case ("sweeper", "params", word):  # an axis of a sweep; it is read like a word of the command line
             sets_code = word.lstrip("+~").partition(".")[0] in ("hydra", "plugins")
             return not sets_code and not isinstance(value, dict)
         case ("sweeper", "_target_"):
             return value == OUR_SWEEPER
-        case ("launcher", str(name)) if name != "_target_":
+        case ("launcher", str(name)) if name != "_target_":  # _target_ names code
             is_text_without_spaces = isinstance(value, str) and _TEXT_WITHOUT_SPACES.fullmatch(value) is not None
             is_harmless_text = name in HARMLESS_TEXTS_OF_LAUNCHER and is_text_without_spaces
             return value is None or isinstance(value, int | float) or is_harmless_text

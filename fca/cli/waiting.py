@@ -44,7 +44,7 @@ class Waiting:
 
 
 def why_waiting(name: str | None, launcher: Any) -> str:
-    """Say in words why no job of a launcher is at work; if the reason is unknown, that its workers start.
+    """The reason, in words, why no job of a launcher is at work; if it is unknown, the text states that workers start.
 
     name: the chosen option of hydra/launcher.    launcher: the plugin, which knows what resources a job asks for.
     """
@@ -58,8 +58,9 @@ def why_waiting(name: str | None, launcher: Any) -> str:
 
 
 def _why_ray(keys: DictConfig) -> str:
-    """Say in words why no job is at work on Ray: a job may need more than the cluster has, or than is free now.
+    """The reason, in words, why no job is at work on Ray.
 
+    A job may need more than the cluster has, or more than is free now.
     keys: the keys of hydra.launcher.ray; `remote` has the resources that a job asks for.
     """
     ray: Any = importlib.import_module("ray")  # imported this way since Ray is optional and has no types
@@ -81,7 +82,7 @@ def _why_ray(keys: DictConfig) -> str:
     for name, number in (remote.get("resources") or {}).items():
         needs[name] = (f"resources.{name}", number)
 
-    # a job that asks for more than the whole cluster has waits for ever, so this is looked for first
+    # a job that asks for more than the whole cluster has would wait without end, so this is checked first
     for resource, (key, number) in needs.items():
         if number and number > total.get(resource, 0):
             return (
@@ -97,8 +98,11 @@ def _why_ray(keys: DictConfig) -> str:
 
 
 def _why_slurm() -> str:
-    """Say how many of the user's jobs are in each state of SLURM's queue, with SLURM's reason: 3 PENDING (Priority)."""
-    command = ["squeue", "--me", "--noheader", "--format=%T (%r)"]
+    """A line with the number of the user's jobs in each state of SLURM's queue, with SLURM's reason.
+
+    For example: "in SLURM's queue: 3 PENDING (Priority)".
+    """
+    command = ["squeue", "--me", "--noheader", "--format=%T (%r)"]  # a line for each job: STATE (REASON)
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SQUEUE_ANSWERS_WITHIN_S)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:

@@ -23,7 +23,10 @@ COMMANDS = ("sync", "report")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the sub-command that the first word names, or print help; exit code 2 for words that cannot be understood."""
+    """Run the sub-command that the first word names, or print help; exit code 2 for words that cannot be understood.
+
+    arguments: the words behind `fca wandb`.
+    """
     if Words.at_tab is not None and arguments[:1] != ["sync"]:  # a tab was pressed; `sync` completes its own words
         if not arguments:  # behind `report` there is nothing to offer: its words are Hydra's
             print(*COMMANDS, sep="\n")
@@ -66,7 +69,7 @@ def sync(arguments: Sequence[str]) -> int:
     os.environ["WANDB_MODE"] = "offline"  # the tracker then writes files, which are sent below
     tracker = component(configured("run", "logger", "wandb", typed_keys, outputs=options.outputs), "logger")
 
-    entries = missing(tracker)
+    entries = missing(tracker)  # runs that were not tracked, which have no file yet
     begun = time.monotonic()
     if options.dry_run:
         print(f"would write {len(entries)} entries from the store and send {len(unsent(tracker)) + len(entries)} files")
@@ -74,7 +77,7 @@ def sync(arguments: Sequence[str]) -> int:
     if not entries and not unsent(tracker):
         print("nothing is left to send")
         return 0
-    reason = unreachable(patient=True)
+    reason = unreachable(patient=True)  # None if W&B can be reached
     if reason:
         raise FcaError("W&B", reason, "a server that answers, and a login", "wandb login")
 
@@ -90,7 +93,7 @@ def sync(arguments: Sequence[str]) -> int:
 def _write_and_send(tracker: WandbTracker, entries: Sequence[Entry], workers: int) -> tuple[int, int, Path]:
     """Write the files of these entries, then send all files that W&B lacks, with a progress bar for each step.
 
-    workers: how many files are sent at a time.
+    tracker: writes the files into its folder.    workers: how many files are sent at a time.
     Returns how many files were sent, how many were not, and the log with the messages of W&B.
     """
     from fca.report.tracking.sync import LOG, send, unsent
@@ -133,7 +136,7 @@ def report(arguments: Sequence[str]) -> int:
     def work(config: DictConfig) -> None:
         """Make and publish the page of one configuration."""
         tracker = component(config, "logger")
-        check_views(tracker)  # before the page is made, which takes time
+        check_views(tracker)  # raises if W&B cannot be used, before the page is made, which takes time
         command = pages.report(config)
         query = query_of(config, Store(Path(config.outputs)), ReportConfig)
         description = {"report": config.report.name, "query": query, "command": command}

@@ -291,7 +291,7 @@ def test_the_threshold_is_that_of_the_validation_images(fca, outputs, trained):
     stored = predictions(trained.store, row)
     found = predict.choose(trained, trained.model.build(), 0.3, 0.9)
     p_max = softmax(stored.logits.astype(float), axis=1).max(axis=1)
-    assert found.found == pytest.approx(abstention(p_max, stored.right, 0.3, 0.9, candidates=3), abs=1e-6)
+    assert found.choice == pytest.approx(abstention(p_max, stored.right, 0.3, 0.9, candidates=3), abs=1e-6)
     assert found.candidates == 3, "epochs"
 
 
@@ -306,7 +306,7 @@ def test_epochs_among_which_the_validation_images_chose_are_counted(outputs, tra
 def test_images_that_were_trained_on_choose_no_threshold(trained):
     released = Trained(trained.store, {**trained.row, "compat": "fca"}, trained.model)
     found = predict.choose(released, trained.model.build(), 0.3, 0.95)
-    assert found.found.threshold is None
+    assert found.choice.threshold is None
     assert "compat=fca trains on the validation images too" in found.why_not
 
 
