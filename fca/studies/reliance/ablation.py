@@ -25,12 +25,14 @@ DRAWING = 1  # raised whenever any shifted pixels change
 GRAY = 0.5
 ABLATIONS = ("gray", "gray_box", "tile")
 REGIONS = ("foreground", "background")
-AREAS = ("plain", "area_matched")
 L2_SIDE = 224  # pixels a side of the images that levels of l2 noise are stated for
 NEIGHBOURS = np.ones((3, 3), int)  # pixels that touch at a corner are of one instance
 WHOLE_ARRAY = (slice(None), slice(None))
 RIGHT, LEFT, BELOW, ABOVE = range(4)  # sides of a box, in the order of `_outward` and `_inward`
 RELEASED = "released"
+AREA_MATCHED = "area_matched"
+AREAS = ("plain", AREA_MATCHED)
+DRAW_NUMBER = r"/draw\d+(?=/|$)"  # the word of a noise's label that numbers its draw, as a regular expression
 Compat = Annotated[str | None, Allowed(choices=(RELEASED,))]
 
 Mask = Bool[np.ndarray, "height width"]
@@ -92,7 +94,7 @@ class Noises:
         shifts: list[Shift] = []
         for draw in range(1, self.draws + 1):
             for area in dict.fromkeys(self.areas):
-                is_matched = area == "area_matched"
+                is_matched = area == AREA_MATCHED
                 for kind, level in levels:
                     compat = self.compat if kind == "l2" else None  # compat changes only l2 noise
                     for region in dict.fromkeys(self.regions):
@@ -197,7 +199,7 @@ class Noise(InputStage):
         """
         words = ["noise", self.region, self.kind, f"{self.level:g}"]
         if self.area_matched:
-            words.append("area_matched")
+            words.append(AREA_MATCHED)
         if self.draw > 1:
             words.append(f"draw{self.draw}")
         if self.compat:

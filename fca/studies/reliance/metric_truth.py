@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fca.store import Store
+from fca.studies.reliance.ablation import DRAW_NUMBER
 from fca.studies.reliance.stats.reliance import class_accuracy, rank_stability, relative_foreground_sensitivity
 from fca.tables import table
 from fca.tables.keys import Query
@@ -233,7 +234,7 @@ def _accuracy_by_shift(store: Store, rows: pd.DataFrame) -> dict[str, float]:
         by_class = class_accuracy(predicted.right, predicted.labels, len(predicted.classes))
         accuracies.append(np.nanmean(by_class))
 
-    shift = rows["shift"].str.replace(r"/draw\d+$", "", regex=True)
+    shift = rows["shift"].str.replace(DRAW_NUMBER, "", regex=True)
     return dict(pd.Series(accuracies, shift, dtype=float).groupby(level=0).mean())
 
 
@@ -253,7 +254,7 @@ def _value_by_metric(accuracy: Mapping[str, float], saliency_rows: pd.DataFrame)
 
     for shift in accuracy:
         if "/foreground/" in shift:
-            level = shift.removeprefix("noise/foreground/")  # KIND/LEVEL, e.g. l2/30; may have /area_matched behind
+            level = shift.removeprefix("noise/foreground/")  # KIND/LEVEL, e.g. l2/30; may have further words behind
             foreground = accuracy.get(f"noise/foreground/{level}", np.nan)
             background = accuracy.get(f"noise/background/{level}", np.nan)
             values[f"rfs/{level}"] = relative_foreground_sensitivity(foreground, background)

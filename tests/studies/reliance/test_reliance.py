@@ -8,6 +8,7 @@ from fca.report import style
 from fca.report.finding import sentences
 from fca.store import Store
 from fca.studies.reliance import reliance
+from fca.studies.reliance.ablation import Noise
 from fca.studies.reliance.figures.reliance import accuracy_statements, left_out_statements
 from fca.studies.reliance.reliance import Reliance
 from fca.studies.reliance.stats.reliance import relative_foreground_sensitivity as rfs
@@ -120,6 +121,31 @@ def test_draws_of_noise_are_averaged_and_sensitivity_is_of_the_means(invented, t
     assert found["rfs"] == pytest.approx(rfs(*map(float, means)))
     assert found["rfs_low"] < found["rfs"] < found["rfs_high"]
     assert not found["area_matched"]
+
+
+def test_draws_of_released_noise_are_averaged_and_keep_their_area(tmp_path):
+    """The label of such noise has the draw before its last word: noise/foreground/l2/60/area_matched/draw2/released."""
+    lab = Lab(Store(tmp_path), images(per_class=10))
+    n = len(lab.true)
+    shares = {"clean": [1.0]}
+    for region, accuracies in {"foreground": [0.2, 0.4], "background": [0.5, 0.7]}.items():
+        first, second = (Noise(region, "l2", 60.0, draw=draw, compat="released").label() for draw in (1, 2))
+        shares |= {first: accuracies[:1], second: accuracies[1:]}
+        shares[Noise(region, "l2", 60.0, area_matched=True, compat="released").label()] = [0.9]
+
+    for shift, [share] in shares.items():
+        right = np.arange(n) // len(KEYS) < round(share * n / len(KEYS))
+        pred = np.where(right, lab.true, (lab.true + 1) % len(KEYS))
+        arrays = {"pred": pred.astype(np.int32), "logit_classes": np.array(KEYS)}
+        if shift != "clean":
+            arrays |= {"mask_area": np.full(n, 0.3, np.float32), "examples": np.zeros((4, 64, 64, 3), np.uint8)}
+        lab.write(arrays, task="predict", model="net", weights="w", ncl=6, classes=range(6), shift=shift)
+
+    [sensitivity] = [table for table in Reliance()(lab.store) if table.name == "reliance_rfs"]
+    accuracies = sensitivity.frame.set_index(["kind", "area_matched"])[["acc_foreground", "acc_background"]]
+    assert sorted(accuracies.index) == [("l2, released", False), ("l2, released", True)]
+    assert accuracies.loc[("l2, released", False)].tolist() == pytest.approx([0.3, 0.6], abs=1e-9)
+    assert accuracies.loc[("l2, released", True)].tolist() == pytest.approx([0.9, 0.9], abs=1e-9)
 
 
 def test_noise_without_its_partner_has_no_sensitivity(tables):

@@ -306,12 +306,12 @@ def _pale_where_unconfirmed(chart: Any) -> Any:
 def _short_change(condition: str) -> str:
     """Two or three words for a change, to stand below a picture.
 
-    condition: as in the tables. For noise it is noise/REGION/KIND/LEVEL; with "/area_matched" at its end, the noise
+    condition: as in the tables. For noise it is noise/REGION/KIND/LEVEL; with the word "area_matched", the noise
                covers equal areas of object and background ("equal").
     """
     if not condition.startswith("noise/"):
         return CHANGE_WORDS.get(condition, condition)
-    kind = "equal," if condition.endswith("/area_matched") else "noise"
+    kind = "equal," if "/area_matched" in condition else "noise"
     region = "on it" if "/foreground/" in condition else "around"
     return f"{kind} {region}"
 
