@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from fca.cli import printable
 
@@ -251,10 +252,22 @@ def _counted_notices(folder: Path) -> Sequence[Notice]:
     """
     notices = []
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_ctime_ns):  # the time of its last line
-        first, *repetitions = [json.loads(line) for line in path.read_text().splitlines()]
-        if first.get("counted"):
-            notice = Notice(first["text"], first["names"])
-            for repetition in repetitions:
-                notice.add(repetition["names"])
-            notices.append(notice)
+        noted = _noted_warnings(path)
+        if not noted or not noted[0]["counted"]:
+            continue
+
+        first, *repetitions = noted
+        notice = Notice(first["text"], first["names"])
+        for repetition in repetitions:
+            notice.add(repetition["names"])
+        notices.append(notice)
     return notices
+
+
+def _noted_warnings(file: Path) -> list[dict[str, Any]]:
+    """The warnings that were noted in a file, in order; a line that a killed process wrote only in part is left out."""
+    warnings = []
+    for line in file.read_text().splitlines():
+        with suppress(json.JSONDecodeError):
+            warnings.append(json.loads(line))
+    return warnings

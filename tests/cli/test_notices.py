@@ -1,12 +1,14 @@
 """Warnings are shown once, with their count, whoever they come from."""
 
 import logging
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from fca.cli.notices import gathered, shared, text_key_and_names
+from fca.cli.notices import FOLDER_VARIABLE, gathered, shared, text_key_and_names
 
 log = logging.getLogger("fca.tests.notices")
 LACKS = "run %s is left out: its row lacks one of %s"
@@ -57,6 +59,18 @@ def test_what_comes_while_runs_work_is_shown_at_once_and_counted_at_the_end(caps
     assert capsys.readouterr().err == (
         "2 more such warnings, also 00bb: run 00aa is left out: its row lacks one of model\n"
     )
+
+
+def test_what_a_killed_process_wrote_in_part_does_not_stop_the_command(capsys):
+    with shared():
+        folder = Path(os.environ[FOLDER_VARIABLE])
+        (folder / ("0" * 16)).touch()  # killed before it wrote its first line
+        log.warning(LACKS, "00aa", "model")
+        [noted] = [file for file in folder.iterdir() if file.stat().st_size]
+        with noted.open("a") as file:
+            file.write('{"text": "run')  # killed, or the disk was full
+        assert capsys.readouterr().err == "run 00aa is left out: its row lacks one of model\n"
+    assert capsys.readouterr().err == ""
 
 
 def test_workers_do_not_repeat_what_the_plan_has_shown(capsys):
