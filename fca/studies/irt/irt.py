@@ -613,7 +613,8 @@ def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     link_columns: dict[str, Any] = {}
     link = weakest_link(responses.correct, fit)
     if link is not None:
-        # infinite if no informative response links the groups; as a table holds no infinity, the note states it in words
+        # the standard error is infinite if no informative response links the groups; a table holds no infinity, so the
+        # note states it in words
         link_columns["shift_se"] = link.shift_se if np.isfinite(link.shift_se) else None
         link_columns["weak_link"] = fits.weak_link_note(responses, link) if link.is_weak else None
 

@@ -86,14 +86,16 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
 
 
 def with_panel(frame: pd.DataFrame) -> pd.DataFrame:
-    """The lines with a column `panel`: a heading for each scale, of data set, corruption, and a severity of its own.
+    """The lines with a column `panel`, the heading of the scale (a group of items and subjects fitted together).
 
-    The severity is missing where all severities of a corruption share a scale, and is not named for clean images.
+    The heading has the data set and the corruption where they differ. It also has the severity where every severity of
+    a corruption was fitted separately; the severity is missing where all share a scale, and clean images need none.
+    frame: lines of irt_abilities or irt_fits.
     """
     separate_severity = frame[SEVERITY].where(frame[CORRUPTION] != "clean")
     severity_words = separate_severity.map(lambda severity: "" if pd.isna(severity) else f" {severity}")
     frame = frame.assign(scale=frame[CORRUPTION] + severity_words)
-    # where neither differs, the last one is the heading: the data set
+    # `panels` takes the last field as the heading if neither differs: then the data set
     fields = (DATASET, "scale") if style.differs(frame["scale"]) else ("scale", DATASET)
     return frame.assign(panel=style.panels(frame, *fields))
 
@@ -115,7 +117,7 @@ def plane_figure(plane: Table) -> alt.FacetChart:
     This ceiling is the item's feasibility where the model has one, else p_max, the ablest subject's chance.
     One panel per data set and corruption. plane: table irt_plane.
     """
-    # `panels` takes the last field as the heading where none differs: the data set says more than "clean"
+    # `panels` takes the last field as the heading if no field differs: a data set is a better heading than "clean"
     fields = (DATASET, CORRUPTION) if style.differs(plane.frame[CORRUPTION]) else (CORRUPTION, DATASET)
     frame = plane.frame.assign(panel=style.panels(plane.frame, *fields))
 
@@ -138,6 +140,8 @@ def plane_figure(plane: Table) -> alt.FacetChart:
 
 def severity_figure(severity: Table) -> alt.FacetChart:
     """Draw histograms of the items' parameters, one below the other by severity; a panel per corruption and parameter.
+
+    Each histogram rises from the line of its severity.
 
     severity: table irt_severity, whose lines are the bins of histograms.
     """
@@ -227,7 +231,7 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
 
     shapes = ["diamond" if level == PAPER_SEVERITY else "circle" for level in levels]
     colours = kinds.hue(SEVERITY, frame, shapes=shapes, title="severity", ordered=True)
-    if 0 in levels:
+    if 0 in levels:  # the legend has "clean" in place of 0
         colours = replace(colours, words=colours.words | {0: "clean"})
     clean_first = sorted(frame[CORRUPTION].unique(), key=lambda kind: (kind != "clean", kind))
     rows = kinds.category(alt.Y, CORRUPTION, clean_first)
@@ -352,7 +356,7 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _warn_of_one_class(subjects: Sequence[str]) -> str:
-    """A clause that names up to three subjects that answer one class nearly always, and says what to do about them.
+    """A clause that names up to three subjects that answer one class nearly always, with the advice to leave them out.
 
     >>> _warn_of_one_class(("vit/0.01", "vgg/0.01"))
     '2 subjects answer one class nearly always (vit/0.01, vgg/0.01), which no scale of ability holds: leave them out'
@@ -395,7 +399,9 @@ def _tau_under_corruptions(fits: pd.DataFrame) -> str:
 
 
 def choice_statements(choice: pd.DataFrame) -> Iterator[Statement]:
-    """Which model was chosen by its prediction of held-out responses, and how much worse the next one is.
+    """A sentence on the model that predicts held-out responses best, and how much worse the next one is.
+
+    choice: the frame of table irt_choice, the best model first.
 
     >>> line = {"dataset": "zoo", "irt_model": "2pl", "inner_nll": 0.2, "chosen": True}
     >>> other = {**line, "irt_model": "1pl", "inner_nll": 0.3, "chosen": False}
