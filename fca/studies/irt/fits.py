@@ -94,7 +94,7 @@ def fitted(
     """
     name = chosen(gathered, seed, hold_out).model if model == "auto" else model
 
-    def make_fit(correct: np.ndarray) -> IrtFit:
+    def make_fit(correct: np.ndarray) -> IrtFit:  # with its warnings, which are then logged once too
         fit = fit_irt(correct, name, compat=compat, seed=seed)
         log_not_estimable(gathered.dataset, fit.not_estimable)
         link = weakest_link(correct, fit)
@@ -200,7 +200,7 @@ def _log_unlinked(gathered: DatasetResponses, score: HeldOut) -> None:
 
     names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(score.unlinked)].tolist()
     shown_names = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    n_unpredicted = sum(score.number[network] == 0 for network in score.unlinked)
+    n_unpredicted = sum(score.number[network] == 0 for network in score.unlinked)  # number: of predicted responses
     ending = f", and {n_unpredicted} of these networks not at all" if n_unpredicted else ""
     log.warning(
         "%s: no common item links the other subjects where %s are held out, each with its fold: their responses are "

@@ -309,7 +309,7 @@ class Reliability:
     def __call__(self, store: Store) -> list[Table]:
         """Table reliability: one line for each data set, corruption and severity, each with a fit of its own.
 
-        Clean images are severity 0 of the corruption "clean".
+        The clean images of a data set have one line, as severity 0 of the corruption "clean".
         """
         runs: set[str] = set()
         lines: list[dict[str, Any]] = []
@@ -320,7 +320,7 @@ class Reliability:
         for corruption, gathered in chain(clean, shifted_responses(store, self.query)):
             for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
                 if severity == 0 and corruption != "clean":
-                    continue  # clean images have a separate line
+                    continue  # the clean images that a kind of corruption comes with; they have a line already
 
                 at_level = at_severity(gathered, severity)
                 fit = fits.fitted(at_level, self.model, self.compat, self.seed, self.hold_out)
@@ -545,7 +545,10 @@ def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
 
 
 def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
-    """Lines of table irt_choice: the candidates of model "auto", best first, scored on the responses that choose."""
+    """Lines of table irt_choice: the candidates of model "auto", best first, scored on the responses that choose.
+
+    Each candidate also has its excess, the log loss above that of the best candidate.
+    """
     candidates = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).candidates
     best = candidates[0]
     lines = []
@@ -572,7 +575,7 @@ def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
 
 
 def items(scale: Calibrated) -> pd.DataFrame:
-    """Lines of table irt_items: each item's parameters, and the share of subjects that were right on it."""
+    """Lines of table irt_items for one fit: each item's parameters, and the share of subjects that were right on it."""
     responses, fit = scale.gathered.responses, scale.fit
     frame = responses.items[["severity", "item", "image_id", "label"]].assign(
         dataset=scale.gathered.dataset,

@@ -117,6 +117,7 @@ def _most_harmful(compared: pd.DataFrame) -> str:
     has_interval = pd.notna(line.get(LOSS.low))
     if clean:  # the accuracy on clean images is known
         significantly = " significantly" if has_interval else ""
+        # a loss of up to ALIKE is 0 but for rounding
         if line[LOSS] <= ALIKE or (has_interval and not line[LOSS.low] > 0):
             return f"{corruptions}, none lowers the accuracy of {subject}{significantly}: at least {right}{clean}"
         clean += "" if has_interval else " (the difference has no interval)"

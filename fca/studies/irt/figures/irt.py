@@ -249,7 +249,8 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
 def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on whether ability orders the subjects as accuracy does on clean images, and on who is ablest.
 
-    Nothing without a fit of clean images. abilities, fits: the frames of tables irt_abilities and irt_fits.
+    There is no sentence without a fit of clean images.
+    abilities, fits: the frames of tables irt_abilities and irt_fits.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability"}
     >>> fits = pd.DataFrame([line | {"n_subjects": 9, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}])
@@ -274,7 +275,7 @@ def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[
 def _agreement_of_orders(fit: Mapping[Any, Any]) -> str:
     """A sentence on whether ability orders the subjects of a fit as accuracy does; fit: a line of table irt_fits."""
     dataset, trait, tau = fit[DATASET], str(fit[TRAIT]), fit[TAU]
-    if fit[N_SUBJECTS] < FEWEST_ORDERED:
+    if fit[N_SUBJECTS] < FEWEST_ORDERED:  # the orders of two subjects agree or disagree by chance
         return f"Not known: {dataset} has too few subjects to compare their orders by {trait} and by accuracy."
     if pd.isna(tau):
         return f"Not known: all subjects of {dataset} have the same {trait} or the same accuracy."
@@ -421,7 +422,8 @@ def choice_statements(choice: pd.DataFrame) -> Iterator[Statement]:
 def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
     """A sentence with the range of Kendall's tau (ability with accuracy) at severity 1 and at all severities above 0.
 
-    Severity 1 is the one in the table of the paper (Sharma et al. 2023). No sentence without a tau under corruptions.
+    Severity 1 is the one in the table of the paper (Sharma et al. 2023). There is no sentence without a tau under
+    corruptions.
     reliability: the frame of table reliability.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "severity": 1, "tau": 0.97}

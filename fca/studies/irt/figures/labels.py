@@ -230,7 +230,8 @@ def rules_statements(rules: pd.DataFrame, curve: pd.DataFrame) -> Iterator[State
     """Sentences on how many wrong labels are among the quarter of images that a rule suspects most.
 
     One sentence is on the rule with the highest AUC; the others compare it with chance and with the paper's rule.
-    Nothing without verdicts. rules, curve: the frames of tables label_error_rules and label_error_curve.
+    There is no sentence without people's verdicts on labels.
+    rules, curve: the frames of tables label_error_rules and label_error_curve.
 
     >>> line = {"dataset": "zoo", "auc_low": 0.8, "auc_high": 0.95, "errors": 54}
     >>> best = line | {"rule": "low_top1", "auc": 0.9, "recall_25": 0.75, "recall_25_low": 0.6, "recall_25_high": 0.85}
@@ -283,7 +284,8 @@ def _rule_with_auc(line: Mapping[Any, Any]) -> str:
 def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the hardest image and the label that looks most wrong, and on how to make missing pictures.
 
-    Nothing without a hardest image. gallery: the frame of table gallery.
+    There is no sentence without a hardest image.
+    gallery: the frame of table gallery.
 
     >>> hard = {"dataset": "zoo", "kind": "hardest", "rank": 1, "image_id": "7.png", "thumbnail": "data:,"}
     >>> hard |= {"label": "cat", "predicted": "dog (9)", "top1": 0.0, "modal_wrong_share": 0.9}
@@ -310,7 +312,7 @@ def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _images_of_kind(gallery: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """The lines of one kind, such as hardest, by rank."""
+    """The lines of one kind, such as "hardest", by rank."""
     return gallery[gallery[KIND] == kind].sort_values("rank", kind="stable")
 
 

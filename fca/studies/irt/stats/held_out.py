@@ -24,7 +24,7 @@ from fca.types import FcaError, check_choice
 HOLD_OUTS = ("cells", "subjects")
 CANDIDATES = ("1pl", "2pl", "3pl", "3pl-upper")
 HIDDEN_SHARE, FOLDS = 0.1, 5  # of responses that are hidden; of networks
-SMALLEST_CHANCE = 1e-12  # of a response, in its log loss: one surprise must not weigh without bound
+CERTAIN = 1e-12  # least chance of a response that its log loss counts: one surprise must not weigh without bound
 
 Network = Integer[np.ndarray, " subjects"]
 Cells = Bool[np.ndarray, "subjects items"]
@@ -176,7 +176,7 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     if split.folds < 4:  # two folds are left out together, and a fit needs two subjects at least
         raise _too_few_networks(split.folds, 4)
 
-    # each fold predicted without itself, and each two folds without both
+    # fits without each single fold, for the choice, and without each two folds, for the outer score
     single_folds = [(fold,) for fold in range(split.folds)]
     fold_pairs = list(combinations(range(split.folds), 2))
     fits = [(name, folds) for folds in [*single_folds, *fold_pairs] for name in names]
@@ -200,7 +200,8 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
         _score_predictions(responses, chance_by_model[name], baseline, name, "subjects", network) for name in names
     )
 
-    # nested: each fold by the model that is best on the other folds; the score has the name of the overall choice
+    # nested: each fold is predicted by the model that is best on the other folds. So several models may take part; the
+    # score has the name of the model that is chosen overall
     best_model_of_fold = np.argmin([inner_loss_by_model[name] for name in names], axis=0)  # positions in names
     best_model_of_subject = best_model_of_fold[split.fold]
     chances = [chance_by_model[name] for name in names]
@@ -242,6 +243,7 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
     is_drawn = np.random.default_rng(seed).random((n_networks, responses.shape[1])) < share  # networks x items
     hidden = present & is_drawn[network]  # subjects x items: all snapshots of a network together
 
+    # items, then networks, that would keep no response keep all
     has_visible_response = (present & ~hidden).any(axis=0)  # by item
     hidden &= has_visible_response
     emptied_subjects = ~(present & ~hidden).any(axis=1)
@@ -356,7 +358,7 @@ def _predict_folds(
     chance = np.full((int(is_new.sum()), responses.shape[1]), np.nan)
 
     other_responses = responses[~is_new]
-    fitted_responses = other_responses[parts_of(other_responses) == 0]
+    fitted_responses = other_responses[parts_of(other_responses) == 0]  # part 0 has most subjects
     divides_subjects = (fitted_responses == 1).any(axis=0) & (fitted_responses == 0).any(axis=0)
     if not divides_subjects.any():
         return chance
@@ -451,7 +453,8 @@ def _score_predictions(
 def _losses(responses: Matrix, chance: Matrix) -> Matrix:
     """Negative log likelihood of each response; NaN where the response or its predicted chance is missing."""
     chance_of_response = np.where(responses == 1, chance, 1 - chance)
-    loss = -np.log(np.clip(chance_of_response, SMALLEST_CHANCE, 1.0))  # finite even where the chance is 0
+    # CERTAIN is the least chance: the loss stays finite even for a response whose chance is 0
+    loss = -np.log(np.clip(chance_of_response, CERTAIN, 1.0))
     return np.where(np.isnan(responses), np.nan, loss)
 
 

@@ -194,7 +194,7 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
     axes = {  # values of each free parameter, asymptotes as logits
         "feasibility": logit(np.array(FEASIBILITIES)),
         "guess": logit(np.array(GUESS_SHARES)),  # as a share of feasibility
-        "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),
+        "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),  # -2 to 3 prior standard deviations
         "difficulty": np.linspace(low - 1, high + 1, N_DIFFICULTIES),
     }
     axes_of_model = [axes[name] for name in LEARNED[state.model]]

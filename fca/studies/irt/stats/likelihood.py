@@ -60,8 +60,10 @@ LEARNED = {
 
 @dataclass(frozen=True)
 class State:
-    """Abilities and free parameters of items: log discrimination, logits of feasibility and of guess / feasibility.
+    """A point in parameter space: abilities, free parameters of items, and the learned numbers of the prior.
 
+    item: one column for each group of items; its rows are the parameters that `LEARNED` lists for the model. "slope" is
+    the log discrimination, "feasibility" a logit, and "guess" the logit of guess / feasibility.
     Learning guess as a share of feasibility keeps it below feasibility: less able subjects never do better on an item.
     """
 
@@ -330,14 +332,15 @@ def fill(cells: Cells, data: Responses, state: State) -> None:
         # error, weight and mixed: their sums over subjects, times 1, θ and for weight θ²; then the matrices themselves
         for sums, derivative in zip(cells.by_item, derivatives, strict=True):
             sums[:, block] = powers_of_ability[: len(sums)] @ derivative
-        if cells.error.size:  # matrices are wanted, see `Cells.empty`
+        if cells.error.size:  # the matrices have columns, so steps in abilities need them
             for matrix, derivative in zip((cells.error, cells.weight, *cells.mixed), derivatives, strict=True):
                 matrix[:, block] = derivative
 
-    # from Σ x, Σ xθ, Σ xθ² to Σ xz = a (Σ xθ - b Σ x) and Σ xz² = a² (Σ xθ² - 2b Σ xθ + b² Σ x)
+    # x is error, weight or mixed of a cell, summed over subjects. From Σ x, Σ xθ, Σ xθ² to
+    # Σ xz = a (Σ xθ - b Σ x) and Σ xz² = a² (Σ xθ² - 2b Σ xθ + b² Σ x)
     for sums in cells.by_item:
         difficulty_sum = state.difficulty * sums[0]
-        if len(sums) > 2:
+        if len(sums) > 2:  # the sums of weight
             sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - difficulty_sum))
         sums[1] = slope * (sums[1] - difficulty_sum)
 
@@ -452,6 +455,7 @@ def _fill_asymptotes(
     cell_arrays: right, wrong, 1 / c (0 where missing) and error.    n_responses: n, to each item.
     Overwrites 1 / c.
     """
+    # among the learned asymptotes f is the first and s the last; each may be the only one
     feasibility, share = asymptotes
     right, wrong, inverse_chance, error = cell_arrays
     gradient = cells.asymptote[:, block]
@@ -469,7 +473,7 @@ def _fill_asymptotes(
         curvature[0, 0] = n_responses * missed * feasibility - total + squares
         mixed.append(-error * lost)
     if "guess" in LEARNED[state.model]:
-        curvature[0, -1] = curvature[-1, 0] = share * (total - squares)
+        curvature[0, -1] = curvature[-1, 0] = share * (total - squares)  # if s is the only one, replaced below
         won = np.multiply(right, inverse_chance, out=inverse_chance)
         won *= feasibility
         won += lost

@@ -119,7 +119,9 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     # variances of the contrast: c' L⁺ c of the responses alone, c' M⁻¹ c with the prior
     laplacian = np.diag(by_subject) - common
     shift_variance = float(contrast @ np.linalg.pinv(laplacian, hermitian=True) @ contrast)
-    difficulty_variance = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)  # about as the fit has learned it
+    # the prior adds 1 to the information on an ability, and 1 / variance to that on a difficulty. A fit does not keep
+    # the variance of difficulty that it has learned, but this is nearly equal
+    difficulty_variance = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)
     with_prior = np.diag(by_subject + 1.0) - weight / (by_item + 1 / difficulty_variance) @ weight.T
     variance_with_prior = float(contrast @ np.linalg.solve(with_prior, contrast))
     balanced_variance = (1 - 1 / len(subjects)) * np.sum(contrast**2 / np.diag(laplacian))

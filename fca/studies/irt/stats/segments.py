@@ -198,8 +198,8 @@ def class_robustness(
 ) -> Robustness:
     """Instability, trend and change of every class (see `Robustness`), with 95 % intervals over its images.
 
-    parts: values of each image at each severity whose means over a class vary by its instability: indicators of the
-    image's quarter of difficulty (`quarter_parts`), or its difficulty as the only part.
+    parts: what instability is measured on, for each image at each severity. Its mean over a class is the class's share
+    of images in each quarter (with `quarter_parts`), or its mean difficulty (with difficulty as the only part).
     value: of each image at each severity, expected success or difficulty; its slope is the trend.
     label: class of each image, 0 to classes - 1, each with at least one image.
     severity: two or more, all above 0.    clean: value of each image at severity 0; None: change is NaN.
@@ -232,7 +232,7 @@ def class_robustness(
     for class_index in range(int(label.max()) + 1):
         images = np.flatnonzero(label == class_index)
         parts_of_class = parts[images]
-        image_groups = np.arange(len(images))  # the images of an interval are independent draws
+        image_groups = np.arange(len(images))  # for `mean_interval`: every image is an independent draw
 
         # instability of the class in resamples of its images, less what sampling adds
         weights = _resample_weights(len(images), rng, resamples)

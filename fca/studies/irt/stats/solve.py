@@ -419,13 +419,14 @@ def _learn_scales(
     unit = 1.0
     has_slope = len(item) > 1  # all models but 1pl
     if has_slope and learning.slope and fixed_ability:  # the unit is given by the abilities
+        # item[-2] is log discrimination, item[-1] difficulty
         prior = replace(prior, log_slope=float(np.average(item[-2], weights=data.count)))
     elif has_slope and learning.slope:
         unit = float(np.sqrt(np.mean(state.ability**2 + ability_variance)))
         prior = Prior(prior.centre / unit, prior.spread / unit, prior.log_slope + np.log(unit))
         item = item.copy()
-        item[-2] += np.log(unit)  # log discrimination
-        item[-1] /= unit  # difficulty
+        item[-2] += np.log(unit)
+        item[-1] /= unit
 
     if learning.spread:
         squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2
@@ -472,8 +473,9 @@ def find_best_mode(
 def _find_best_mode_roughly(data: Responses, start: State, fixed_ability: bool, learning: Learning) -> Mode:
     """The mode in which every item is at the highest of its own modes, to the rough tolerance ROUGH_TOLERANCE.
 
-    At fixed abilities and prior, items do not depend on each other, so each takes its highest mode; then all move
-    together again. Ends when no item changes its mode, or after 10 rounds. Items with one mode are not tried again.
+    A round has two steps. At fixed abilities and prior, items do not depend on each other, so each item moves to its
+    highest mode. Then `find_mode` moves all abilities, items and the prior together. The rounds end when no item
+    changes its mode, or after ten. An item that reached only one mode in a round is not started again in the next.
     """
     item, _ = climb(data, replace(start, item=best_of_grid(data, start)))
     mode = find_mode(data, replace(start, item=item), fixed_ability, ROUGH_TOLERANCE, learning)
@@ -533,7 +535,9 @@ def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
     feasibility = LEARNED[state.model].index("feasibility")
     prior = state.prior
 
-    # rows are free parameters: feasibility as a logit, log discrimination last but one, difficulty last
+    # rows are free parameters: feasibility as a logit, log discrimination last but one, difficulty last.
+    # Easiness is the logit of the share of right responses: at the first start the feasibility is this share, at the
+    # second start a subject of mean ability (0) has this chance
     rarely_feasible = state.item.copy()
     rarely_feasible[feasibility] = easiness
     rarely_feasible[-2] = prior.log_slope
@@ -592,7 +596,8 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
 
     system = derivatives(mode.state, mode.cells, data.count, observed=True)
     if doubts_slope:
-        ability_information = float(np.mean(system.diagonal[:-1])) - 1.0  # less the prior's information
+        # the diagonal has the information on every ability and, last, on the prior's centre; 1 is the prior's
+        ability_information = float(np.mean(system.diagonal[:-1])) - 1.0
         ability_variance = 1.0  # in the unit that was learned, by its definition
         if not _exceeds_chance(ability_variance, ability_information, len(mode.state.ability)):
             return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
@@ -600,7 +605,9 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
         return learning
 
     items = int(data.count.sum())
-    difficulty_precision = cholesky(system.block)[-1, -1] ** 2  # of an item of each group, at known abilities
+    # difficulty is the last parameter of an item: its precision, with the item's other parameters unknown and abilities
+    # known, is the square of the last element of the Cholesky factor
+    difficulty_precision = cholesky(system.block)[-1, -1] ** 2  # by group
     difficulty_information = float(data.count @ difficulty_precision) / items - prior.spread**-2  # less the prior's
     exceeds_chance = _exceeds_chance(prior.spread**2, difficulty_information, items)
     return learning._replace(spread=prior.spread > SPREAD_FLOOR and exceeds_chance)

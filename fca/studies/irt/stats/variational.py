@@ -379,7 +379,7 @@ def subjects_step(state: State, log_chances: Logs, items: Items, prior: Populati
 
 
 def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, float]:
-    """One round of the fit: items given subjects, priors of both, then subjects given items.
+    """One round of the fit: the posterior of items given subjects, the priors of both, then subjects given items.
 
     Returns the new state, the posterior of the items, and the evidence lower bound at `state`, before the round.
     The responses determine neither the origin nor the unit of ability. So all parameters are shifted and scaled such
@@ -392,10 +392,11 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
     # priors of abilities, difficulties and log discriminations, and the evidence
     ability_prior = population(state.ability, state.variance, np.ones(len(state.ability)))
     squares = (state.ability - ability_prior.centre) ** 2 + state.variance  # E (θ - centre)²
-    entropies = np.log(ability_prior.precision * state.variance) + 1 - ability_prior.precision * squares
+    # 2 E log (prior(θ) / q(θ)) of each subject, for normal densities
+    prior_terms = np.log(ability_prior.precision * state.variance) + 1 - ability_prior.precision * squares
     difficulty_prior = population(items.difficulty[0], items.difficulty[1], data.count)
     evidence = items.evidence + ability_prior.evidence
-    evidence += 0.5 * float(entropies.sum())
+    evidence += 0.5 * float(prior_terms.sum())
     evidence += difficulty_prior.evidence
 
     log_slope = 0.0  # a = 1 in the 1PL
@@ -409,6 +410,7 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
     uncapped = state.scale.uncapped
     if points.cap_prior.any():  # the share has a prior Beta(2, 2), which keeps it off 0 and 1 with few items
         evidence += float(np.log(uncapped) + np.log1p(-uncapped))
+        # the mode of its posterior, from the expected number of items without a cap
         uncapped = (float(data.count @ items.uncapped) + 1) / (float(data.count.sum()) + 2)
 
     # abilities; then all parameters are moved to the same origin and unit
