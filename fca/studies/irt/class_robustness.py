@@ -388,8 +388,8 @@ def shown_classes(classes: pd.DataFrame, at_most: int = MOST_SHOWN) -> pd.DataFr
 def shown_severities(severities: pd.DataFrame, classes: pd.DataFrame, parameter: str) -> pd.DataFrame:
     """The lines of class_severity that a figure draws, with each class's rank and verdict.
 
-    They are those of the lowest and the highest quarter by one parameter. Up to twelve classes of a corruption are all
-    shown; of more, only the five most and the five least robust.
+    These are the lines of the lowest and of the highest quarter by one parameter. Up to twelve classes of a corruption
+    are all shown; of more, only the five most and the five least robust.
     severities, classes: the frames of class_severity and class_robustness.    parameter: difficulty or discrimination.
     """
     keys = ["dataset", "corruption", "label"]

@@ -380,7 +380,7 @@ def _predict_folds(
 def _predict_folds_by_means(responses: Matrix, split: Split) -> Matrix:
     """Chances of all right responses by the baseline `_predict_by_means`, fold by fold.
 
-    The means of items are those of the other folds; the means of a fold's subjects are those of their shown responses.
+    The mean of an item is taken over the responses of the other folds, the mean of a subject over its shown responses.
     """
     shown_responses = np.where(split.shown, responses, np.nan)
     chance = np.empty_like(responses)

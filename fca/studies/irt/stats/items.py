@@ -67,7 +67,7 @@ def backward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
 
 
 def heights(state: State, cells: Cells) -> Groups:
-    """Log posterior of one item of each group, given abilities and prior."""
+    """Log posterior of one item of each group, given abilities and prior. cells: filled at `state`."""
     return cells.log_likelihood + state.item_prior()[0]
 
 
@@ -144,7 +144,7 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     if not len(data.count):  # no item to climb
         return state.item, np.empty(0)
 
-    # results of all items; those of items that still move are written at every step
+    # results of all items; every step writes the results of the items that still move
     cells = Cells.empty(data, state.model, matrices=False)
     fill(cells, data, state)
     best_item = state.item.copy()

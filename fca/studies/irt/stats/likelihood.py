@@ -396,21 +396,22 @@ def _fill_with_asymptotes(
     asymptotes: feasibility and share of each group of the block.
     """
     feasibility, share = asymptotes
-    missed = 1 - feasibility
+    infeasible = 1 - feasibility
     span = feasibility * (1 - share)
     unit_vector = np.ones(len(right))  # for sums over subjects
     wrong = 1.0 - right
     sign = right - wrong  # 1 right, -1 wrong
 
-    # likely = 1 / (1 + exp(∓z)), unlikely = 1 - likely; arrays are reused, because this is hot
+    # likely: what the logistic function alone gives for the observed response, 1 / (1 + exp -z) where right and
+    # 1 / (1 + exp z) where wrong; unlikely = 1 - likely. Memory of arrays is reused, because this code is hot
     z *= sign
     odds = np.exp(np.clip(z, -LARGEST, LARGEST, out=z), out=z)
     unlikely = 1.0 / (1.0 + odds)
     likely = np.multiply(odds, unlikely, out=odds)
 
     # c = feasibility share + span likely where right, (1 - feasibility) + span likely where wrong
-    chance = right * (feasibility * share - missed)
-    chance += missed
+    chance = right * (feasibility * share - infeasible)
+    chance += infeasible
     chance += likely * span
 
     log_chance = np.log(chance)
@@ -422,7 +423,8 @@ def _fill_with_asymptotes(
         n_responses = unit_vector @ present
     cells.log_likelihood[block] = unit_vector @ log_chance
 
-    # rise = span likely unlikely / c;   error = ± rise;   weight = (likely - unlikely + rise) rise
+    # derivatives of log c by z: error = rise where right, -rise where wrong;   weight = (likely - unlikely + rise) rise
+    # with rise = span likely unlikely / c
     rise = likely * unlikely
     rise *= span
     rise *= inverse_chance
@@ -444,16 +446,21 @@ def _fill_asymptotes(
 ) -> list[Matrix]:
     """Set a block's derivatives by the logits of the learned asymptotes; return each cell's mixed derivatives with z.
 
-    With f = feasibility, s = share = guess / f and c the chance of the observed response, let lost = (1 - f) / c where
-    it is wrong, won = lost there and f / c where it is right; lost is 0 for a right response. Summed over n responses:
+    With f = feasibility, s = share = guess / f, and c the chance of the observed response:
+
+    lost = (1 - f) / c where the response is wrong, 0 where it is right
+    won  = (1 - f) / c where the response is wrong, f / c where it is right
+
+    The derivatives of the log likelihood, Σ log c over the n responses to an item, are:
 
     by logit f:   gradient Σ (1 - f) - lost,   minus second derivative Σ (1 - f) f - lost + lost²
     by logit s:   gradient Σ s (won - 1),   minus second derivative Σ s (s won² - won + 1 - s)
     by both:      minus second derivative Σ s (lost - lost²)
-    with z:       minus second derivative -error lost for f, s error won for s
+    with z:       minus second derivative of log c of each cell: -error lost for f, s error won for s
 
-    cell_arrays: right, wrong, 1 / c (0 where missing) and error.    n_responses: n, to each item.
-    Overwrites 1 / c.
+    asymptotes: f and s of each group of the block.
+    cell_arrays: right and wrong (1 or 0), 1 / c (0 where missing; overwritten), and error (derivative of log c by z).
+    n_responses: n of each item, or one number for all.
     """
     # among the learned asymptotes f is the first and s the last; each may be the only one
     feasibility, share = asymptotes
@@ -463,14 +470,14 @@ def _fill_asymptotes(
     unit_vector = np.ones(len(right))  # for sums over subjects
     mixed: list[Matrix] = []
 
-    missed = 1 - feasibility
+    infeasible = 1 - feasibility
     lost = wrong * inverse_chance
-    lost *= missed
+    lost *= infeasible
     total = unit_vector @ lost
     squares = np.einsum("sg,sg->g", lost, lost)
     if "feasibility" in LEARNED[state.model]:
-        gradient[0] = n_responses * missed - total
-        curvature[0, 0] = n_responses * missed * feasibility - total + squares
+        gradient[0] = n_responses * infeasible - total
+        curvature[0, 0] = n_responses * infeasible * feasibility - total + squares
         mixed.append(-error * lost)
     if "guess" in LEARNED[state.model]:
         curvature[0, -1] = curvature[-1, 0] = share * (total - squares)  # if s is the only one, replaced below

@@ -56,8 +56,10 @@ def log_posterior(state: State, cells: Cells, count: Groups) -> float:
 class System:
     """Gradient and negative Hessian of the log posterior.
 
-    Of one item of each group: gradient `item`, `block`. Shared by all (abilities, then the prior's centre): gradient
-    `shared`, `diagonal`. Between an item's k-th parameter and the shared ones: `cross`.
+    item, block: gradient and negative Hessian in the own parameters of one item of each group.
+    shared, diagonal: gradient and diagonal of the negative Hessian in the parameters that all items share, which are
+    the abilities and, last, the prior's centre (the mean difficulty).
+    cross: negative second derivatives by a parameter of an item and a shared parameter.
     """
 
     item: Parameters
@@ -111,9 +113,11 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
 
 @dataclass(frozen=True)
 class Eliminated:
-    """The system of the shared parameters after the items are eliminated: `complement` x = `pushed`.
+    """Newton's equations of the shared parameters after the items are eliminated: `complement` x = `pushed`.
 
-    lower: Cholesky factors L of the items' blocks.   half_item, half_cross: L⁻¹ of their gradients and crosses.
+    x is the step of the abilities and, last, of the prior's centre.
+    lower: Cholesky factors L of the items' blocks.
+    half_item, half_cross: L⁻¹ times the items' gradients, and L⁻¹ times their crosses with the shared parameters.
     """
 
     complement: Float[np.ndarray, "shared shared"]
@@ -194,7 +198,10 @@ class Learning(NamedTuple):
 
 @dataclass(frozen=True)
 class Mode:
-    """The state where the steps ended, one pass over the cells there, and whether the steps converged."""
+    """The state where the steps ended, the derivatives of the log likelihood there, and whether the steps converged.
+
+    learning: the scales of the prior that were learned.
+    """
 
     state: State
     cells: Cells
@@ -237,23 +244,24 @@ def find_mode(
         is_observed = iteration > n_careful
         shared, item, difficulty_variance, ability_variance = _newton_step(state, cells, data, is_observed, free)
         state, moved = _take_step(data, state, cells, trial_cells, shared, item)
-        cells, trial_cells = trial_cells, cells  # those of the new state; the others are filled by the next step
+        cells, trial_cells = trial_cells, cells  # `cells` are now at the new state; the next step fills the others
 
-        # once the scales change little, they are learned again only after the Newton steps have become smaller still
-        may_use_secants = iteration < SECANT_STEPS
+        # near the end, when the scales change little, Newton steps settle before the scales are learned again
+        may_use_secants = iteration < SECANT_STEPS  # later not, because they can cycle
         last_change = _last_change(history)
         is_unsettled = tolerance < moved and moved > SETTLED_RATIO * last_change
         if may_use_secants and is_unsettled and last_change < SMALL_SCALE_CHANGE:
             continue
 
+        # an EM step
         scales = _log_scales(state.prior)
         state = _learn_scales(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
         change = ScaleChange(scales, _log_scales(state.prior) - scales)
         history = _with_change(history, change) if may_use_secants else [*history[-2:], change]
 
-        # extrapolate the scales: by secants; in later steps, as secants can cycle, from every third EM step instead
+        # extrapolate the scales: by secants, or in later steps, from every third EM step, to the limit of a series
         if iteration <= n_careful or _last_change(history) <= tolerance:
-            continue
+            continue  # far from the mode, or the scales have converged
         if may_use_secants:
             state = replace(state, prior=_move_scales(state.prior, _secant_step(history)))
         elif len(history) == 3:
@@ -371,7 +379,7 @@ def _newton_step(
     eliminated = eliminate(system, data.count)
     shared, item = step(eliminated, free)
 
-    # difficulty is the last parameter, so the last diagonal element of B⁻¹ is that of L, inverted and squared
+    # difficulty is the last parameter of an item: its variance, the last diagonal element of B⁻¹, is 1 / L_kk²
     difficulty_variance = eliminated.lower[-1, -1] ** -2
     # before the mode, asymptotes can make the curvature of an ability negative: the prior's variance replaces it
     precision = system.diagonal[:-1]

@@ -166,9 +166,10 @@ class State:
 def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     """Where the fit starts: abilities as standardised logits of accuracy, plus noise from `rng`.
 
-    This fixes the sign and the scale of ability: abler subjects are right more often. The mean and spread of difficulty
-    start at those of minus the logits of the items' shares of right responses, in the same unit. In the 1PL the unit is
-    a logit and all discriminations are 1. Under 3pl-upper, half of the items start with a cap (a feasibility below 1).
+    This fixes the sign and the scale of ability: abler subjects are right more often. The mean and the spread of
+    difficulty are taken from the logits of the items' shares of wrong responses, in the same unit. In the 1PL the unit
+    is a logit and all discriminations are 1. Under 3pl-upper, half of the items start with a cap (a feasibility below
+    1).
 
     >>> first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).scale.uncapped
     1.0
@@ -196,9 +197,10 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
 
 
 class Logs(NamedTuple):
-    """E of a response's log probability under q(θ) at every point of the grid, and its derivatives by θ: right, wrong.
+    """Expected log probabilities of responses under q(θ) at every point of a grid, and their derivatives by θ.
 
-    E over two values of θ, one standard deviation to each side: exact for cubics.
+    Each is a pair of tables of subjects x points, for a right and for a wrong response. The expectation is the mean at
+    two values of θ, one standard deviation to each side, which is exact for cubics.
     """
 
     value: tuple[Table, Table]
@@ -353,8 +355,10 @@ def subjects_step(state: State, log_chances: Logs, items: Items, prior: Populati
     The mean takes one Newton step from `state` towards the maximum of the subject's expected log posterior. The
     variance is the inverse of the curvature (minus the second derivative) of this log posterior.
 
-    The expectation is over the values of b, log a and λ at the points of the grid. A point is weighted by the numbers
-    of right and wrong responses of the subject that are expected there, `items.right` and `items.wrong`.
+    The expectation is over the unknown b, log a and λ of the items. They have values on the points of a grid, and an
+    item is at each point with its posterior probability. Therefore `items.right` and `items.wrong` are the expected
+    numbers of right and wrong responses of each subject to items at each point; they are the weights of the points.
+
     An item with a cap (λ below 1) makes the log posterior less concave, or not concave at all. So the curvature is
     never taken below a quarter of the sum of squared slopes, which estimates the information in the responses. With
     this least curvature the step ascends and the variance is positive.
