@@ -14,9 +14,7 @@ from scipy.special import expit
 
 from fca.studies.irt.stats.model import IrtFit, Matrix, parts_of
 
-LARGEST_SHIFT_SE = (
-    0.5  # standard error of a shift, in the unit of ability; twice that is a usual difference of subjects
-)
+LARGEST_SHIFT_SE = 0.5  # standard error of a shift, in the unit of ability; subjects usually differ by twice that
 LEAST_KEPT = 0.5  # share of a shift that the responses keep, below which the prior decides more of it
 MOST_WIDENED = 1.25  # standard error over that of a balanced design, up to which few responses make it wide
 UNEVENNESS = 0.2  # added to MOST_WIDENED per unit of that standard error: with few responses random designs are uneven

@@ -253,20 +253,16 @@ def find_mode(
         if may_use_secants and is_unsettled and last_change < SMALL_SCALE_CHANGE:
             continue
 
-        # an EM step
+        # an EM step of the scales
         scales = _log_scales(state.prior)
         state = _learn_scales(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
         change = ScaleChange(scales, _log_scales(state.prior) - scales)
         history = _with_change(history, change) if may_use_secants else [*history[-2:], change]
 
-        # extrapolate the scales: by secants, or in later steps, from every third EM step, to the limit of a series
-        if iteration <= n_careful or _last_change(history) <= tolerance:
-            continue  # far from the mode, or the scales have converged
-        if may_use_secants:
-            state = replace(state, prior=_move_scales(state.prior, _secant_step(history)))
-        elif len(history) == 3:
-            state = replace(state, prior=_move_scales(state.prior, _aitken_step(history)))
-            history = []  # three EM steps must follow without a jump between them
+        # not far from the mode (in the careful steps), nor when the scales have converged
+        if iteration > n_careful and _last_change(history) > tolerance:
+            prior, history = _extrapolate_scales(state.prior, history, may_use_secants)
+            state = replace(state, prior=prior)
 
     converged = max(moved, _last_change(history)) <= tolerance
     return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(converged), learning)
@@ -297,6 +293,20 @@ def _with_change(history: list[ScaleChange], change: ScaleChange) -> list[ScaleC
     """
     is_smaller = np.abs(change.change).max() < _last_change(history)
     return [*history[-2:], change] if is_smaller else [change]
+
+
+def _extrapolate_scales(prior: Prior, history: list[ScaleChange], use_secants: bool) -> tuple[Prior, list[ScaleChange]]:
+    """Move the scales of the prior on, to where the changes of the last EM steps lead.
+
+    history: the last EM steps, at least one.
+    use_secants: True after every EM step by secants; False by Aitken's extrapolation, after every third EM step.
+    Returns the prior, and the history with which `find_mode` goes on.
+    """
+    if use_secants:
+        return _move_scales(prior, _secant_step(history)), history
+    if len(history) < 3:
+        return prior, history
+    return _move_scales(prior, _aitken_step(history)), []  # three EM steps must follow without a jump between them
 
 
 def _secant_step(history: Sequence[ScaleChange]) -> Scales:
