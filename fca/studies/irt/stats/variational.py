@@ -81,8 +81,8 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
         centre_variance = 1 / (n * precision + 1 / MEAN_VARIANCE)
         centre = centre_variance * precision * total
 
-    # evidence: the terms of z, of μ and of τ; log_precision is E log τ
-    log_precision = float(digamma(shape) - np.log(rate))
+    # evidence: the terms of z, then of μ, then of τ
+    log_precision = float(digamma(shape) - np.log(rate))  # E log τ
     ratio = centre_variance / MEAN_VARIANCE
     evidence = n / 2 * (log_precision - np.log(precision) - precision * centre_variance)
     evidence += 0.5 * (1 + np.log(ratio) - ratio - centre**2 / MEAN_VARIANCE)
