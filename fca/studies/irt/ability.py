@@ -141,7 +141,9 @@ class Ability:
 
 
 def _may_have_items_of(gathered: DatasetResponses, corruption: str, dataset: str, kind: str) -> bool:
-    """Whether these responses may be to items that a bank has under this data set and kind of corruption.
+    """Whether these responses can be to items that a bank has under this data set and kind of corruption.
+
+    gathered: responses of one source.    corruption: of their images.    dataset, kind: of the items of the bank.
 
     Stored responses are matched by their data set and corruption. Those of a file (without fingerprint) are matched by
     the corruptions of their items, because a file may have another name than the data set.

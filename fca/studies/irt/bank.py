@@ -203,6 +203,7 @@ def _content_of_file(bank: str) -> dict[str, Any]:
     if content["fca_bank"] != FORMAT:
         raise FcaError("bank", f"{bank}, of format {content['fca_bank']}", f"format {FORMAT}", "take a newer fca")
 
+    # ids of runs, and the fingerprints of each data set by its name
     has_names = has_type(content["runs"], list[str]) and has_type(content["fingerprints"], dict[str, list[str]])
     if not has_names:
         raise FcaError("bank", bank, "a file of fca bank: runs and fingerprints are names", NEXT_STEP)
@@ -221,7 +222,7 @@ def _items_of_file(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
     required_columns = (*TEXT_COLUMNS, *PARAMETER_RANGES)
     lengths = {len(values) if isinstance(values, list) else -1 for values in columns.values()}  # -1: not a list
     has_all_columns = all(name in columns for name in required_columns)
-    has_equal_lengths = len(lengths) == 1 and not lengths <= {0, -1}  # neither empty nor no lists
+    has_equal_lengths = len(lengths) == 1 and not lengths <= {0, -1}  # all are lists, and they are not empty
     if not has_all_columns or not has_equal_lengths:
         allowed = f"a file of fca bank: columns {', '.join(required_columns)}, as long as each other"
         raise FcaError("bank", bank, allowed, NEXT_STEP)
@@ -247,7 +248,10 @@ def _is_allowed(name: str, value: object) -> bool:
 
 
 def _allowed_values(name: str) -> str:
-    """The values that `_is_allowed` allows in a column, in words for the message of an error."""
+    """The values that `_is_allowed` allows in a column, in words for the message of an error.
+
+    name: of the column, which holds names of items or one of their parameters.
+    """
     if name == "irt_model":
         return ", ".join(MODELS)
     if name in TEXT_COLUMNS:

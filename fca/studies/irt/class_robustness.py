@@ -45,7 +45,7 @@ from fca.types import Column, FcaError, Table, interval_columns
 from fca.validation import Seed
 
 MODES = ("count", "mean_b")
-MANY, ENDS = 20, 5  # with more classes, so many of the most and of the least robust are drawn
+MOST_SHOWN, ENDS = 20, 5  # with more classes, only the five most and the five least robust are drawn
 
 MODE = Column("mode", str, "", "what moves: shares of the class's images in segments (count) or its mean difficulty")
 INSTABILITY = Column("instability", float, ".3f", "standard deviation over severities")
@@ -267,9 +267,9 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     """Lines of table class_robustness for one corruption, without the data set, corruption and at_chance.
 
     Each class has its instability (standard deviation over severities), rank, verdict and trend over the severities
-    above 0, and its change from the clean images (severity 0) to the mean over the severities above 0. `analysis.mode`
-    says what is followed over severities: the shares of a class's images in the quarters of difficulty ("count"), or
-    its mean difficulty ("mean_b").
+    above 0, and its change from the clean images (severity 0) to the mean over the severities above 0. By
+    `analysis.mode`, instability is that of the shares of a class's images in the quarters of difficulty ("count"), or
+    of its mean difficulty ("mean_b").
 
     images: the images with a label, and the position of the item of each at every severity.
     quartered_items: expected success (mean chance of a right response), difficulty and quarter of every item.
@@ -277,6 +277,7 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     corrupted = images.item[:, images.severity > 0]  # images x severities
     severity = images.severity[images.severity > 0].astype(float)
     is_by_counts = analysis.mode == "count"
+    # value: of each item, for trend and change.    scored_values: of each image and severity, for instability
     if is_by_counts:
         value: PerItem = quartered_items.success
         scored_values = segments.quarter_parts(quartered_items.quarter["difficulty"][corrupted])
@@ -286,7 +287,7 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     clean = value[images.item[:, 0]] if images.severity[0] == 0 else None  # severities ascend
     measures = segments.class_robustness(scored_values, value[corrupted], images.label, severity, clean, analysis.seed)
 
-    # a class that moves less is more robust; the paper (Sharma et al. 2023) scores with the opposite sign
+    # a class that changes less over severities is more robust; the paper (Sharma et al. 2023) has the opposite sign
     sign = 1.0 if analysis.compat == COMPAT_AS_PAPER else -1.0
     robustness = sign * measures.instability
     n_images = np.bincount(images.label)
@@ -302,7 +303,7 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
         "robustness": robustness,
         "rank": segments.ranks(robustness),
         "verdict": segments.verdicts(robustness),
-        # the bootstrap says little about a class of few images
+        # a bootstrap of few images does not show how stable the verdict is
         "verdict_kept": np.where(n_images < FEWEST_DRAWS, np.nan, share_with_same_verdict),
         # by the sign of the paper, so that both versions can be compared
         RANK_WRITTEN: segments.ranks(measures.instability),
@@ -325,9 +326,10 @@ def _directions(low: Float[np.ndarray, " classes"], high: Float[np.ndarray, " cl
 
 
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
-    """Lines of table robust_classes: susceptible classes (least robust first) and robust ones (most robust first).
+    """Lines of table robust_classes: the susceptible classes (least robust first) and the robust ones (most first).
 
-    One line per data set, corruption and mode, as in Table 1 of the paper. classes: the frame of class_robustness.
+    There is one line for each data set, corruption and mode, as in Table 1 of the paper; it has two tuples of classes.
+    classes: the frame of class_robustness.
     """
     lines = []
     for (dataset, corruption, mode), lines_of_classes in classes.groupby(["dataset", "corruption", "mode"], sort=False):
@@ -371,11 +373,12 @@ def severity_lines(images: Grid, quartered_items: Quartered) -> pd.DataFrame:
     return frame.assign(images=n_images, share=frame["items"] / n_images)
 
 
-def shown_classes(classes: pd.DataFrame, at_most: int = MANY) -> pd.DataFrame:
+def shown_classes(classes: pd.DataFrame, at_most: int = MOST_SHOWN) -> pd.DataFrame:
     """The classes that a figure has space for: all where there are few, else the five most and five least robust.
 
-    classes: the frame of class_robustness; each data set and corruption is treated by itself, and its number of classes
-    is added as the column `classes`.    at_most: as many classes are all shown.
+    classes: the frame of class_robustness. Each data set and corruption is treated separately, and its number of
+    classes is added as the column `classes`.
+    at_most: up to this number, all classes of a corruption are shown.
     """
     n_classes = classes.groupby(["dataset", "corruption"])["label"].transform("count")
     is_outermost = (classes["rank"] <= ENDS) | (classes["rank"] > n_classes - ENDS)
@@ -383,9 +386,10 @@ def shown_classes(classes: pd.DataFrame, at_most: int = MANY) -> pd.DataFrame:
 
 
 def shown_severities(severities: pd.DataFrame, classes: pd.DataFrame, parameter: str) -> pd.DataFrame:
-    """The lines of the lowest and the highest quarter by one parameter, with each class's rank and verdict.
+    """The lines of class_severity that a figure draws, with each class's rank and verdict.
 
-    Up to a dozen classes of a corruption are all shown; of more, only the five most and the five least robust.
+    These are the lines of the lowest and of the highest quarter by one parameter. Up to twelve classes of a corruption
+    are all shown; of more, only the five most and the five least robust.
     severities, classes: the frames of class_severity and class_robustness.    parameter: difficulty or discrimination.
     """
     keys = ["dataset", "corruption", "label"]

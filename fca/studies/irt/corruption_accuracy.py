@@ -79,9 +79,9 @@ def levels_in_words(levels: Iterable[int]) -> str:
 def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Keep the lines whose corruptions were run at the same severities, so that means over severities are comparable.
 
-    Returns these lines and a clause that names the corruptions left out (empty if none is). A mean over severities 1 to
-    5 is not comparable with a mean over 1 to 4. The list of severities that most corruptions have is kept; among
-    equally frequent lists, the longest. A table without the column of severities is returned whole.
+    Returns these lines and a clause that names the corruptions left out, empty if none is. A mean over severities 1 to
+    5 is not comparable with a mean over 1 to 4. The lines with the most frequent list of severities are kept; among
+    equally frequent lists, those with the longest list. A table without the column of severities is returned whole.
 
     >>> lines = pd.DataFrame({"corruption": ["fog", "snow", "jpeg"], "severity_levels": ["1, 2", "1, 2", "1"]})
     >>> compared, left_out = of_equal_severities(lines)
@@ -96,9 +96,8 @@ def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     common_levels = max(frequency.index, key=lambda levels: (frequency[levels], len(levels)))
     left_out = corruptions[corruptions[SEVERITY_LEVELS] != common_levels]
     names = [f"{kind} ({levels})" for kind, levels in zip(left_out[CORRUPTION], left_out[SEVERITY_LEVELS], strict=True)]
-    return lines[
-        lines[SEVERITY_LEVELS] == common_levels
-    ], f"not compared, because of other severities: {', '.join(names)}"
+    comparable_lines = lines[lines[SEVERITY_LEVELS] == common_levels]
+    return comparable_lines, f"not compared, because of other severities: {', '.join(names)}"
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def severity_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
 
 
 def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
-    """How much accuracy the corruption costs each subject, with 95 % intervals over images.
+    """How much accuracy one corruption costs each subject, with 95 % intervals over images.
 
     loss = 1/n Σ_i (clean_i - 1/S Σ_s right_is)   for n images and S severities
 
@@ -178,7 +177,7 @@ def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
         clean_by_image = np.full(len(mean_by_image), np.nan)
         clean_by_image[image[severity == 0]] = correct[severity == 0]
 
-        group_of_image = np.arange(len(mean_by_image))  # every image is drawn by itself
+        group_of_image = np.arange(len(mean_by_image))  # for the intervals, images are independent draws
         # FRACTION keeps an interval within 0 to 1, SIGNED_FRACTION within -1 to 1
         mean_low, mean_high = mean_interval(mean_by_image, group_of_image, FRACTION)
         line: dict[str, Any] = {

@@ -41,10 +41,8 @@ from fca.validation import Seed
 COMPAT_AS_PAPER = "seed001"
 COMPAT = (None, COMPAT_AS_PAPER)
 QUARTER_NAMES = {"difficulty": SEGMENTS, "discrimination": LEVELS}  # of the quarters, lowest first
-OUTER_QUARTERS = {
-    "top": QUARTERS - 1,
-    "bottom": 0,
-}  # the hardest or most discriminating; the easiest or least discriminating
+# top: the hardest or most discriminating quarter; bottom: the easiest or least discriminating one
+OUTER_QUARTERS = {"top": QUARTERS - 1, "bottom": 0}
 MOST_LINES_DRAWN = 2400  # lines of the table of subjects in a page
 FEWEST_AND_MOST_SUBJECTS = (6, 24)  # drawn at least, at most
 MOST_CLASSES_DRAWN = 20
@@ -162,11 +160,12 @@ class DifficultySegments:
 class Quartered(NamedTuple):
     """Items of a fit with their quarters.
 
-    success:    expected success, the mean over the fitted subjects.
-    difficulty: b.
-    quarter:    by parameter (difficulty, discrimination), 0 = the easiest, the least discriminating. Without the
-                discrimination where a model gives all items the same.
-    not_estimable: scales of the fit, see `IrtFit`.
+    success:    expected success of each item, its chance of a right response averaged over the fitted subjects.
+    difficulty: b of each item.
+    quarter:    the quarter of each item by name of the parameter (difficulty, discrimination): 0 is the easiest or
+                least discriminating, 3 the hardest or most discriminating. Without discrimination if the model gives
+                all items the same.
+    not_estimable: scales that the responses did not determine, see `IrtFit`.
     """
 
     success: PerItem
@@ -198,7 +197,7 @@ def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: 
 
     success = fit.expected_success
     values_by_parameter = {"difficulty": fit.difficulty if compat == COMPAT_AS_PAPER else 1 - success}
-    if np.ptp(fit.discrimination) > 0:  # in the 1pl all items have the same one, and no quarters
+    if np.ptp(fit.discrimination) > 0:  # in the 1pl all items have the same discrimination, so there are no quarters
         values_by_parameter["discrimination"] = fit.discrimination
     quarter_by_parameter = {
         parameter: _sort_into_quarters(values, order, severity, cut_each_severity=compat == COMPAT_AS_PAPER)
@@ -210,8 +209,8 @@ def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: 
 def tie_order(image_id: pd.Series, seed: int) -> Codes:
     """Rank of every item among items of equal difficulty: the place of its image in a shuffle of all images.
 
-    An image has the same rank at every severity. The rank does not depend on the order of the items, which often is
-    that of the classes and would put the first classes into the easier quarter.
+    An image has the same rank at every severity. Ties are not broken by the order of the items, because items are often
+    ordered by class, so that the first classes would come into the easier quarter.
 
     >>> tie_order(pd.Series(["b", "a", "b"]), seed=0).tolist(), tie_order(pd.Series(["a", "b"]), seed=0).tolist()
     ([1, 0, 1], [0, 1])
@@ -323,6 +322,7 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
     highest_severity = models.groupby(["dataset", "corruption"])["severity"].transform("max")
     at_highest = models[models["severity"] == highest_severity]  # of "clean" the highest severity is 0
     n_panels = at_highest.groupby(["dataset", "corruption"]).ngroups  # of the figure
+    # each subject has a line for each quarter in each panel, and a page holds a limited number of lines
     most_subjects = int(np.clip(MOST_LINES_DRAWN // (QUARTERS * n_panels), *FEWEST_AND_MOST_SUBJECTS))
     clean = models[models["severity"] == 0]
 
@@ -331,7 +331,8 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
         clean_counts = clean[clean["dataset"] == dataset].groupby("subject")[["right", "n"]].sum()
         clean_accuracy = clean_counts["right"] / clean_counts["n"]
         best_first = clean_accuracy.sort_values(ascending=False, kind="stable").index
-        subjects = list(dict.fromkeys([*best_first, *lines["subject"]]))  # last those with corrupted images only
+        # subjects without responses to clean images have no rank, so they come last
+        subjects = list(dict.fromkeys([*best_first, *lines["subject"]]))
 
         # places evenly from 0 (the best) to the last
         n_shown = min(most_subjects, len(subjects))

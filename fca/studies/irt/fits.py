@@ -85,13 +85,16 @@ def fitted(
 ) -> IrtFit:
     """Fit these responses with `fca.studies.irt.stats.fit_irt`, once per process for the same responses and settings.
 
-    Model "auto" is the one that predicts held-out responses best; `hold_out` says how they are held out.
-    The log names scales that the responses do not determine, and two groups of subjects that are hardly linked.
+    model: name of an item response model, or "auto" for the one that predicts held-out responses best.
+    hold_out: what "auto" holds out, "cells" (some responses) or "subjects" (whole networks).
+    compat, seed: as in `fit_irt`.
+    A warning lists scales that the responses do not determine. Another one names a group of subjects whose abilities
+    cannot be compared with the others, because too few common items link them.
     Raises FcaError for responses that cannot be fitted.
     """
     name = chosen(gathered, seed, hold_out).model if model == "auto" else model
 
-    def make_fit(correct: np.ndarray) -> IrtFit:
+    def make_fit(correct: np.ndarray) -> IrtFit:  # with its warnings, which are then logged once too
         fit = fit_irt(correct, name, compat=compat, seed=seed)
         log_not_estimable(gathered.dataset, fit.not_estimable)
         link = weakest_link(correct, fit)
@@ -103,7 +106,10 @@ def fitted(
 
 
 def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
-    """A sentence for each line of a table whose fit could not estimate a scale.
+    """A sentence for each fit that could not estimate a scale of its prior, such as the spread of ability.
+
+    fits: a table with a line for each fit. The column not_estimable has the names of the scales; it is missing, empty
+    or not a tuple where all were estimated.
 
     >>> list(not_estimable_lines(pd.DataFrame([{"dataset": "zoo", "not_estimable": ("spread of ability",)}])))
     ['zoo: these responses do not determine the spread of ability: estimates and intervals lean on the prior.']
@@ -113,14 +119,16 @@ def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
         if not isinstance(scales, tuple) or not scales:  # a missing value is None or NaN
             continue
         corruption = line.get("corruption", "clean")
-        ending = "" if corruption == "clean" else f" ({corruption})"
+        ending = "" if corruption == "clean" else f" ({corruption})"  # the data set alone means its clean images
         yield f"{line['dataset']}: {not_estimable_note(scales)}{ending}."
 
 
 def priors_taken(fitted_sets: Iterable[tuple[DatasetResponses, IrtFit]]) -> dict[str, Any]:
-    """The parameter `not_estimable` of a table: scales that its fits could not estimate, by data set.
+    """The parameter `not_estimable` of a table: the scales of the prior that its fits could not estimate, by data set.
 
-    Empty where all were estimated: parameters are part of a table's id, which then is as without this check.
+    fitted_sets: the responses of each data set with their fit.
+    The dictionary is empty if all scales were estimated, so that a table then has no such parameter. Parameters enter
+    the id of a table, which should depend on this one only where there is something to state.
     """
     scales_by_dataset = {
         gathered.dataset: list(fit.not_estimable) for gathered, fit in fitted_sets if fit.not_estimable
@@ -129,27 +137,29 @@ def priors_taken(fitted_sets: Iterable[tuple[DatasetResponses, IrtFit]]) -> dict
 
 
 def weak_link_note(responses: Responses, link: Link) -> str:
-    """A clause that names the subjects of the group in `link`, and why their abilities are not to be compared.
+    """A clause that names a group of subjects whose abilities cannot be compared with the others, and gives the reason.
 
-    link: the weakest link of these responses (`weakest_link`), a weak one.
+    Subjects with responses to different items are on one scale only through items to which both responded.
+    link: the group of these subjects that has least in common with the others (`weakest_link`), if its link is weak.
     """
     names = responses.subjects["subject"][link.group].tolist()
     shown_names = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
     group = f"{len(names)} subject{'s' if len(names) > 1 else ''} ({shown_names})"
-    if not np.isfinite(link.shift_se):
+    if not np.isfinite(link.shift_se):  # no informative response links the group: the difference can be anything
         reason = "share only items, or subjects, that were always right or always wrong"
         return f"{group} and the others {reason}: do not compare their abilities"
 
     error = f"the difference of their mean abilities has a standard error of {link.shift_se:.2f} by the responses"
-    shrunk = f"the prior draws it to about {link.kept:.0%} of what they show: do not compare their abilities"
-    return f"{group} and the others are linked by {link.responses} responses: {error}, and {shrunk}"
+    shrinkage = f"the prior draws it to about {link.kept:.0%} of what they show: do not compare their abilities"
+    return f"{group} and the others are linked by {link.responses} responses: {error}, and {shrinkage}"
 
 
 def chosen(gathered: DatasetResponses, seed: int = 0, hold_out: str = "cells") -> Choice:
     """Choose the model that predicts held-out responses best (`fca.studies.irt.stats.choose_model`).
 
-    All snapshots of a network are held out together. Computed once per process for the same responses and settings,
-    with a progress bar. The log names networks that no common item links to the others.
+    hold_out: "cells" (some responses) or "subjects" (whole networks). All snapshots of a network are held out together.
+    The choice is computed once per process for the same responses and settings, with a progress bar. A warning names
+    networks without which no common items link the other subjects.
     """
     network = networks(gathered)
     show_progress = partial(track, what="fits")
@@ -165,8 +175,9 @@ def chosen(gathered: DatasetResponses, seed: int = 0, hold_out: str = "cells") -
 def held_out(gathered: DatasetResponses, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
     """Score one model of item responses on held-out responses (`fca.studies.irt.stats.held_out_fit`).
 
-    All snapshots of a network are held out together. Computed once per process for the same responses and settings. The
-    log names networks that no common item links to the others.
+    hold_out: "cells" (some responses) or "subjects" (whole networks). All snapshots of a network are held out together.
+    The score is computed once per process for the same responses and settings. A warning names networks without which
+    no common items link the other subjects.
     """
     network = networks(gathered)
 
@@ -179,16 +190,17 @@ def held_out(gathered: DatasetResponses, model: str, seed: int = 0, hold_out: st
 
 
 def _log_unlinked(gathered: DatasetResponses, score: HeldOut) -> None:
-    """Log a warning where items could not be fitted to all other subjects when some networks were held out.
+    """Log a warning if items could not be fitted to all other subjects when some networks were held out.
 
-    The networks are named (`HeldOut.unlinked`), and it is said how many of them could not be predicted at all.
+    This happens if no common items link the other subjects (`HeldOut.unlinked`). The warning names the networks that
+    were held out, and states how many of them could not be predicted at all. Nothing is logged if there are none.
     """
     if not score.unlinked:
         return
 
     names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(score.unlinked)].tolist()
     shown_names = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    n_unpredicted = sum(score.number[network] == 0 for network in score.unlinked)
+    n_unpredicted = sum(score.number[network] == 0 for network in score.unlinked)  # number: of predicted responses
     ending = f", and {n_unpredicted} of these networks not at all" if n_unpredicted else ""
     log.warning(
         "%s: no common item links the other subjects where %s are held out, each with its fold: their responses are "
@@ -213,7 +225,9 @@ def digest_of(gathered: DatasetResponses) -> str:
 def _compute_once(gathered: DatasetResponses, settings: tuple[Hashable, ...], make: Callable[[np.ndarray], Any]) -> Any:
     """The result of `make(correct)`, computed once per process for the same responses and settings.
 
-    settings: all that the result depends on beside the responses. Raises FcaError for responses that cannot be fitted.
+    make: computes the result from the matrix of right (1), wrong (0) and missing (NaN) responses.
+    settings: everything else on which the result depends.
+    Raises FcaError for responses that cannot be fitted. A waiting message is shown for many responses.
     """
     correct = gathered.responses.correct
     key = (digest_of(gathered), correct.shape, *settings)

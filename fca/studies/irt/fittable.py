@@ -21,22 +21,22 @@ from fca.tables.answers import (
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)
-NAMED, SHOWN_PARTS = 3, 5  # subjects of a part, and parts, that a line names
+SHOWN_SUBJECTS, SHOWN_PARTS = 3, 5  # subjects of a part, and parts, that a line in the log names
 
 
 def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = ()) -> list[DatasetResponses]:
     """Responses to clean images that can be fitted, one entry for each data set.
 
-    Responses come from stored runs, as selected by `query`, and from files. Subjects that no common item links to the
-    others become data sets of their own (see `linked_parts`). Stored data sets that cannot be fitted are left out, with
-    a line in the log. Raises FcaError when none is left.
+    Responses come from stored runs, as selected by `query` (None: all), and from files. If no common items link all
+    subjects of a data set, each linked part becomes a data set of its own (see `linked_parts`). Stored data sets that
+    cannot be fitted are left out, with a line in the log. Raises FcaError if none is left.
     """
     all_responses = clean_responses(store, query, files)
     sources = [part for gathered in all_responses for part in linked_parts(gathered)]
     fittable: list[DatasetResponses] = []
     problems: list[FcaError] = []
     for source in sources:
-        # a file (without fingerprint) is not left out silently: its fit raises the error
+        # the user named a file (which has no fingerprint), so it is not left out: its fit will raise the error
         problem = None if source.fingerprint is None else unfit(source)
         if problem is None:
             fittable.append(source)
@@ -54,16 +54,16 @@ def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | 
     """Split the responses into parts whose subjects common items link; a list of one if all subjects are linked.
 
     Each part is a data set of its own (`zoo, part 1 of 2`, the one with most subjects first), since nothing compares
-    the abilities of two parts.
+    the abilities of two parts. A part has only the items to which its subjects responded.
 
-    image: number of the image of each item. Where given, a common image links subjects, even if it was corrupted
-    differently for each.
-    The log names the parts, and those that are left out because they cannot be fitted (too few subjects). Raises
-    FcaError if no part can be fitted.
+    image: number of the image of each item; None: each item is an image of its own. If given, a common image links
+    subjects, even if it was corrupted differently for each.
+    A warning names the parts. Parts that cannot be fitted, for example with too few subjects, are left out with a
+    warning. Raises FcaError if no part can be fitted.
     """
     responses = gathered.responses
     present = ~np.isnan(responses.correct)
-    if image is not None:  # from subjects x items to subjects x images
+    if image is not None:  # from subjects x items to subjects x images: any response to an item of the image
         is_item_of_image = np.zeros((len(image), int(image.max()) + 1))  # items x images
         is_item_of_image[np.arange(len(image)), image] = 1.0
         present = present @ is_item_of_image > 0
@@ -113,8 +113,8 @@ def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | 
 def _size_and_names(gathered: DatasetResponses) -> str:
     """How many subjects and items a part has, with the names of its first subjects, for a line in the log."""
     names = gathered.responses.subjects["subject"].tolist()
-    shown_names = ", ".join(names[:NAMED])
-    if len(names) > NAMED:
+    shown_names = ", ".join(names[:SHOWN_SUBJECTS])
+    if len(names) > SHOWN_SUBJECTS:
         shown_names += ", ..."
     return f"{len(names)} subjects x {len(gathered.responses.items):,} items ({shown_names})"
 
@@ -132,13 +132,15 @@ def unfit(gathered: DatasetResponses) -> FcaError | None:
 def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Iterator[tuple[str, DatasetResponses]]:
     """Yield the kind of corruption and the responses under it, for every data set and kind with stored runs.
 
-    Items are the images at each severity of the kind. Clean images (severity 0) are included where their runs are
-    stored, NaN for a subject without. Only subjects with responses at every severity are used; the others are named in
-    `left_out` of what is yielded.
+    Each item is an image at one severity of the kind. Clean images (severity 0) are included if their runs are stored;
+    a subject without responses to them has NaN there. Only subjects with responses at every severity are used; the
+    field `left_out` of the yielded responses names the other subjects.
 
-    A kind is left out, with a line in the log, if it has fewer than `fewest` subjects, or fewer than that with every
-    severity, or if it cannot be fitted. The last is checked only if `fewest` is 2 or more, since analyses with
-    `fewest` 1 fit nothing. Raises FcaError if kinds have too few subjects with every severity, and no other is left.
+    A kind is left out, with a line in the log, if fewer than `fewest` subjects have responses at every severity, or if
+    the responses cannot be fitted. The latter is checked only if `fewest` is 2 or more, since analyses with `fewest` 1
+    fit nothing.
+    Raises FcaError, after the last kind, if some kinds had too few subjects with every severity and no kind was
+    yielded.
     """
     rows = rows_of_subjects(store, query)
     clean_rows = rows[rows["shift"] == "clean"]
@@ -151,7 +153,7 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
             continue
 
         severities = set(rows_of_kind["severity"])
-        # subjects with every severity, and which severities the others lack
+        # subjects with every severity; for each of the others, the severities that it lacks
         complete_subjects: list[str] = []
         left_out: list[str] = []
         for subject, rows_of_subject in rows_of_kind.groupby("subject"):

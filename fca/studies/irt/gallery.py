@@ -32,7 +32,7 @@ from fca.tables.table import COLUMN, DATASET, IMAGE_ID, LABEL, PICTURE_KIND, RAN
 from fca.types import Column, FcaError, Table
 from fca.validation import Allowed, Seed
 
-CLASSES_NAMED = 3  # predicted classes that are named
+CLASSES_NAMED = 3  # most frequent predicted classes, which the text about an image names
 
 _KINDS = {
     "hardest": "hardest for the models",
@@ -84,9 +84,9 @@ class Gallery:
     ] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table gallery: a line for each image shown. Pictures are missing where the images are no longer available.
+        """Table gallery: a line for each image shown, with a thumbnail, for all data sets that can be fitted.
 
-        Raises FcaError for fewer than one image of each kind.
+        The thumbnail is missing where the image is no longer available. Raises FcaError for `shown` below 1.
         """
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
@@ -103,7 +103,7 @@ class Gallery:
             thumbnails = pictures(store, frame["image_id"].tolist(), source.fingerprint)
             frames.append(frame.assign(thumbnail=pd.Series(thumbnails.thumbnails, dtype="object")))
             runs.update(source.runs)
-            if thumbnails.run_id:
+            if thumbnails.run_id:  # the run that the pictures come from
                 runs.add(thumbnails.run_id)
 
         parameters = {**asdict(self), **METHOD, **priors_noted(not_estimable)}
@@ -111,10 +111,11 @@ class Gallery:
 
 
 def _gallery_lines(source: DatasetResponses, fit: IrtFit, analysis: Gallery) -> Iterator[dict[str, Any]]:
-    """Lines of table gallery for one data set: the hardest, easiest and most suspect images, with places in a grid.
+    """Lines of table gallery for one data set: the hardest, easiest and most suspect images.
 
+    Each kind has at most `analysis.shown` images, ranked, with their row and column in the grid of the page.
     An image is suspect if more subjects predict one and the same wrong class than its label. Without predicted classes,
-    or if all subjects are at the level of chance, there are no suspects. Thumbnails are added by the caller.
+    or if all subjects are at the level of chance, there are no suspects. The caller adds the thumbnails.
     """
     responses = source.responses
     top1 = item_top1(responses.correct)  # share of subjects that are right, by item
@@ -122,8 +123,8 @@ def _gallery_lines(source: DatasetResponses, fit: IrtFit, analysis: Gallery) -> 
     if responses.pred is not None:
         wrong_share = modal_wrong(responses.correct, responses.pred).share
 
-    random_order = np.random.default_rng(analysis.seed).permutation(len(top1))  # among equal images
-    half = max(1, len(top1) // 2)  # so that of few images none is both among the hardest and the easiest
+    random_order = np.random.default_rng(analysis.seed).permutation(len(top1))  # of images that are equally hard
+    half = max(1, len(top1) // 2)  # with few images, no image is both among the hardest and among the easiest
     hardest_first = np.lexsort((random_order, -fit.difficulty))
     items_by_kind = {"hardest": hardest_first[:half], "easiest": hardest_first[::-1][:half]}
     if responses.pred is not None and not subjects_at_chance(responses).all():
@@ -151,13 +152,14 @@ def _gallery_lines(source: DatasetResponses, fit: IrtFit, analysis: Gallery) -> 
 def predicted(responses: Responses, item: int) -> str | None:
     """The classes that subjects predicted for one item, with the number of subjects: `cat (12), dog (3), others (2)`.
 
-    The most frequent three are named. None where predicted classes are not known.
+    The three most frequent classes are named. None if the predicted classes are not known, only right or wrong.
+    item: position among the items.
     """
     if responses.pred is None:
         return None
 
     responding = np.flatnonzero(~np.isnan(responses.correct[:, item]))
-    names = [*responses.classes, "another class"]  # a prediction of -1 takes the last
+    names = [*responses.classes, "another class"]  # a prediction of -1, a class without a number, takes the last name
     counts = Counter(names[responses.pred[subject, item]] for subject in responding).most_common()
 
     words = [f"{name} ({count})" for name, count in counts[:CLASSES_NAMED]]

@@ -253,9 +253,10 @@ class Irt:
     def __call__(self, store: Store) -> list[Table]:
         """Fit the responses to every data set and corruption (see `calibrated`), and tabulate all fits.
 
-        Returns the tables irt_abilities, irt_fits, irt_items, irt_plane, irt_severity and irt_curves; irt_choice only
-        for model=auto. A saved irt_items is an item bank: with it, new models are tested on fewer images. irt_curves
-        and irt_choice describe the fits of the data sets themselves, the other tables also those of corruptions.
+        Returns the tables irt_abilities, irt_fits, irt_items, irt_plane, irt_severity and irt_curves, and with
+        model=auto also irt_choice. A saved irt_items is an item bank: with it, new models are tested on fewer images.
+        The tables irt_curves and irt_choice describe only the fits of the data sets themselves; the other tables also
+        describe the fits of their corruptions.
         """
         runs: set[str] = set()
         left_out: list[str] = []
@@ -263,10 +264,10 @@ class Irt:
         not_estimable: dict[str, list[str]] = {}
         frames_by_spec = defaultdict[TableSpec, list[pd.DataFrame]](list)
 
-        for scale in calibrated(store, self):  # one at a time: responses are large
+        for scale in calibrated(store, self):  # one at a time, as the responses of all would fill the memory
             runs |= set(scale.gathered.runs)
             left_out += [f"{scale.corruption}: {reason}" for reason in scale.gathered.left_out]
-            digests.append(fits.digest_of(scale.gathered))  # files are named, but they can change
+            digests.append(fits.digest_of(scale.gathered))  # for the tables' ids: a file can change under its name
             if scale.fit.not_estimable:
                 not_estimable[fit_name(scale.gathered.dataset, scale.corruption)] = list(scale.fit.not_estimable)
 
@@ -308,7 +309,7 @@ class Reliability:
     def __call__(self, store: Store) -> list[Table]:
         """Table reliability: one line for each data set, corruption and severity, each with a fit of its own.
 
-        Clean images are severity 0 of the corruption "clean".
+        The clean images of a data set have one line, as severity 0 of the corruption "clean".
         """
         runs: set[str] = set()
         lines: list[dict[str, Any]] = []
@@ -319,7 +320,7 @@ class Reliability:
         for corruption, gathered in chain(clean, shifted_responses(store, self.query)):
             for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
                 if severity == 0 and corruption != "clean":
-                    continue  # clean images have a separate line
+                    continue  # the clean images that a kind of corruption comes with; they have a line already
 
                 at_level = at_severity(gathered, severity)
                 fit = fits.fitted(at_level, self.model, self.compat, self.seed, self.hold_out)
@@ -376,7 +377,7 @@ def fit_name(dataset: str, corruption: str) -> str:
 def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
     """Yield the fit of the clean images of every data set, then that of every kind of corruption of every data set.
 
-    analysis.calibration says how the severities of a kind of corruption are fitted:
+    analysis.calibration is how the severities of a kind of corruption are fitted:
     joint:    items are images at every severity, each subject has one ability; all severities are on one scale.
     ability:  abilities are those on clean images, items are fitted to them severity by severity; also on one scale.
     separate: a separate fit for every severity; parameters of two severities are not on one scale.
@@ -544,7 +545,10 @@ def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
 
 
 def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
-    """Lines of table irt_choice: the candidates of model "auto", best first, scored on the responses that choose."""
+    """Lines of table irt_choice: the candidates of model "auto", best first, scored on the responses that choose.
+
+    Each candidate also has its excess, the log loss above that of the best candidate.
+    """
     candidates = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).candidates
     best = candidates[0]
     lines = []
@@ -571,7 +575,7 @@ def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
 
 
 def items(scale: Calibrated) -> pd.DataFrame:
-    """Lines of table irt_items: each item's parameters, and the share of subjects that were right on it."""
+    """Lines of table irt_items for one fit: each item's parameters, and the share of subjects that were right on it."""
     responses, fit = scale.gathered.responses, scale.fit
     frame = responses.items[["severity", "item", "image_id", "label"]].assign(
         dataset=scale.gathered.dataset,
@@ -596,12 +600,13 @@ def _scale_columns(scale: Calibrated) -> dict[str, Any]:
 def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     """Columns on one fit: the model, its size, and whether abilities can be trusted to order the subjects.
 
-    The latter are Kendall's tau of ability with accuracy, subjects that predict a single class, scales that the
-    responses do not determine, and the two groups of subjects with the weakest link.
+    The columns on trust are Kendall's tau of ability with accuracy, the subjects that nearly always predict a single
+    class, the scales that the responses do not determine, and the uncertainty of the difference between the two groups
+    of subjects that have the fewest items in common.
     """
     models = responses.subjects["model"]
     labels = responses.items["label"]
-    tau = kendall(fit.ability, responses.accuracy, models.tolist())
+    tau = kendall(fit.ability, responses.accuracy, models.tolist())  # its interval is over models
 
     single_class_subjects = None  # not known without labels of two classes
     if len(labels.dropna().unique()) > 1:
@@ -611,7 +616,8 @@ def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     link_columns: dict[str, Any] = {}
     link = weakest_link(responses.correct, fit)
     if link is not None:
-        # a table holds no infinity (nothing informative links the groups); the note says so in words
+        # the standard error is infinite if no informative response links the groups; a table holds no infinity, so the
+        # note states it in words
         link_columns["shift_se"] = link.shift_se if np.isfinite(link.shift_se) else None
         link_columns["weak_link"] = fits.weak_link_note(responses, link) if link.is_weak else None
 
@@ -645,7 +651,7 @@ def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
     Up to 2,000 items of every data set are drawn by the seed, equally many of each corruption.
     items: the frame of table irt_items.
     """
-    samples = []
+    samples: list[pd.DataFrame] = []
     for _, items_of_dataset in items.groupby("dataset", sort=False):
         sample_size = ITEMS_ON_PLANE // items_of_dataset["corruption"].nunique()
         for _, items_of_corruption in items_of_dataset.groupby("corruption", sort=False):

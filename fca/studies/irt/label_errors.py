@@ -189,7 +189,7 @@ class LabelErrors:
             raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
 
         rates = LABEL_ERROR_RULES.frame(line for scored in judged_sources for line in _rule_lines(scored, self.k))
-        type_of_column = {  # of all columns but dataset and rule; a column without any value has no type yet
+        type_of_column = {  # of the numeric columns, all but dataset and rule: a column without values has no type yet
             str(column): "Int64" if column.value_type is int else "float64" for column in LABEL_ERROR_RULES.columns[2:]
         }
         curve = LABEL_ERROR_CURVE.frame(line for scored in judged_sources for line in _curve_lines(scored))
@@ -207,10 +207,12 @@ class LabelErrors:
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
     def _parameters(self, all_sources: Sequence[DatasetResponses], datasets_at_chance: Sequence[str]) -> dict[str, Any]:
-        """Parameters of the tables: settings, methods, and the data sets that are left out, unlisted or hard to fit.
+        """Parameters of the tables: settings, methods, and what the tables lack.
 
-        all_sources: also those without predicted classes.    datasets_at_chance: where all subjects are at the level of
-        chance, so that no label is suspected.
+        The latter are data sets that are left out (without predicted classes), data sets whose suspects are not listed,
+        and the scales that fits could not estimate.
+        all_sources: all data sets, also those without predicted classes.
+        datasets_at_chance: names of the data sets on which all subjects are at the level of chance.
         """
         left_out: list[str] = []
         not_estimable: dict[str, tuple[str, ...]] = {}
@@ -218,7 +220,7 @@ class LabelErrors:
             if source.responses.pred is None:
                 left_out.append(f"{source.dataset}: responses without classes")
                 continue
-            fit = fits.fitted(source, self.model, None, self.seed)  # made once per process
+            fit = fits.fitted(source, self.model, None, self.seed)  # the fit is kept in memory, not made again
             if fit.not_estimable:
                 not_estimable[source.dataset] = fit.not_estimable
 
@@ -234,7 +236,11 @@ class LabelErrors:
 
 
 class Judged(NamedTuple):
-    """Verdicts by item. unmatched: number of verdicts on items that are not among these."""
+    """People's verdicts on the labels of items.
+
+    reviewed: whether an item has a verdict.    error: whether the verdict is that its label is wrong.
+    unmatched: number of verdicts on items that are not among these.
+    """
 
     reviewed: Bool[np.ndarray, " items"]
     error: Bool[np.ndarray, " items"]
@@ -244,8 +250,9 @@ class Judged(NamedTuple):
 def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
     """Read people's verdicts on labels from a CSV file (.csv, .csv.gz): whether a label is wrong, by name of the item.
 
-    columns: two, the one with the names of items and the one with the verdicts: 1 or true if the label is wrong, 0 or
-    false if it is right. Lines with an empty name or verdict were not reviewed, and are left out.
+    columns: two names, of the column with the names of items and of the column with the verdicts. A verdict is 1 or
+    true if the label is wrong, 0 or false if it is right. Lines with an empty name or verdict are left out, since such
+    items were not reviewed.
     Raises FcaError for a file or column that does not exist, for another verdict, and for an item judged twice.
     """
     if len(columns) != 2:
@@ -280,7 +287,8 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
 def judge(verdicts: pd.Series, items: pd.Series) -> Judged | None:
     """Match verdicts to items by name: which items were reviewed, and which labels are wrong.
 
-    verdicts: as `read_verdicts` returns them.    items: names. None where no verdict is on any of the items.
+    verdicts: whether a label is wrong, by name of the item, from `read_verdicts`.    items: names of the items.
+    Names are matched as in `positions`. None if no verdict is on any of the items.
     """
     item_positions = positions(verdicts.index, items)
     is_matched = item_positions >= 0
@@ -298,15 +306,16 @@ def judge(verdicts: pd.Series, items: pd.Series) -> Judged | None:
 def positions(names: pd.Index, items: pd.Series) -> Integer[np.ndarray, " names"]:
     """Position of each name among the items; -1 where no item has it.
 
-    A name matches the item of the same name. Else it matches the item with the same last part of the path, if that part
-    is unique among the items and among the names: a file of verdicts may have been made in other folders.
+    A name matches the item of the same name. Otherwise it matches the item with the same last part of the path, because
+    a file of verdicts may have been made in other folders. That part must be unique among the items and among the
+    names.
 
     >>> positions(pd.Index(["b/2.png", "1.png", "3.png"]), pd.Series(["a/1.png", "b/2.png", "a/3.png", "b/3.png"]))
     array([ 1,  0, -1])
     """
     by_full_name = pd.Index(items).get_indexer(names)  # -1 without a match
 
-    # matches of the last part; where it is repeated among names it is missing and matches nothing
+    # match by the last part of the path; a part that several names share is set to missing, which matches nothing
     item_bases = _last_parts(items)
     name_bases = _last_parts(names)
     unique_item_bases = item_bases[~item_bases.duplicated(keep=False)]
@@ -314,7 +323,7 @@ def positions(names: pd.Index, items: pd.Series) -> Integer[np.ndarray, " names"
     matches = pd.Index(unique_item_bases).get_indexer(pd.Index(unique_name_bases))
     by_base = np.append(unique_item_bases.index.to_numpy(), -1)[matches]  # a match of -1 takes the last, -1
 
-    # an item that is named in full is not meant by another name too
+    # an item that one name gives in full cannot be meant by another name too
     is_free = ~np.isin(by_base, by_full_name[by_full_name >= 0])
     return np.where(by_full_name >= 0, by_full_name, np.where(is_free, by_base, -1))
 
@@ -334,7 +343,11 @@ def no_match(path: str, verdicts: pd.Series, items: pd.Series) -> FcaError:
 
 
 class Scored(NamedTuple):
-    """The items of one source, its scores by rule, and verdicts on them."""
+    """The items of one data set, how suspect their labels are by each rule, and people's verdicts on the labels.
+
+    frame: lines of table label_error_scores.    rules: score of each item by name of the rule; higher is more suspect.
+    judged: None if there are no verdicts on these items.
+    """
 
     dataset: str
     frame: pd.DataFrame
@@ -345,10 +358,11 @@ class Scored(NamedTuple):
 def _score_items(
     source: DatasetResponses, model: str, compat: str | None, seed: int, verdicts: pd.Series | None
 ) -> Scored:
-    """Score every item of one data set for a wrong label by each rule, and match the verdicts to the items.
+    """Score how suspect the label of every item of one data set is by each rule, and match the verdicts to the items.
 
-    model: of item responses.    compat: not None adds the rule of low discrimination and feasibility by the fit of the
-    paper.    verdicts: as `read_verdicts` returns them, or None.
+    source: responses with predicted classes.    model: item response model of the fit that some rules use.
+    compat: if not None, one more rule is scored: low discrimination and feasibility in the fit of the paper.
+    verdicts: whether a label is wrong, by name of the item, from `read_verdicts`; None without verdicts.
     """
     responses = source.responses
     assert responses.pred is not None  # the caller leaves out sources without predicted classes
@@ -367,7 +381,7 @@ def _score_items(
         verdict[judged.reviewed] = "right"
         verdict[judged.error] = "error"
 
-    class_or_none = np.array([*responses.classes, None], dtype=object)  # an answer of -1 (none is known) takes the last
+    class_or_none = np.array([*responses.classes, None], dtype=object)  # a class of -1 (none is known) takes the last
     frame = responses.items[["image_id", "label"]].reset_index(drop=True)
     frame = frame.assign(
         **{OTHER_CLASS: class_or_none[modal_wrong.answer]},
@@ -398,8 +412,8 @@ def _score_items(
 def _rule_lines(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
     """Lines of table label_error_rules: how well each rule finds the labels of one data set that verdicts call wrong.
 
-    k: number of the most suspect items that precision is of; None: as many as there are wrong labels.
-    Raises FcaError where none or all of the labels are wrong, and for a k beyond the number of items.
+    k: precision is the share of wrong labels among the k most suspect items; None: as many as there are wrong labels.
+    Raises FcaError if none or all of the labels are wrong, and for a k outside 1 to the number of items.
     """
     judged = scored.judged
     assert judged is not None
@@ -415,7 +429,7 @@ def _rule_lines(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
 
     for rule, score in scored.rules.items():
         rate_by_column = {AUC: stats.auc(score, error), PRECISION: stats.precision_at(score, error, k)}
-        if not error[reviewed].all():  # AUC needs right labels too
+        if not error[reviewed].all():  # AUC among reviewed items needs right labels too
             rate_by_column[AUC_REVIEWED] = stats.auc(score[reviewed], error[reviewed])
         for recall, share in zip(RECALLS, FLAGGED_SHARES, strict=True):
             rate_by_column[recall] = stats.recall_at(score, error, share)

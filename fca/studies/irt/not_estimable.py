@@ -1,4 +1,8 @@
-"""Notes in the log, tables and pages where a fit of item response theory could not estimate a scale (`IrtFit`)."""
+"""Notes in the log, tables and pages where a fit of item response theory could not estimate a scale of its prior.
+
+The scales are the spread of difficulty, the spread of ability and the mean discrimination. If the responses do not
+determine one, the fit takes a fixed value instead (`IrtFit.not_estimable`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,9 @@ log = logging.getLogger(__name__)
 
 
 def not_estimable_note(scales: Sequence[str]) -> str:
-    """A clause that names the scales that a fit could not estimate, and says what follows.
+    """A clause that names the scales that a fit could not estimate, and the consequence for estimates.
+
+    scales: such as "spread of ability"; at least one.
 
     >>> not_estimable_note(("spread of difficulty",))
     'these responses do not determine the spread of difficulty: estimates and intervals lean on the prior'
@@ -19,7 +25,7 @@ def not_estimable_note(scales: Sequence[str]) -> str:
 
 
 def bank_note(scale: str, scales: Sequence[str]) -> str:
-    """A clause that names the scales that the fit behind a bank's items could not estimate, and says what follows.
+    """A clause that names the scales that the fit behind a bank's items could not estimate, and the consequence.
 
     scale: data set and corruption of these items (each such pair has a scale of ability of its own).
     scales: what could not be estimated, such as "spread of ability".
@@ -37,7 +43,8 @@ def bank_note(scale: str, scales: Sequence[str]) -> str:
 def log_bank_priors(bank: str, taken: Mapping[str, Sequence[str]]) -> None:
     """Log a warning for every fit behind a bank's items that could not estimate a scale.
 
-    bank: how the log names the bank.    taken: what could not be estimated, by data set and corruption of the items.
+    bank: how the log names the bank.
+    taken: the scales that could not be estimated (the prior's were taken), by data set and corruption of the items.
     """
     for scale, scales in taken.items():
         log.warning("%s: %s", bank, bank_note(scale, scales))
@@ -53,11 +60,11 @@ def log_not_estimable(fitted: str, scales: Sequence[str]) -> None:
 
 
 def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Parameters of a table that state which scales its fits could not estimate; empty where all could.
+    """Parameters of a table that state which scales its fits could not estimate; no parameters if all were estimated.
 
-    `not_estimable` lists them by what was fitted; `notes` has a sentence for each, which the page shows. Tables with a
-    column `not_estimable` do not need this.
-    taken: the scales, by what was fitted (a data set, or one with a corruption).
+    The parameter `not_estimable` lists the scales of each fit. The parameter `notes` has a sentence for each fit, which
+    the page shows. Tables with a column `not_estimable` do not need these parameters.
+    taken: the scales that could not be estimated, by name of the fit (a data set, or a data set and a corruption).
 
     >>> priors_noted({"zoo": ["spread of ability"]})["notes"][0][:43]
     'zoo: these responses do not determine the s'
@@ -71,9 +78,12 @@ def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def bank_priors_noted(bank: str, taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Parameters as those of `priors_noted`, for the fits behind the items of a bank.
+    """Parameters of a table, `not_estimable` and `notes`, on the scales that the fits behind a bank could not estimate.
 
-    bank: how the notes name the bank.    taken: the scales, by data set and corruption of the items.
+    They are like the parameters of `priors_noted`, but the sentences name the bank. There are none if all scales were
+    estimated.
+    bank: how the notes name the bank.
+    taken: the scales that could not be estimated, by data set and corruption of the items.
 
     >>> bank_priors_noted("bank 0123", {"zoo clean": ["spread of ability"]})["not_estimable"]
     {'zoo clean': ['spread of ability']}

@@ -217,7 +217,10 @@ def _with_name_heights(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ends_only(frame: pd.DataFrame) -> str:
-    """A sentence that says which classes the figure shows, to follow other text; empty where it shows all."""
+    """A sentence on which classes the figure shows, to follow other text; empty if it shows all.
+
+    frame: the lines drawn, with the number of all classes in the column `classes`.
+    """
     panels = frame.groupby([DATASET, CORRUPTION])
     n_shown = panels[LABEL].nunique()
     shows_all = (n_shown == panels[ALL_CLASSES].first()).all()
@@ -232,8 +235,9 @@ def as_written(parameters: Mapping[str, Any]) -> str:
 def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on who is right on most and on fewest of the hard quarter of clean images, and under corruptions.
 
-    Nothing without clean images. If all subjects are at the level of chance, a sentence says that the order is not
-    known. models: the frame of table segment_models.
+    There is no sentence without clean images. If all subjects are at the level of chance, the only sentence is that
+    their order is not known.
+    models: the frame of table segment_models.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "severity": 0, "segment": "hard"}
     >>> a = {"subject": "a", "share": 0.5, "share_low": 0.4, "share_high": 0.6}
@@ -287,7 +291,8 @@ def _best_and_weakest(subjects: pd.DataFrame) -> str:
 def _leading_under_corruptions(shifted: pd.DataFrame) -> Iterator[Statement]:
     """Yield a sentence on which subject is best on the hard quarter under most corruptions, at their highest severity.
 
-    A subject leads a corruption if no other solves as many. No sentence with fewer than two corruptions or subjects.
+    A subject leads under a corruption if it is right on more images than any other subject.
+    There is no sentence with fewer than two corruptions or subjects.
     shifted: lines of table segment_models of the hard quarter, under corruptions.
     """
     highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
@@ -316,8 +321,9 @@ def _leading_under_corruptions(shifted: pd.DataFrame) -> Iterator[Statement]:
 def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:
     """For each parameter, a sentence that names the classes with the largest share of their images in the top quarter.
 
-    The parameters are difficulty and discrimination. Where classes tie, see `_classes_with_most_images`. There is no
-    sentence where all classes have the same share. classes: the frame of table segment_classes.
+    The parameters are difficulty and discrimination. There is no sentence if all classes have the same share. If all
+    subjects are at the level of chance, the sentence states that the quarters are not informative.
+    classes: the frame of table segment_classes.
 
     >>> line = {"dataset": "zoo", "parameter": "difficulty", "quarter": "top"}
     >>> shares = {"cat": 0.5, "yak": 0.3, "ant": 0.1, "bee": 0.1}
@@ -361,8 +367,9 @@ def _classes_with_most_images(classes: pd.DataFrame, quarter: str) -> str:
 def robust_classes_statements(named: pd.DataFrame) -> Iterator[Statement]:
     """A sentence on which classes are most often susceptible, and which most often robust, over the corruptions.
 
-    Corruptions for which all subjects are at the level of chance are left out. No sentence where classes have no
-    verdict. named: the frame of table robust_classes, with tuples of classes in the columns of the two verdicts.
+    Corruptions for which all subjects are at the level of chance on clean images are left out. There is no sentence if
+    classes have no verdict.
+    named: the frame of table robust_classes, with tuples of classes in the columns of the two verdicts.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "susceptible": ("cat",), "robust": ("yak",)}
     >>> lines = [line, line | {"corruption": "snow", "susceptible": ("ant",)}]
@@ -409,7 +416,8 @@ def instability_statements(classes: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the class that changes most under a corruption, and on how many classes become harder or easier.
 
     Instability is how much a class changes over severities (standard deviation). If all subjects are at the level of
-    chance on clean images, a sentence says that nothing is known. classes: the frame of table class_robustness.
+    chance on clean images, the only sentence is that nothing is known.
+    classes: the frame of table class_robustness.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "mode": "count", "instability_low": 0.1, "instability_high": 0.3}
     >>> cat = line | {"label": "cat", "instability": 0.2, "direction": "harder", "verdict": "robust"}
@@ -448,7 +456,7 @@ def _instability_dots(classes: pd.DataFrame) -> Any:
 
 
 def _least_stable(classes: pd.DataFrame, ending: str) -> str:
-    """A sentence that names the class that changes most over severities, and says by how much.
+    """A sentence that names the class that changes most over severities, with its instability.
 
     classes: lines of table class_robustness, the least stable first.    ending: of the sentence.
     """

@@ -34,7 +34,8 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     frame = frame.merge(loss_columns, on=[DATASET, SUBJECT, CORRUPTION])
     frame["panel"] = style.panels(frame, DATASET, SUBJECT)
 
-    # corruptions of other severities come last, because their means are not comparable
+    # rows are ordered by mean accuracy. Corruptions that were run at other severities come last, because their means
+    # are not comparable
     compared, left_out = of_equal_severities(frame)
     is_left_out = ~frame.index.isin(compared.index)
     frame = frame.assign(place=frame[MEAN_ACCURACY] + is_left_out)  # accuracy is at most 1: adding 1 puts a line last
@@ -56,7 +57,7 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
 def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the subject that is most accurate on clean images: which corruption costs it most, and how much.
 
-    At the level of chance there is only a sentence that says so, because nothing can be lost there.
+    For a subject at the level of chance, the only sentence states this, because it has no accuracy to lose.
     losses: the frame of table corruption_loss.
 
     >>> line = {"dataset": "zoo", "subject": "vit", "top1_clean": 0.9, "top1_mean_low": 0.4, "top1_mean_high": 0.6}
@@ -98,7 +99,7 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _most_harmful(compared: pd.DataFrame) -> str:
-    """A clause that names the corruptions under which one subject is least accurate, or says that none lowers accuracy.
+    """A clause that names the corruptions under which one subject is least accurate, or states that none harms it.
 
     A corruption lowers accuracy if the interval of the loss is above 0 or, where there is no interval, the loss itself.
     compared: the lines of the subject in table corruption_loss, the least accurate first.
@@ -116,6 +117,7 @@ def _most_harmful(compared: pd.DataFrame) -> str:
     has_interval = pd.notna(line.get(LOSS.low))
     if clean:  # the accuracy on clean images is known
         significantly = " significantly" if has_interval else ""
+        # a loss of up to ALIKE is 0 but for rounding
         if line[LOSS] <= ALIKE or (has_interval and not line[LOSS.low] > 0):
             return f"{corruptions}, none lowers the accuracy of {subject}{significantly}: at least {right}{clean}"
         clean += "" if has_interval else " (the difference has no interval)"

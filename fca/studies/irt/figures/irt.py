@@ -86,14 +86,16 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
 
 
 def with_panel(frame: pd.DataFrame) -> pd.DataFrame:
-    """The lines with a column `panel`: a heading for each scale, of data set, corruption, and a severity of its own.
+    """The lines with a column `panel`, the heading of the scale (a group of items and subjects fitted together).
 
-    The severity is missing where all severities of a corruption share a scale, and is not named for clean images.
+    The heading has the data set and the corruption where they differ. It also has the severity where every severity of
+    a corruption was fitted separately; the severity is missing where all share a scale, and clean images need none.
+    frame: lines of irt_abilities or irt_fits.
     """
     separate_severity = frame[SEVERITY].where(frame[CORRUPTION] != "clean")
     severity_words = separate_severity.map(lambda severity: "" if pd.isna(severity) else f" {severity}")
     frame = frame.assign(scale=frame[CORRUPTION] + severity_words)
-    # where neither differs, the last one is the heading: the data set
+    # `panels` takes the last field as the heading if neither differs: then the data set
     fields = (DATASET, "scale") if style.differs(frame["scale"]) else ("scale", DATASET)
     return frame.assign(panel=style.panels(frame, *fields))
 
@@ -115,7 +117,7 @@ def plane_figure(plane: Table) -> alt.FacetChart:
     This ceiling is the item's feasibility where the model has one, else p_max, the ablest subject's chance.
     One panel per data set and corruption. plane: table irt_plane.
     """
-    # `panels` takes the last field as the heading where none differs: the data set says more than "clean"
+    # `panels` takes the last field as the heading if no field differs: a data set is a better heading than "clean"
     fields = (DATASET, CORRUPTION) if style.differs(plane.frame[CORRUPTION]) else (CORRUPTION, DATASET)
     frame = plane.frame.assign(panel=style.panels(plane.frame, *fields))
 
@@ -138,6 +140,8 @@ def plane_figure(plane: Table) -> alt.FacetChart:
 
 def severity_figure(severity: Table) -> alt.FacetChart:
     """Draw histograms of the items' parameters, one below the other by severity; a panel per corruption and parameter.
+
+    Each histogram rises from the line of its severity.
 
     severity: table irt_severity, whose lines are the bins of histograms.
     """
@@ -227,7 +231,7 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
 
     shapes = ["diamond" if level == PAPER_SEVERITY else "circle" for level in levels]
     colours = kinds.hue(SEVERITY, frame, shapes=shapes, title="severity", ordered=True)
-    if 0 in levels:
+    if 0 in levels:  # the legend has "clean" in place of 0
         colours = replace(colours, words=colours.words | {0: "clean"})
     clean_first = sorted(frame[CORRUPTION].unique(), key=lambda kind: (kind != "clean", kind))
     rows = kinds.category(alt.Y, CORRUPTION, clean_first)
@@ -245,7 +249,8 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
 def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on whether ability orders the subjects as accuracy does on clean images, and on who is ablest.
 
-    Nothing without a fit of clean images. abilities, fits: the frames of tables irt_abilities and irt_fits.
+    There is no sentence without a fit of clean images.
+    abilities, fits: the frames of tables irt_abilities and irt_fits.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability"}
     >>> fits = pd.DataFrame([line | {"n_subjects": 9, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}])
@@ -270,7 +275,7 @@ def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[
 def _agreement_of_orders(fit: Mapping[Any, Any]) -> str:
     """A sentence on whether ability orders the subjects of a fit as accuracy does; fit: a line of table irt_fits."""
     dataset, trait, tau = fit[DATASET], str(fit[TRAIT]), fit[TAU]
-    if fit[N_SUBJECTS] < FEWEST_ORDERED:
+    if fit[N_SUBJECTS] < FEWEST_ORDERED:  # the orders of two subjects agree or disagree by chance
         return f"Not known: {dataset} has too few subjects to compare their orders by {trait} and by accuracy."
     if pd.isna(tau):
         return f"Not known: all subjects of {dataset} have the same {trait} or the same accuracy."
@@ -352,7 +357,7 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _warn_of_one_class(subjects: Sequence[str]) -> str:
-    """A clause that names up to three subjects that answer one class nearly always, and says what to do about them.
+    """A clause that names up to three subjects that answer one class nearly always, with the advice to leave them out.
 
     >>> _warn_of_one_class(("vit/0.01", "vgg/0.01"))
     '2 subjects answer one class nearly always (vit/0.01, vgg/0.01), which no scale of ability holds: leave them out'
@@ -395,7 +400,9 @@ def _tau_under_corruptions(fits: pd.DataFrame) -> str:
 
 
 def choice_statements(choice: pd.DataFrame) -> Iterator[Statement]:
-    """Which model was chosen by its prediction of held-out responses, and how much worse the next one is.
+    """A sentence on the model that predicts held-out responses best, and how much worse the next one is.
+
+    choice: the frame of table irt_choice, the best model first.
 
     >>> line = {"dataset": "zoo", "irt_model": "2pl", "inner_nll": 0.2, "chosen": True}
     >>> other = {**line, "irt_model": "1pl", "inner_nll": 0.3, "chosen": False}
@@ -415,7 +422,8 @@ def choice_statements(choice: pd.DataFrame) -> Iterator[Statement]:
 def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
     """A sentence with the range of Kendall's tau (ability with accuracy) at severity 1 and at all severities above 0.
 
-    Severity 1 is the one in the table of the paper (Sharma et al. 2023). No sentence without a tau under corruptions.
+    Severity 1 is the one in the table of the paper (Sharma et al. 2023). There is no sentence without a tau under
+    corruptions.
     reliability: the frame of table reliability.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "severity": 1, "tau": 0.97}

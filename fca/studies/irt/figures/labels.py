@@ -66,7 +66,7 @@ def rules_figure(rules: Table) -> alt.FacetChart:
         RANKING_MEASURE,
         *interval_columns(RANKING_VALUE),
         *RECALLS,
-        *errors.LABEL_ERROR_RULES.columns[-5:],
+        *errors.LABEL_ERROR_RULES.columns[-5:],  # precision by chance, and the counts of labels and items
     )
     value_axis = kinds.quantity(alt.X, RANKING_VALUE, domain=[0, 1], padding=0)
     colours = kinds.hue(RANKING_MEASURE, frame, shapes=("circle", "square", "diamond"))
@@ -120,7 +120,10 @@ def curve_figure(curve: Table) -> alt.FacetChart:
 
 
 def _with_dataset_panels(frame: pd.DataFrame) -> pd.DataFrame:
-    """The lines with a column `panel` by data set; raises NothingToDraw without lines, that is without verdicts."""
+    """The lines with a column `panel`, the heading of the data set's panel.
+
+    Raises NothingToDraw without lines: there are none if no verdicts were given.
+    """
     if frame.empty:
         raise style.NothingToDraw(_NO_VERDICTS)
     return frame.assign(panel=style.panels(frame, DATASET))
@@ -194,7 +197,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1
     figure = style.faceted(chart, frame, title, (DATASET,), height=n_rows * PICTURE_STEP, columns=1)
-    figure.usermeta = kinds.FIXED
+    figure.usermeta = kinds.FIXED  # panels do not stretch to the width of the page, as pictures have a fixed size
     figure.spec.width = n_columns * (kinds.SIDE + kinds.GAP)
     return figure
 
@@ -227,7 +230,8 @@ def rules_statements(rules: pd.DataFrame, curve: pd.DataFrame) -> Iterator[State
     """Sentences on how many wrong labels are among the quarter of images that a rule suspects most.
 
     One sentence is on the rule with the highest AUC; the others compare it with chance and with the paper's rule.
-    Nothing without verdicts. rules, curve: the frames of tables label_error_rules and label_error_curve.
+    There is no sentence without people's verdicts on labels.
+    rules, curve: the frames of tables label_error_rules and label_error_curve.
 
     >>> line = {"dataset": "zoo", "auc_low": 0.8, "auc_high": 0.95, "errors": 54}
     >>> best = line | {"rule": "low_top1", "auc": 0.9, "recall_25": 0.75, "recall_25_low": 0.6, "recall_25_high": 0.85}
@@ -261,12 +265,13 @@ claims 30 to 40 %, of no stated share.
 def _found_by_best(line: Mapping[Any, Any]) -> str:
     """Words on the share of the known wrong labels that a rule finds in the most suspect quarter of the images.
 
-    They say so if this is not significantly more than chance finds. line: of the rule, in table label_error_rules.
+    The words add that the share is not significantly more than chance finds, if its interval reaches down to that.
+    line: of the rule, in table label_error_rules.
     """
     n_errors = line["errors"]
     wrong_labels = "1 known wrong label" if n_errors == 1 else f"{n_errors:.0f} known wrong labels"
     share = f"{format_with_interval(line, FOUND_IN_QUARTER)} of the {wrong_labels}"
-    if line.get(FOUND_IN_QUARTER.low, 1.0) <= RECALL_BY_CHANCE:  # without an interval nothing is said
+    if line.get(FOUND_IN_QUARTER.low, 1.0) <= RECALL_BY_CHANCE:  # without an interval, chance is not mentioned
         share += f", not significantly more than the {100 * RECALL_BY_CHANCE:.0f} % that chance finds"
     return share
 
@@ -279,7 +284,8 @@ def _rule_with_auc(line: Mapping[Any, Any]) -> str:
 def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the hardest image and the label that looks most wrong, and on how to make missing pictures.
 
-    Nothing without a hardest image. gallery: the frame of table gallery.
+    There is no sentence without a hardest image.
+    gallery: the frame of table gallery.
 
     >>> hard = {"dataset": "zoo", "kind": "hardest", "rank": 1, "image_id": "7.png", "thumbnail": "data:,"}
     >>> hard |= {"label": "cat", "predicted": "dog (9)", "top1": 0.0, "modal_wrong_share": 0.9}
@@ -306,16 +312,16 @@ def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _images_of_kind(gallery: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """The lines of one kind, such as hardest, by rank."""
+    """The lines of one kind, such as "hardest", by rank."""
     return gallery[gallery[KIND] == kind].sort_values("rank", kind="stable")
 
 
 def _most_suspect(suspects: pd.DataFrame, hardest_image: str) -> str:
-    """A clause that says which label to look at first, and what the models predict there.
+    """A clause that names the label to look at first, with what the models predict there.
 
     suspects: suspect images, the most suspect first.
-    hardest_image: id of the hardest image. Its label and predictions are in the sentence before, so they are not
-    repeated where it is the most suspect too.
+    hardest_image: id of the hardest image. The sentence before this clause has its label and predictions, so they are
+    not repeated if the hardest image is also the most suspect.
     """
     first = suspects.iloc[0].to_dict()
     measures = suspects[[MODAL_WRONG_SHARE, ITEM_TOP1]]
@@ -338,7 +344,7 @@ def _predicted_instead(line: Mapping[Any, Any]) -> str:
 
 
 def _hardest_images(hardest: pd.DataFrame) -> Any:
-    """The small figure of the hardest images: their pictures, or without any the share of models that are right."""
+    """The small figure of the hardest images: their pictures; without any, dots for the share of right models."""
     pictured = hardest.dropna(subset="thumbnail")
     if len(pictured):
         return small.strip(pictured, LABEL, (IMAGE_ID, LABEL, PREDICTED))

@@ -29,7 +29,8 @@ def fit_irt(
     responses: 1 right, 0 wrong, NaN missing; up to nine in ten may be NaN.
     model:     1pl (difficulty alone), 2pl (and discrimination), 3pl (and guess), 3pl-upper (2pl and feasibility; Sharma
                et al. 2023, eq. 3, who call it 4PL: alias 4pl-feasibility), 4pl (all).
-    start:     begin at random instead, to check that the result does not depend on the start.
+    start:     random numbers for a random start, to check that the result does not depend on the start; None: start at
+               logits of the shares of right responses.
     compat:    "seed001" fits by variational inference, as Sharma et al. (2023) do, with two additions without which all
                items get nearly one discrimination (docs/adr/0024); only it uses `seed`.
 
@@ -64,7 +65,8 @@ def fit_irt(
 def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model: str = "2pl") -> IrtFit:
     """Fit items with abilities held fixed, for example the same images at another severity, to put all on one scale.
 
-    Priors of items are learned from these items alone; standard errors take abilities as known (theirs are 0).
+    Priors of items are learned from these items alone. Standard errors of items take abilities as known; standard
+    errors of abilities are 0.
     responses, model: as in `fit_irt`. Raises FcaError for a subject or an item without any response, for values other
     than 0, 1 and NaN, and for an ability that is not finite.
 
@@ -99,7 +101,8 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
 
     ability = state.ability
     if state.model == "1pl" and not fixed_ability:
-        tied_subject = _first_tied_subjects(data)  # ties must be exact, not up to rounding
+        # subjects with equal right responses have equal abilities, which rounding must not make different
+        tied_subject = _first_tied_subjects(data)
         ability = ability[tied_subject]
         ability_se = ability_se[tied_subject]
 
@@ -127,9 +130,10 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
 
 
 def _first_tied_subjects(data: Responses) -> Int[np.ndarray, " subjects"]:
-    """For each subject, the position of the first one with as many right responses to the same items.
+    """For each subject, the position of the first subject with equally many right responses to the same items.
 
-    The 1PL gives both the same ability. The fitted ones can differ by rounding, which would break the tie.
+    The 1PL gives both subjects the same ability. The fitted abilities can differ by rounding, which would break the
+    tie; so the caller gives every subject the ability of the first.
     """
     n_right = np.round(data.right @ data.count).astype(np.int64)
     if data.present is None:

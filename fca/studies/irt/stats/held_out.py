@@ -24,7 +24,7 @@ from fca.types import FcaError, check_choice
 HOLD_OUTS = ("cells", "subjects")
 CANDIDATES = ("1pl", "2pl", "3pl", "3pl-upper")
 HIDDEN_SHARE, FOLDS = 0.1, 5  # of responses that are hidden; of networks
-CERTAIN = 1e-12  # a prediction this close to 0 or 1 counts as no closer: one surprise must not weigh without bound
+CERTAIN = 1e-12  # least chance of a response that its log loss counts: one surprise must not weigh without bound
 
 Network = Integer[np.ndarray, " subjects"]
 Cells = Bool[np.ndarray, "subjects items"]
@@ -80,16 +80,16 @@ def held_out_fit(
     hold_out: str = "cells",
     network: Network | None = None,
 ) -> HeldOut:
-    """Score a model on responses that it is not fitted to; a seed holds out the same ones for every model.
+    """Score a model on responses that it is not fitted to; a seed holds out the same responses for every model.
 
     hold_out="cells" hides a random `share` of all pairs of network and item, for all snapshots of the network together,
     and predicts them by one fit to the other responses.
 
-    hold_out="subjects" leaves out a fifth of the networks and fits items to the others. The ability of those left out
-    is found from a random half of their responses, with the items taken as known, and the other half is predicted.
-    Every network is left out once: there are five folds, or one for each network where there are fewer. Where no common
-    item links the other subjects, items are fitted to the part with most subjects, and only responses to these items
-    are predicted; `HeldOut.unlinked` names the networks that were left out then.
+    hold_out="subjects" leaves out a fifth of the networks (a fold) and fits items to the others. The abilities of the
+    subjects left out are found from a random half of their responses, with the items taken as known, and the other half
+    is predicted. Every network is left out once: there are five folds, or one for each network if there are fewer than
+    five. If no common items link all of the other subjects, items are fitted to the linked part with most subjects, and
+    only responses to these items are predicted; `HeldOut.unlinked` has the networks that were left out then.
 
     responses: 1 right, 0 wrong, NaN missing.
     network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
@@ -125,15 +125,17 @@ def choose_model(
 ) -> Choice:
     """Choose the model that predicts held-out responses best, and score it on responses that did not choose it.
 
-    hold_out="cells": an outer share of the responses is hidden from all models. Of the rest an inner share, the same
-    for all models, is hidden and chooses. The chosen model then is fitted to all but the outer share and predicts that;
-    it is the share that `held_out_fit` hides with this seed. This takes one fit per model and one more.
+    hold_out="cells": a tenth of the responses, the outer share, is hidden from all models; with the same seed
+    `held_out_fit` hides the same responses. A tenth of the rest, the inner share, is predicted by every model and
+    chooses. The chosen model is then fitted to all but the outer share and predicts it. This takes one fit per model,
+    and one more.
 
     hold_out="subjects": every model is scored as by `held_out_fit`, and the best is chosen. For the outer score, each
     fold is predicted by the model that is best on the other folds, in fits without both folds (nested cross-validation,
-    Varma & Simon 2006). Folds may choose differently, so it is the score of this way to choose. 15 fits per model.
+    Varma & Simon 2006). Folds may choose different models, so the outer score is that of the procedure, not of one
+    model. This takes 15 fits per model.
 
-    network: as in `held_out_fit`.
+    network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
     watch: given the fits to be made, as (model, folds left out), yields them one by one; made for a progress bar.
     Raises FcaError as `held_out_fit` does, and with fewer than four networks for subjects.
 
@@ -154,24 +156,27 @@ def choose_model(
     inner = hide(without_outer, HIDDEN_SHARE, rng, network)
 
     scores = []
-    for name, _ in watch([(name, ()) for name in names]):  # cells have no folds
+    for name, _ in watch([(name, ()) for name in names]):  # no folds are left out where cells are hidden
         scores.append(_score_hidden_cells(without_outer, inner, name, network))
     candidates = _best_first(scores)
     return Choice(candidates, _score_hidden_cells(responses, outer, candidates[0].model, network))
 
 
 def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, network: Network, watch: Watch) -> Choice:
-    """Choose the model that predicts left-out networks best, and score this way to choose (nested cross-validation).
+    """Choose the model that predicts left-out networks best, and score this procedure (nested cross-validation).
 
-    A fit without folds a and b predicts both. Its loss on b is evidence for the model that predicts a, which must not
-    have seen a; its loss on a, for the model that predicts b.
-    names: the candidates.    network, watch: as in `choose_model`.
+    The choice: every model predicts each fold in a fit without this fold, and the model with the lowest loss on all
+    folds is chosen. The outer score: which model predicts fold a is chosen by the losses on all other folds b, in fits
+    that have seen neither a nor b. A fit without folds a and b serves twice: its loss on b helps to choose the model
+    for a, and its loss on a helps to choose the model for b.
+    names: the candidate models.    network: of each subject, 0..k-1.
+    watch: given the fits to be made, as (model, folds left out), yields them one by one, for a progress bar.
     """
     split = split_networks(responses, network, np.random.default_rng(seed))
-    if split.folds < 4:  # two folds are left out together, and two subjects at least are fitted
+    if split.folds < 4:  # two folds are left out together, and a fit needs two subjects at least
         raise _too_few_networks(split.folds, 4)
 
-    # each fold predicted without itself, and each two folds without both
+    # fits without each single fold, for the choice, and without each two folds, for the outer score
     single_folds = [(fold,) for fold in range(split.folds)]
     fold_pairs = list(combinations(range(split.folds), 2))
     fits = [(name, folds) for folds in [*single_folds, *fold_pairs] for name in names]
@@ -195,7 +200,8 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
         _score_predictions(responses, chance_by_model[name], baseline, name, "subjects", network) for name in names
     )
 
-    # nested: each fold by the model that is best on the other folds; the score has the name of the overall choice
+    # nested: each fold is predicted by the model that is best on the other folds. So several models may take part; the
+    # score has the name of the model that is chosen overall
     best_model_of_fold = np.argmin([inner_loss_by_model[name] for name in names], axis=0)  # positions in names
     best_model_of_subject = best_model_of_fold[split.fold]
     chances = [chance_by_model[name] for name in names]
@@ -205,7 +211,7 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
 
 
 def excess(score: HeldOut, reference: HeldOut) -> Estimated:
-    """The mean log loss of a response by `score` less that by `reference`, with its 95 % interval over networks.
+    """Mean log loss of a response in `score` minus the mean log loss in `reference`, with 95 % interval over networks.
 
     Both must be scores on the same responses, such as those of two models by `held_out_fit` with one seed.
 
@@ -220,9 +226,11 @@ def excess(score: HeldOut, reference: HeldOut) -> Estimated:
 def hide(responses: Matrix, share: float, seed: int | np.random.Generator, network: Network | None = None) -> Cells:
     """Draw the responses to hold out (True where hidden): each pair of network and item with chance `share`.
 
-    An item that would keep no response keeps all, and so does a network of which a subject would keep none. As many
-    responses are kept as are needed to link all subjects by common items, so that a fit is possible.
-    network: as in `held_out_fit`. Raises FcaError if nothing is left to hide, as with a single network.
+    All snapshots of a network are hidden together. Some drawn responses stay visible, so that a fit is possible: all
+    responses to an item that would keep none, all responses of a network if one of its subjects would keep none, and
+    those that are needed to link all subjects by common items.
+    network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
+    Raises FcaError if nothing is left to hide, as with a single network.
 
     >>> int(hide(np.ones((10, 10)), 0.1, seed=0).sum())
     10
@@ -235,6 +243,7 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
     is_drawn = np.random.default_rng(seed).random((n_networks, responses.shape[1])) < share  # networks x items
     hidden = present & is_drawn[network]  # subjects x items: all snapshots of a network together
 
+    # items, then networks, that would keep no response keep all
     has_visible_response = (present & ~hidden).any(axis=0)  # by item
     hidden &= has_visible_response
     emptied_subjects = ~(present & ~hidden).any(axis=1)
@@ -248,10 +257,11 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
 
 
 def _unhide_linking_cells(responses: Matrix, hidden: Cells, network: Network) -> Cells:
-    """The cells to hide, less those that are needed to link all subjects by common items.
+    """Make hidden responses visible again until common items link all subjects; the cells that are still hidden.
 
-    While the visible responses fall into several parts (`parts_of`), a hidden response to an item that the subject's
-    own part does not see is made visible again, for all snapshots of its network.
+    While the visible responses fall into several parts without a common item (`parts_of`), one hidden response is made
+    visible, for all snapshots of its network. It is a response to an item to which the subject's own part has no
+    visible response, so that it can link this part to another.
     """
     hidden = hidden.copy()
     while True:
@@ -263,14 +273,18 @@ def _unhide_linking_cells(responses: Matrix, hidden: Cells, network: Network) ->
         is_visible = ~np.isnan(responses) & ~hidden
         part_sees_item = is_in_part.astype(float) @ is_visible > 0  # parts x items
         is_linking = hidden & ~part_sees_item[part_of_subject]
-        if not is_linking.any():  # with all hidden responses they would not be linked either
+        if not is_linking.any():  # even all responses together would not link the parts
             return hidden
         subject, item = np.argwhere(is_linking)[0]
         hidden[network == network[subject], item] = False
 
 
 class Split(NamedTuple):
-    """Networks in folds, and which responses of each subject show its ability when its network is left out."""
+    """Networks divided into folds, for predicting each fold with items that are fitted to the other folds.
+
+    fold: of each subject; all snapshots of a network are in one fold.    folds: their number.
+    shown: the responses from which a subject's ability is found when its fold is left out; the others are predicted.
+    """
 
     fold: Network
     shown: Cells
@@ -280,9 +294,9 @@ class Split(NamedTuple):
 def split_networks(responses: Matrix, network: Network, rng: np.random.Generator) -> Split:
     """Divide the networks into folds at random, and draw which half of the responses shows the subjects' abilities.
 
-    There are five folds, or one for each network where there are fewer. A subject of which no response would be shown
-    shows all, as its ability could not be found otherwise. Raises FcaError with fewer than three networks.
-    network: as in `held_out_fit`.
+    There are five folds, or one for each network if there are fewer than five. If no response of a subject would be
+    shown, all of them are, as its ability could not be found otherwise. Raises FcaError with fewer than three networks.
+    network: the network that each subject is a snapshot of, 0..k-1.
 
     >>> split = split_networks(np.ones((4, 10)), np.array([0, 0, 1, 2]), np.random.default_rng(0))
     >>> split.fold, split.folds
@@ -305,7 +319,10 @@ def _too_few_networks(networks: int, fewest: int) -> FcaError:
 
 
 def _check_arguments(responses: Matrix, model: str, hold_out: str, network: Network | None) -> tuple[str, Network]:
-    """The one spelling of the model's name, and the network of each subject; raises FcaError for invalid arguments."""
+    """The one spelling of the model's name, and the network of each subject (its own position if `network` is None).
+
+    Raises FcaError for an unknown model or `hold_out`, and for responses that cannot be fitted.
+    """
     check_choice("hold_out", hold_out, HOLD_OUTS)
     check_responses(responses)
     return model_name(model), np.arange(len(responses)) if network is None else network
@@ -319,7 +336,7 @@ def _score_hidden_cells(responses: Matrix, hidden: Cells, name: str, network: Ne
 
 
 def _unlinked_networks(responses: Matrix, split: Split, network: Network) -> tuple[int, ...]:
-    """Networks of the folds without which no common items link all other subjects: these are in several parts."""
+    """Networks of every fold without which the other subjects fall into parts that no common item links."""
     unlinked_folds = [fold for fold in range(split.folds) if parts_of(responses[split.fold != fold]).max() > 0]
     return tuple(np.unique(network[np.isin(split.fold, unlinked_folds)]).tolist())
 
@@ -329,23 +346,25 @@ def _predict_folds(
 ) -> Float[np.ndarray, "new items"]:
     """Chances of right responses in the folds `left_out`, predicted with items that were fitted without these folds.
 
-    Items are fitted to the largest part of the other subjects (`parts_of`). Each new subject's ability comes from its
-    shown responses; its other responses to these items are predicted. The chance is NaN for shown responses, for items
-    that were not fitted, and for subjects without a shown response to a fitted item. All are NaN where no item divides
-    the fitted subjects, since nothing can be fitted then.
-    name: of the model.    Rows of the result are the subjects of the folds left out, in their order.
+    Items are fitted to the largest part of the other subjects that common items link (`parts_of`). The ability of a new
+    subject, one of the folds left out, is found from its shown responses (`split.shown`). Its other responses to these
+    items are predicted.
+    name: of the model.    Rows of the result are the new subjects, in their order.
+    The chance is NaN for shown responses, for items that were not fitted, and for subjects without a shown response to
+    a fitted item. All are NaN if no item has both right and wrong responses of the fitted subjects, since nothing can
+    be fitted then.
     """
     is_new = np.isin(split.fold, left_out)
     chance = np.full((int(is_new.sum()), responses.shape[1]), np.nan)
 
     other_responses = responses[~is_new]
-    fitted_responses = other_responses[parts_of(other_responses) == 0]
+    fitted_responses = other_responses[parts_of(other_responses) == 0]  # part 0 has most subjects
     divides_subjects = (fitted_responses == 1).any(axis=0) & (fitted_responses == 0).any(axis=0)
     if not divides_subjects.any():
         return chance
 
     # fit the items that have a response, and find the abilities of the new subjects on them
-    is_fitted_item = ~np.isnan(fitted_responses).all(axis=0)
+    is_fitted_item = ~np.isnan(fitted_responses).all(axis=0)  # has a response of a fitted subject
     bank = fit_irt(fitted_responses[:, is_fitted_item], name).bank
     shown_responses = np.where(split.shown, responses, np.nan)[is_new][:, is_fitted_item]
     has_shown_response = ~np.isnan(shown_responses).all(axis=1)
@@ -359,7 +378,10 @@ def _predict_folds(
 
 
 def _predict_folds_by_means(responses: Matrix, split: Split) -> Matrix:
-    """The baseline `_predict_by_means` for every fold, from its subjects' shown responses and all of other folds."""
+    """Chances of all right responses by the baseline `_predict_by_means`, fold by fold.
+
+    The mean of an item is taken over the responses of the other folds, the mean of a subject over its shown responses.
+    """
     shown_responses = np.where(split.shown, responses, np.nan)
     chance = np.empty_like(responses)
     for fold in range(split.folds):
@@ -373,8 +395,8 @@ def _predict_by_means(fitted: Float[np.ndarray, "fitted items"], shown: Matrix) 
 
     logit P = logit(mean of the subject) + logit(mean of the item) - logit(mean of all)
 
-    fitted: responses that the means of items and of all are taken from.    shown: those that the means of the predicted
-    subjects are taken from.
+    fitted: responses from which the means of items and the mean of all are taken.
+    shown: responses of the predicted subjects, from which their means are taken.
     """
     subject_logit = _mean_logit(shown, axis=1)
     item_logit = _mean_logit(fitted, axis=0)
@@ -392,11 +414,12 @@ def _mean_logit(responses: Matrix, axis: int | None) -> Float[np.ndarray, " n"]:
 def _score_predictions(
     responses: Matrix, chance: Matrix, baseline: Matrix, name: str, hold_out: str, network: Network
 ) -> HeldOut:
-    """Score predicted chances of held-out responses.
+    """Score predicted chances of right responses against the held-out responses.
 
-    chance: by the model `name`; NaN where a response was not held out or not predicted.    baseline: of all responses,
-    by `_predict_by_means`.
-    Raises FcaError where no response was predicted.
+    chance: predicted by the model `name`; NaN where a response was not held out or could not be predicted.
+    baseline: predicted for all responses by `_predict_by_means`; it is scored on the same responses as the model.
+    hold_out: "cells" or "subjects", for the result.    network: of each subject, 0..k-1; the interval is over networks.
+    Raises FcaError if no response was predicted.
     """
     from sklearn.metrics import roc_auc_score  # half a second to import
 
@@ -428,14 +451,18 @@ def _score_predictions(
 
 
 def _losses(responses: Matrix, chance: Matrix) -> Matrix:
-    """Negative log likelihood of each response; NaN where it or its prediction is missing."""
+    """Negative log likelihood of each response; NaN where the response or its predicted chance is missing."""
     chance_of_response = np.where(responses == 1, chance, 1 - chance)
+    # CERTAIN is the least chance: the loss stays finite even for a response whose chance is 0
     loss = -np.log(np.clip(chance_of_response, CERTAIN, 1.0))
     return np.where(np.isnan(responses), np.nan, loss)
 
 
 def _mean_loss(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
-    """Mean loss of a response, with its 95 % interval over networks, from each network's summed loss and responses."""
+    """Mean loss of a response, with its 95 % interval over networks.
+
+    loss: sum of the losses of each network's responses.    count: number of these responses.
+    """
     has_response = count > 0
     loss, count = loss[has_response], count[has_response]
     mean = float(loss.sum() / count.sum())

@@ -45,9 +45,12 @@ def marginal_reliability(
 
     r² = E[I s² / (I s² + 1)],   I = share · Σ I_i(θ),   s = spread   (Green et al. 1984, as in mirt's marginal_rxx)
 
-    It is the expected squared correlation of ability with its estimate, before any response is seen: 1 is perfect.
-    share:  share of the items that the test has, drawn at random; above 1, it has more items like these.
-    values: `total_information` at spread · `nodes()[0]`, to spare computing it again; None: computed here.
+    It is the expected squared correlation of ability with its estimate, before any response is seen: 1 is perfect. The
+    expectation over θ is computed by quadrature (`nodes`).
+    share:  share of the items of the bank that the test has, drawn at random; above 1, the test has more items, of the
+            same kind.
+    values: the information of all items at the nodes, total_information(bank, spread * nodes()[0]), if it is already
+            known; None: it is computed here.
 
     >>> one = np.ones(100)
     >>> bank = ItemBank("1pl", 0 * one, one, one, 0 * one)
@@ -75,8 +78,8 @@ def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0)
     """The least number of items, drawn at random from a bank, that reaches a marginal reliability.
 
     Solves `marginal_reliability(bank, share, spread) = reliability` for the share; the number is the share times the
-    items of the bank, and may exceed them (more items like these). None where no number reaches it: abilities that do
-    not differ (spread 0) cannot be ordered by any test.
+    number of items of the bank. It may be larger than the bank: so many items of the same kind are needed. None if no
+    number reaches the reliability: no test can order abilities that do not differ (spread 0).
     spread: standard deviation of the abilities.
 
     >>> one = np.ones(100)
@@ -88,7 +91,7 @@ def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0)
     def excess_reliability(log_share: float) -> float:
         return marginal_reliability(bank, float(np.exp(log_share)), spread, total) - reliability
 
-    # the share is searched as a logarithm, from e^-30 to e^30
+    # the share is searched as a logarithm, from e^-30 to e^30; reliability rises with it
     if excess_reliability(30.0) < 0:
         return None
     share = np.exp(brentq(excess_reliability, -30.0, 30.0))

@@ -14,12 +14,12 @@ from fca.studies.irt.stats.likelihood import LEARNED, LOG_SLOPE_SD, Cells, Group
 Blocks = Float[np.ndarray, "k k groups"]
 
 STEPS = 1000
-ROUGH_STEP = 1e-4  # of a step, relative to 1 + the parameter: enough to rank modes
-LONGEST = 2.0  # of one step in any parameter
-LEAST_CURVATURE = 1e-6  # of the largest curvature of an item: the least of any direction
-FEASIBLE = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97)  # of a grid: chances of the ablest
-GUESSED = (0.01, 0.1, 0.3, 0.6)  # shares of these for the least able
-DIFFICULTIES = 11
+ROUGH_STEP = 1e-4  # a step, relative to 1 + the parameter, at which an item has arrived: enough to rank modes
+LONGEST_MOVE = 2.0  # of any parameter in one step
+LEAST_CURVATURE = 1e-6  # of any direction, relative to the largest curvature of an item
+FEASIBILITIES = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97)  # of the grid of starts
+GUESS_SHARES = (0.01, 0.1, 0.3, 0.6)  # guess / feasibility, of the grid of starts
+N_DIFFICULTIES = 11  # of the grid of starts
 SMALLEST_CHANCE = 1e-300
 ITEMS_PER_BLOCK = 1000  # items at a time
 SHARE_MOVING = 0.7  # share of moving items, below which the others are set aside
@@ -27,7 +27,7 @@ SHARE_MOVING = 0.7  # share of moving items, below which the others are set asid
 
 # Many small symmetric systems at once, one for each group of items, with the group on the last axis.
 def cholesky(block: Blocks) -> Blocks:
-    """Cholesky factors of many small blocks at once: lower triangles L with L Lᵀ = block, for each group.
+    """Cholesky factors of many small blocks at once: for each group, a lower triangle L with L Lᵀ = block.
 
     Raises LinAlgError if any block is not positive definite.
 
@@ -67,23 +67,25 @@ def backward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
 
 
 def heights(state: State, cells: Cells) -> Groups:
-    """Log posterior of one item of each group, given abilities and prior."""
+    """Log posterior of one item of each group, given abilities and prior. cells: filled at `state`."""
     return cells.log_likelihood + state.item_prior()[0]
 
 
 def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Parameters, Blocks]:
-    """Gradient of each item's log posterior in its own parameters, and its negative Hessian, at fixed abilities.
+    """Gradient and negative Hessian of each item's log posterior in the item's own parameters, at fixed abilities.
 
     z = a (θ - b),   dz/db = -a,   dz/d(log a) = z
 
-    Rows are the free parameters: asymptotes first, then log a (not in the 1PL), then b. `cells` was filled at `state`.
+    The k free parameters are, in this order: the asymptotes, log a (not in the 1PL), b. The gradient is k x groups, the
+    Hessian k x k x groups.
+    cells: derivatives of the log likelihood by z and by asymptotes, filled at `state`.
     observed: True for the Hessian itself, made positive definite where it is not; False for its expectation (Fisher
     information), which is positive everywhere and exists here for models without asymptotes only.
     """
     a = state.slope
     k = len(state.item)
     m = len(cells.asymptote)
-    error, weight, *mixed = cells.by_item  # of each the sums over subjects, times 1, z, z²
+    error, weight, *mixed = cells.by_item  # each has the sums over subjects, times 1, z and (weight) z², as rows
     _, gradient, curvature = state.item_prior()
     block = np.eye(k)[:, :, None] * curvature  # k x k x groups, the prior's curvature on the diagonal
 
@@ -111,10 +113,10 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
 
 
 def _make_positive(block: Blocks) -> None:
-    """Make each block positive definite, in place, by flipping negative eigenvalues: so a Newton step still ascends.
+    """Make each block (a negative Hessian) positive definite, in place, so that a Newton step ascends.
 
-    A block is not positive definite where the posterior of the item is not concave. Eigenvalues near 0 are raised to
-    LEAST_CURVATURE times the largest.
+    A block is not positive definite where the posterior of the item is not concave. Its negative eigenvalues change
+    their sign, and eigenvalues near 0 are raised to LEAST_CURVATURE times the largest.
     """
     matrices = block.transpose(2, 0, 1)  # groups x k x k
     eigenvalues = np.linalg.eigvalsh(matrices)  # ascending
@@ -134,14 +136,15 @@ def _make_positive(block: Blocks) -> None:
 def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     """Climb each item's log posterior by Newton steps from `state`, at fixed abilities and prior.
 
-    Returns the parameters of each item at the mode that it reaches, and its log posterior there.
-    A step that lowers an item's posterior is halved for this item alone. Items that have arrived are set aside once
-    they are many, to save work.
+    Returns the parameters of each item (parameters x groups) at the mode that it reaches, and its log posterior there.
+    At fixed abilities, items do not depend on each other: a step that lowers an item's posterior is halved for this
+    item alone. An item has arrived when its step is small. Arrived items are set aside once they are many, to save
+    work.
     """
     if not len(data.count):  # no item to climb
         return state.item, np.empty(0)
 
-    # results of all items; those of items that still move are written at every step
+    # results of all items; every step writes the results of the items that still move
     cells = Cells.empty(data, state.model, matrices=False)
     fill(cells, data, state)
     best_item = state.item.copy()
@@ -151,8 +154,8 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     positions = np.arange(len(best_height))
     item = state.item
     height = heights(state, cells)
-    step = _step(state, cells)
-    length = np.ones(len(height))
+    step = _newton_step(state, cells)
+    length = np.ones(len(height))  # of each item's step
     for _ in range(STEPS):
         is_moving = np.abs(length * step / (1 + np.abs(item))).max(axis=0) > ROUGH_STEP
         if not is_moving.any():
@@ -169,34 +172,35 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
         trial = replace(state, item=item + length * step)
         fill(cells, data, trial)
         trial_height = heights(trial, cells)
-        rose = trial_height >= height - 1e-12 * np.abs(height)  # up to rounding
+        has_risen = trial_height >= height - 1e-12 * np.abs(height)  # up to rounding
 
-        # a new step from where an item rose; else half of the old step
-        item = np.where(rose, trial.item, item)
-        height = np.where(rose, trial_height, height)
-        step = np.where(rose, _step(trial, cells), step)
-        length = np.where(rose, 1.0, length / 2)
+        # an item that has risen takes a new step from there; any other tries half of the old step
+        item = np.where(has_risen, trial.item, item)
+        height = np.where(has_risen, trial_height, height)
+        step = np.where(has_risen, _newton_step(trial, cells), step)
+        length = np.where(has_risen, 1.0, length / 2)
         best_item[:, positions] = item
         best_height[positions] = height
     return best_item, best_height
 
 
 def best_of_grid(data: Responses, state: State) -> Parameters:
-    """Start of each item: the point of a grid over all parameters where its posterior is highest.
+    """Start of each item, for `climb`: the point of a grid over all its parameters where its posterior is highest.
 
-    Abilities and prior are those of `state`. The points are the same for all items, so that one matrix product gives
-    all likelihoods. Returned are parameters x groups.
+    Abilities and prior are taken from `state`. The points are the same for all items, so that one matrix product gives
+    all likelihoods. Returns parameters x groups.
     """
     low, high = state.ability.min(), state.ability.max()
     axes = {  # values of each free parameter, asymptotes as logits
-        "feasibility": logit(np.array(FEASIBLE)),
-        "guess": logit(np.array(GUESSED)),
-        "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),
-        "difficulty": np.linspace(low - 1, high + 1, DIFFICULTIES),
+        "feasibility": logit(np.array(FEASIBILITIES)),
+        "guess": logit(np.array(GUESS_SHARES)),  # as a share of feasibility
+        "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),  # -2 to 3 prior standard deviations
+        "difficulty": np.linspace(low - 1, high + 1, N_DIFFICULTIES),
     }
     axes_of_model = [axes[name] for name in LEARNED[state.model]]
     coordinates = np.meshgrid(*axes_of_model, indexing="ij")
-    grid = replace(state, item=np.stack([coordinate.ravel() for coordinate in coordinates]))  # each point as an item
+    points = np.stack([coordinate.ravel() for coordinate in coordinates])  # parameters x points
+    grid = replace(state, item=points)  # a state in which every point is an item
 
     # log chances of a right and of a wrong response: subjects x points
     feasibility, share = grid.asymptotes()
@@ -218,12 +222,15 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
     return grid.item[:, best_points]
 
 
-def _step(state: State, cells: Cells) -> Parameters:
-    """Newton's step of every item at `state`, shortened so that no parameter moves by more than LONGEST."""
-    step, block = own_derivatives(state, cells, observed=True)  # the gradient, solved in place
+def _newton_step(state: State, cells: Cells) -> Parameters:
+    """Newton's step of every item at `state`, shortened so that no parameter moves by more than LONGEST_MOVE.
+
+    cells: filled at `state`.
+    """
+    step, block = own_derivatives(state, cells, observed=True)  # step is the gradient, solved in place
     lower = cholesky(block)
     forward(lower, step)
     backward(lower, step)
 
     longest_move = np.abs(step).max(axis=0)
-    return step / np.maximum(longest_move / LONGEST, 1.0)
+    return step / np.maximum(longest_move / LONGEST_MOVE, 1.0)

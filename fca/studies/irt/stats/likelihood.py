@@ -35,8 +35,9 @@ def log_beta(logit: Items, shape: tuple[float, float]) -> tuple[Items, Items, It
 
     density(logit p) = p^u (1 - p)^d
 
-    The mode of this density, u / (u + d), lies inside (0, 1). That of p itself does not: Beta(5, 1) is highest at 1.
-    shape: (u, d).
+    It is the prior of an asymptote p. The density is one of the logit, not of p, because its mode, p = u / (u + d), is
+    then inside (0, 1). The density of p itself can have its mode at a bound: Beta(5, 1) is highest at 1.
+    logit: of p, one value for each item.    shape: (u, d).
 
     >>> log_beta(np.array([np.log(5.0)]), (5.0, 1.0))[1].round(12)
     array([0.])
@@ -59,8 +60,10 @@ LEARNED = {
 
 @dataclass(frozen=True)
 class State:
-    """Abilities and free parameters of items: log discrimination, logits of feasibility and of guess / feasibility.
+    """A point in parameter space: abilities, free parameters of items, and the learned numbers of the prior.
 
+    item: one column for each group of items; its rows are the parameters that `LEARNED` lists for the model. "slope" is
+    the log discrimination, "feasibility" a logit, and "guess" the logit of guess / feasibility.
     Learning guess as a share of feasibility keeps it below feasibility: less able subjects never do better on an item.
     """
 
@@ -70,7 +73,7 @@ class State:
     prior: Prior
 
     def row(self, name: str, fixed: float) -> Groups:
-        """A parameter of every item, by its name in `LEARNED`; `fixed` for all where the model does not learn it."""
+        """A free parameter of every item, by its name in `LEARNED`; `fixed` for all if the model does not learn it."""
         names = LEARNED[self.model]
         return self.item[names.index(name)] if name in names else np.full(self.item.shape[1], fixed)
 
@@ -93,8 +96,8 @@ class State:
     def item_prior(self) -> tuple[Array, Array, Array]:
         """Log prior density of each item's free parameters, its gradient, and minus its second derivative.
 
-        The density is one number for each group; the derivatives are parameters x groups. Log discrimination and
-        difficulty have normal priors, the logits of asymptotes those of `log_beta`.
+        The density is one number for each group of items; the derivatives are parameters x groups. Log discrimination
+        and difficulty have normal priors. Asymptotes have Beta priors, as densities of their logits (`log_beta`).
         """
         mean_of = {"slope": self.prior.log_slope, "difficulty": self.prior.centre}
         sd_of = {"slope": LOG_SLOPE_SD, "difficulty": self.prior.spread}
@@ -114,11 +117,11 @@ class State:
 
 @dataclass(frozen=True)
 class Responses:
-    """The whole input of the likelihood; items with the same responses are one item that counts several times.
+    """The whole input of the likelihood; items with the same responses form a group, which is fitted as one item.
 
-    right:   share of right responses among the items of a group; 0 where missing.
-    present: which cells hold a response; None when all do.
-    count:   items in each group.    group: the group of each item.
+    right:   share of right responses of each subject among the items of a group; 0 where missing.
+    present: which cells (pairs of subject and group) hold a response; None when all do.
+    count:   items in each group, which is how often the group counts.    group: the group of each item.
     """
 
     right: Matrix
@@ -132,16 +135,19 @@ class Responses:
         return np.ones_like(self.right) if self.present is None else self.present.astype(float)
 
     def part(self, selection: Bool[np.ndarray, " groups"] | Int[np.ndarray, " some"]) -> Responses:
-        """The responses to the selected groups alone; in the result every group is the only item of its group."""
+        """The responses to the selected groups alone, by a mask or by positions; each counts as often as before.
+
+        The result stands for groups only: its field `group` numbers them, as if each were a single item.
+        """
         present = None if self.present is None else self.present[:, selection]
         count = self.count[selection]
         return Responses(self.right[:, selection], present, count, np.arange(len(count)))
 
     def sample(self, items: int) -> tuple[Responses, Int[np.ndarray, " some"]]:
-        """Responses to a sample of this many items, spread evenly from the hardest to the easiest.
+        """Responses to a sample of `items` items, spread evenly from the hardest to the easiest.
 
-        Also returns the positions of the groups that the sampled items come from. The new count of a group is how many
-        of its items are in the sample.
+        Also returns the positions of the groups that the sampled items come from. In the sample, the count of a group
+        is the number of its items that were sampled. No random draws are involved.
         """
         _, easiness = self.logits()
         hardest_first = np.argsort(easiness, kind="stable")
@@ -157,7 +163,7 @@ class Responses:
         return sampled, groups
 
     def logits(self) -> tuple[Subjects, Groups]:
-        """Smoothed logits of each subject's share of right responses, and of each group's (its easiness)."""
+        """Smoothed logits of each subject's share of right responses, and of each group's share (its easiness)."""
         present = self.indicator
         subject_logits = smoothed_logit(self.right @ self.count, present @ self.count)
         group_logits = smoothed_logit(self.right.sum(axis=0), present.sum(axis=0))
@@ -174,11 +180,11 @@ def smoothed_logit(right: Float[np.ndarray, " n"], responses: Float[np.ndarray, 
 
 
 def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = False) -> Responses:
-    """Group the items that must come out with equal parameters, so that each group is fitted once; nothing is lost.
+    """Group the items that must get equal parameters, so that each group is fitted once; the estimates do not change.
 
-    Items with the same responses have the same posterior. With one slope for all (1PL), the number of right responses
-    to an item among those present is sufficient for it (Rasch 1960), and the responses enter a subject's likelihood
-    only as a sum. Such items then are one group too, whose responses are their mean.
+    Items with the same responses have the same posterior. With one slope for all (1PL), items need only have responses
+    of the same subjects and equally many right ones: this number is sufficient for the difficulty (Rasch 1960), and a
+    subject's responses enter its likelihood only as their sum. The responses of such a group are the items' mean.
 
     responses: 1 right, 0 wrong, NaN missing.    one_slope: whether the model is the 1PL.
 
@@ -200,7 +206,7 @@ def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = Fa
     _, first_item, group, count = np.unique(words, return_index=True, return_inverse=True, return_counts=True)
 
     present = ~absent[:, first_item] if has_absent else None
-    if one_slope:  # mean response of each subject to the items of a group
+    if one_slope:  # mean response of each subject to the items of a group, which can differ in their responses
         items_by_group = np.argsort(group, kind="stable")
         starts = np.concatenate([[0], np.cumsum(count)[:-1]])
         right_of_group = np.add.reduceat(right[:, items_by_group], starts, axis=1) / count
@@ -215,10 +221,11 @@ def _pack_bits(cells: Bool[np.ndarray, "subjects items"]) -> Array:
 
 
 def first_state(data: Responses, model: str) -> State:
-    """Where a fit starts: abilities and difficulties by the shares of right responses, without a fit.
+    """Where a fit starts: abilities and difficulties computed directly from the shares of right responses.
 
-    Abilities are the logits of the subjects' accuracies, standardised (in the 1PL only centred). Difficulties are minus
-    the logits of the items' means, in the same unit; all slopes are equal.
+    Abilities are the logits of the subjects' accuracies, standardised (in the 1PL only centred, as its unit is a
+    logit). Difficulties are minus the logits of the items' shares of right responses, in the same unit. All slopes are
+    equal; asymptotes start at the mode of their prior.
     """
     accuracy_logit, easiness = data.logits()
     accuracy_logit -= accuracy_logit.mean()
@@ -243,7 +250,7 @@ def random_state(data: Responses, model: str, rng: np.random.Generator) -> State
 
 
 def _state_with_asymptotes(model: str, ability: Subjects, difficulty: Groups, log_slope: Groups, prior: Prior) -> State:
-    """A state of these values, with the asymptotes that the model learns at the mode of their prior."""
+    """A state of these values; the asymptotes that the model learns are set to the mode of their prior."""
     value_by_name = {name: np.full(len(difficulty), np.log(up / down)) for name, (up, down) in ASYMPTOTES.items()}
     value_by_name["slope"] = log_slope
     value_by_name["difficulty"] = difficulty
@@ -257,15 +264,18 @@ LARGEST = 690.0  # |z|, beyond which exp(z) or its inverse is no float64
 
 @dataclass(frozen=True)
 class Cells:
-    """Results of one pass over all cells. All are 0 where a response is missing.
+    """Log likelihood and its derivatives from one pass over all cells (pairs of a subject and a group of items).
 
     log_likelihood: of one item of each group.
     error:  derivative of a cell's log likelihood by z = a (θ - b); right - p without asymptotes.
-    weight: minus its second derivative; p (1 - p) without asymptotes.
-    For the m asymptotes that are learned, by their logits:
-    asymptote (m, groups): gradient.  own (m, m, groups): minus second derivatives.  mixed (m matrices): with z.
-    by_item: sums over subjects of error, weight and mixed, times 1, z and (weight) z². The matrices themselves are left
-    out (no columns) where only items move.
+    weight: minus its second derivative by z; p (1 - p) without asymptotes.
+    For the m asymptotes that are learned, as logits:
+    asymptote: gradient by them.    own: minus second derivatives by each two of them.
+    mixed: minus second derivatives of each cell by an asymptote and z, one matrix for each asymptote.
+    by_item: sums over subjects of error, weight and each mixed matrix, times 1 and z, for weight also times z².
+
+    The matrices error, weight and mixed are 0 where a response is missing. They have no columns where only items move,
+    because only steps in abilities need them.
     """
 
     log_likelihood: Groups
@@ -299,9 +309,9 @@ class Cells:
 
 
 def fill(cells: Cells, data: Responses, state: State) -> None:
-    """Set all arrays of `cells` at `state`: the log likelihood of the responses and its derivatives.
+    """Set all arrays of `cells` (see `Cells`) at `state`: the log likelihood of the responses and its derivatives.
 
-    One pass over all cells (subjects x groups), in blocks of groups; the logistic function is evaluated only here.
+    This is one pass over all pairs of a subject and a group of items, in blocks of groups.
     """
     subjects, groups = data.right.shape
     width = max(BLOCK // subjects, 1)  # groups in a block
@@ -319,17 +329,18 @@ def fill(cells: Cells, data: Responses, state: State) -> None:
         else:
             derivatives = _fill_without_asymptotes(cells, block, z, right, present)
 
-        # error, weight, mixed: sums over subjects times 1, θ, θ², and the matrices themselves
+        # error, weight and mixed: their sums over subjects, times 1, θ and for weight θ²; then the matrices themselves
         for sums, derivative in zip(cells.by_item, derivatives, strict=True):
             sums[:, block] = powers_of_ability[: len(sums)] @ derivative
-        if cells.error.size:  # matrices are wanted, see `Cells.empty`
+        if cells.error.size:  # the matrices have columns, so steps in abilities need them
             for matrix, derivative in zip((cells.error, cells.weight, *cells.mixed), derivatives, strict=True):
                 matrix[:, block] = derivative
 
-    # from Σ x, Σ xθ, Σ xθ² to Σ xz = a (Σ xθ - b Σ x) and Σ xz² = a² (Σ xθ² - 2b Σ xθ + b² Σ x)
+    # x is error, weight or mixed of a cell, summed over subjects. From Σ x, Σ xθ, Σ xθ² to
+    # Σ xz = a (Σ xθ - b Σ x) and Σ xz² = a² (Σ xθ² - 2b Σ xθ + b² Σ x)
     for sums in cells.by_item:
         difficulty_sum = state.difficulty * sums[0]
-        if len(sums) > 2:
+        if len(sums) > 2:  # the sums of weight
             sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - difficulty_sum))
         sums[1] = slope * (sums[1] - difficulty_sum)
 
@@ -337,14 +348,16 @@ def fill(cells: Cells, data: Responses, state: State) -> None:
 def _fill_without_asymptotes(
     cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None
 ) -> tuple[Matrix, Matrix]:
-    """For a model without asymptotes, set the log likelihood of a block; return error and weight of its cells.
+    """For a model without asymptotes, set a block's log likelihood; return error and weight of each cell of the block.
 
     log likelihood = Σ right z - log(1 + exp z),   error = right - p,   weight = p (1 - p),   p = 1 / (1 + exp -z)
 
     All three need one exponential, small = exp(-|z|): log(1 + exp z) = max(z, 0) + log(1 + small), and
-    p (1 - p) = small / (1 + small)². Error and weight are 0 where a response is missing. Overwrites z.
+    p (1 - p) = small / (1 + small)². Error and weight are first and minus second derivative of a cell's log likelihood
+    by z, and 0 where a response is missing.
+    z: a (θ - b) of each cell, overwritten.    right: 1 or 0, and 0 where missing.    present: None if none is missing.
     """
-    if present is not None:
+    if present is not None:  # z = small = 0 where missing: such a cell then adds 0 to everything
         z *= present
     small = np.exp(-np.abs(z))  # never overflows
     if present is not None:
@@ -372,31 +385,33 @@ def _log_product(factors: Matrix) -> Groups:
 def _fill_with_asymptotes(
     cells: Cells, block: slice, z: Matrix, right: Matrix, present: Array | None, state: State, asymptotes: Array
 ) -> tuple[Matrix, ...]:
-    """For a model with asymptotes, set a block's log likelihood and derivatives by them; return the other derivatives.
+    """For a model with asymptotes, set a block's log likelihood and its derivatives by asymptotes; return those by z.
 
     p = feasibility (share + (1 - share) / (1 + exp -z)),   share = guess / feasibility
+    c = p where the response is right, 1 - p where it is wrong: the chance of the observed response
 
-    Returns error and weight of each cell (see `Cells`), and the mixed derivative with z for each learned asymptote; all
-    are 0 where a response is missing. The chance c of the observed response is p where it is right and 1 - p where it
-    is wrong. Overwrites z.
+    Returns for each cell of the block of groups, 0 where a response is missing: error and weight (first and minus
+    second derivative of log c by z), and for each learned asymptote minus the mixed derivative by its logit and z.
+    z: a (θ - b) of each cell, overwritten.    right: 1 or 0, and 0 where missing.    present: None if none is missing.
     asymptotes: feasibility and share of each group of the block.
     """
     feasibility, share = asymptotes
-    missed = 1 - feasibility
+    infeasible = 1 - feasibility
     span = feasibility * (1 - share)
     unit_vector = np.ones(len(right))  # for sums over subjects
     wrong = 1.0 - right
     sign = right - wrong  # 1 right, -1 wrong
 
-    # likely = 1 / (1 + exp(∓z)), unlikely = 1 - likely; arrays are reused, because this is hot
+    # likely: what the logistic function alone gives for the observed response, 1 / (1 + exp -z) where right and
+    # 1 / (1 + exp z) where wrong; unlikely = 1 - likely. Memory of arrays is reused, because this code is hot
     z *= sign
     odds = np.exp(np.clip(z, -LARGEST, LARGEST, out=z), out=z)
     unlikely = 1.0 / (1.0 + odds)
     likely = np.multiply(odds, unlikely, out=odds)
 
     # c = feasibility share + span likely where right, (1 - feasibility) + span likely where wrong
-    chance = right * (feasibility * share - missed)
-    chance += missed
+    chance = right * (feasibility * share - infeasible)
+    chance += infeasible
     chance += likely * span
 
     log_chance = np.log(chance)
@@ -408,7 +423,8 @@ def _fill_with_asymptotes(
         n_responses = unit_vector @ present
     cells.log_likelihood[block] = unit_vector @ log_chance
 
-    # rise = span likely unlikely / c;   error = ± rise;   weight = (likely - unlikely + rise) rise
+    # derivatives of log c by z: error = rise where right, -rise where wrong;   weight = (likely - unlikely + rise) rise
+    # with rise = span likely unlikely / c
     rise = likely * unlikely
     rise *= span
     rise *= inverse_chance
@@ -428,19 +444,25 @@ def _fill_asymptotes(
     cell_arrays: tuple[Matrix, ...],
     n_responses: Array | float,
 ) -> list[Matrix]:
-    """Set a block's derivatives by the logits of the learned asymptotes; return the mixed ones with z, for each cell.
+    """Set a block's derivatives by the logits of the learned asymptotes; return each cell's mixed derivatives with z.
 
-    With f = feasibility, s = share = guess / f and c the chance of the observed response, let lost = (1 - f) / c where
-    it is wrong, won = lost there and f / c where it is right; lost is 0 for a right response. Summed over n responses:
+    With f = feasibility, s = share = guess / f, and c the chance of the observed response:
+
+    lost = (1 - f) / c where the response is wrong, 0 where it is right
+    won  = (1 - f) / c where the response is wrong, f / c where it is right
+
+    The derivatives of the log likelihood, Σ log c over the n responses to an item, are:
 
     by logit f:   gradient Σ (1 - f) - lost,   minus second derivative Σ (1 - f) f - lost + lost²
     by logit s:   gradient Σ s (won - 1),   minus second derivative Σ s (s won² - won + 1 - s)
     by both:      minus second derivative Σ s (lost - lost²)
-    with z:       minus second derivative -error lost for f, s error won for s
+    with z:       minus second derivative of log c of each cell: -error lost for f, s error won for s
 
-    cell_arrays: right, wrong, 1 / c (0 where missing) and error.    n_responses: n, to each item.
-    Overwrites 1 / c.
+    asymptotes: f and s of each group of the block.
+    cell_arrays: right and wrong (1 or 0), 1 / c (0 where missing; overwritten), and error (derivative of log c by z).
+    n_responses: n of each item, or one number for all.
     """
+    # among the learned asymptotes f is the first and s the last; each may be the only one
     feasibility, share = asymptotes
     right, wrong, inverse_chance, error = cell_arrays
     gradient = cells.asymptote[:, block]
@@ -448,17 +470,17 @@ def _fill_asymptotes(
     unit_vector = np.ones(len(right))  # for sums over subjects
     mixed: list[Matrix] = []
 
-    missed = 1 - feasibility
+    infeasible = 1 - feasibility
     lost = wrong * inverse_chance
-    lost *= missed
+    lost *= infeasible
     total = unit_vector @ lost
     squares = np.einsum("sg,sg->g", lost, lost)
     if "feasibility" in LEARNED[state.model]:
-        gradient[0] = n_responses * missed - total
-        curvature[0, 0] = n_responses * missed * feasibility - total + squares
+        gradient[0] = n_responses * infeasible - total
+        curvature[0, 0] = n_responses * infeasible * feasibility - total + squares
         mixed.append(-error * lost)
     if "guess" in LEARNED[state.model]:
-        curvature[0, -1] = curvature[-1, 0] = share * (total - squares)
+        curvature[0, -1] = curvature[-1, 0] = share * (total - squares)  # if s is the only one, replaced below
         won = np.multiply(right, inverse_chance, out=inverse_chance)
         won *= feasibility
         won += lost

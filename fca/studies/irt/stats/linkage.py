@@ -1,4 +1,8 @@
-"""How firmly common items link subjects, whose abilities are compared."""
+"""How firmly common items link groups of subjects, so that their abilities can be compared.
+
+Subjects with responses to different items are on one scale only through items to which both have responses. If these
+are few, the difference of two groups' mean abilities (the shift between them) is uncertain.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +14,25 @@ from scipy.special import expit
 
 from fca.studies.irt.stats.model import IrtFit, Matrix, parts_of
 
-WEAK = 0.5  # standard error of a shift, in the unit of ability: twice that is what subjects usually differ by
-PRIOR_DECIDES = 0.5  # share of a shift that comes from the responses, below which the prior decides it
-WIDENED = 1.25  # standard error over that of a balanced design, below which few responses make it wide, not the link
-UNEVEN = 0.2  # added to it for each unit of that standard error: the fewer responses, the less even random designs are
-APART = 0.5  # share of a group's information that it has in common with the others, below which it is a group
+LARGEST_SHIFT_SE = 0.5  # standard error of a shift, in the unit of ability; subjects usually differ by twice that
+LEAST_KEPT = 0.5  # share of a shift that the responses keep, below which the prior decides more of it
+MOST_WIDENED = 1.25  # standard error over that of a balanced design, up to which few responses make it wide
+UNEVENNESS = 0.2  # added to MOST_WIDENED per unit of that standard error: with few responses random designs are uneven
+MOST_IN_COMMON = 0.5  # share of a group's information that it has in common with the others, if it is set apart
 
 
 class Link(NamedTuple):
     """How firmly the two groups of subjects that have least in common are on one scale.
 
     group:     which subjects are in the smaller group.
-    responses: of either group to items that subjects of the other responded to as well, the fewer of both.
+    responses: number of responses to items that both groups responded to, in the group with fewer such responses.
     shift_se:  standard error of the difference of the groups' mean abilities by the responses alone, in the unit of
                ability; infinite where the groups share only items, or subjects, that were always right or always wrong.
     kept:      share of this difference that the fit keeps; the prior, for which all subjects are of one population,
-               draws the rest to 0.
-    gap:       this difference as fitted, of the group less the others.
-    balanced_se:  its standard error if every two subjects had equally many items in common: what few responses leave
-               open in any design.
+               draws the difference towards 0.
+    gap:       the difference as fitted: mean ability of the group minus the mean ability of the others.
+    balanced_se:  standard error of the difference if every two subjects had equally many items in common. This much is
+               uncertain in any design with so few responses.
     """
 
     group: Bool[np.ndarray, " subjects"]
@@ -42,25 +46,27 @@ class Link(NamedTuple):
     def is_weak(self) -> bool:
         """Whether the groups' abilities cannot be compared, because too few common items link the groups.
 
-        They cannot be compared if the difference of their means could as well be a whole standard deviation of ability
-        smaller or larger (a standard error above 0.5), if the prior decides more of it than the responses do, or if the
-        prior draws it towards 0 by more than 0.5. Few responses, not few common items, are the cause where a balanced
-        design would have nearly the same standard error; then the link is not weak.
+        Their difference is too uncertain in three cases: its standard error is above 0.5, so that it could as well be a
+        whole standard deviation of ability smaller or larger; the prior decides more of it than the responses do; or
+        the prior draws it towards 0 by more than 0.5. The link is not to blame, and not weak, if a balanced design with
+        as many responses would have nearly the same standard error.
         """
-        most_widened = WIDENED + UNEVEN * self.balanced_se
-        if self.shift_se <= most_widened * self.balanced_se:
-            return False
-        if self.shift_se > WEAK or self.kept < PRIOR_DECIDES:
+        largest_ratio = MOST_WIDENED + UNEVENNESS * self.balanced_se
+        if self.shift_se <= largest_ratio * self.balanced_se:
+            return False  # few responses, not few common items, make the difference uncertain
+
+        if self.shift_se > LARGEST_SHIFT_SE or self.kept < LEAST_KEPT:
             return True
         taken_by_prior = abs(self.gap) * (1 / self.kept - 1)  # by the responses alone the gap is gap / kept
-        return taken_by_prior > WEAK
+        return taken_by_prior > LARGEST_SHIFT_SE
 
 
 def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     """Find the two groups of subjects that have least in common, and how firmly their items link them on one scale.
 
-    None where no group is set apart: where nothing is missing, where fewer than two subjects had both right and wrong
-    responses, and where every group has half of its information or more in common with the others.
+    responses: 1 right, 0 wrong, NaN missing.    fit: a fit of these responses, which gives the information of each.
+    None where no group is set apart: if nothing is missing, if fewer than two subjects had both right and wrong
+    responses, or if every group has half of its information or more in common with the others.
 
     Groups. An item informs on the difference of two groups by w v / (w + v), with w and v the Fisher information of
     each group's responses to it. Subjects are put in the order of the second eigenvector of the graph whose edges are
@@ -68,14 +74,14 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     information crosses.
 
     `Link.shift_se` is √(c' L⁺ c), with L the information on abilities after difficulties are eliminated, and c the
-    contrast of the groups' means; the prior adds nothing to it.
-    `Link.kept` is c' M⁻¹ c / c' L⁺ c, with M the same as L plus the prior's information on abilities and difficulties.
-    `Link.balanced_se` is √((n - 1)/n Σ c²/d), with n subjects and d the information on each of them, were the others'
-    abilities known. With k responses to each item this is shift_se in balanced incomplete blocks, where every two
+    contrast of the groups' means. The prior adds nothing to it.
+    `Link.kept` is c' M⁻¹ c / c' L⁺ c. M is L with the prior's information on abilities and difficulties added.
+    `Link.balanced_se` is √((n - 1)/n Σ c²/d), with n subjects and d the information on each subject if the others'
+    abilities were known. With k responses to each item this is shift_se in balanced incomplete blocks, where every two
     subjects have equally many items in common; their efficiency is n (k - 1) / ((n - 1) k) (Yates 1936).
 
-    An item that all got right, or all wrong, informs on no difference (Fischer 1981), nor does such a subject; both are
-    left out. `fit` must be a fit of these responses.
+    An item that all subjects got right, or all got wrong, informs on no difference (Fischer 1981), nor does a subject
+    with only right or only wrong responses. Both are left out.
 
     >>> from fca.studies.irt.stats import fit_irt
     >>> responses = (np.random.default_rng(0).random((8, 41)) < 0.5).astype(float)
@@ -93,7 +99,7 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
         return None
     informative_responses = responses[np.ix_(subjects, items)]
     part_of_subject = parts_of(informative_responses)
-    if part_of_subject.max() > 0:  # only uninformative items or subjects link the parts: the smallest is set apart
+    if part_of_subject.max() > 0:  # no informative items link the parts: the smallest part, which comes last, is apart
         is_in_last_part = _membership(len(responses), subjects[part_of_subject == part_of_subject.max()])
         return Link(is_in_last_part, responses=0, shift_se=float("inf"), kept=0.0)
 
@@ -111,7 +117,9 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     # variances of the contrast: c' L⁺ c of the responses alone, c' M⁻¹ c with the prior
     laplacian = np.diag(by_subject) - common
     shift_variance = float(contrast @ np.linalg.pinv(laplacian, hermitian=True) @ contrast)
-    difficulty_variance = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)  # about as the fit has learned it
+    # the prior adds 1 to the information on an ability, and 1 / variance to that on a difficulty. A fit does not keep
+    # the variance of difficulty that it has learned, but this is nearly equal
+    difficulty_variance = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)
     with_prior = np.diag(by_subject + 1.0) - weight / (by_item + 1 / difficulty_variance) @ weight.T
     variance_with_prior = float(contrast @ np.linalg.solve(with_prior, contrast))
     balanced_variance = (1 - 1 / len(subjects)) * np.sum(contrast**2 / np.diag(laplacian))
@@ -131,9 +139,11 @@ def _find_group_apart(
 ) -> Bool[np.ndarray, " some"] | None:
     """Which subjects are in the group with least information in common with the others; None if no group is apart.
 
-    weight: information of each response, subjects x items.    common: information that two subjects have in common.
-    The smaller side of the best cut is returned. A group is apart if less than the share APART of its own information
-    crosses the cut.
+    Subjects are ordered so that those with much in common are neighbours (normalised cut). Every place in this order
+    cuts them into two groups. The group is the one with fewer subjects at the cut that least information crosses.
+    A cut counts only if it is crossed by less than half of the information of the group that has less of it.
+    weight: information of each response, subjects x items; 0 where missing.
+    common: information that each two subjects have in common.
     """
     by_item = weight.sum(axis=0)
 
@@ -147,7 +157,7 @@ def _find_group_apart(
     crossing = (first_by_item * (by_item - first_by_item) / by_item).sum(axis=1)
     information_of_first = first_by_item.sum(axis=1)
     information_of_smaller = np.minimum(information_of_first, by_item.sum() - information_of_first)
-    is_apart = crossing < APART * information_of_smaller
+    is_apart = crossing < MOST_IN_COMMON * information_of_smaller
     if not is_apart.any():
         return None
 
@@ -159,8 +169,8 @@ def _find_group_apart(
 def _find_informative(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:
     """Positions of the subjects and of the items with both right and wrong responses.
 
-    Leaving out a subject can leave an item without both, and the other way round; so this is repeated until all have
-    both among those that are left.
+    Leaving out a subject can leave an item with only right or only wrong responses, and the other way round. So this is
+    repeated until all subjects and items that are left have both kinds among each other.
     """
     subjects = np.arange(responses.shape[0])
     items = np.arange(responses.shape[1])
@@ -181,7 +191,7 @@ def _response_information(
 ) -> Float[np.ndarray, "some others"]:
     """Fisher information of a response of each subject to each item on ability - difficulty: P'² / (P (1 - P)).
 
-    Never 0, since sums of it are divided by.
+    Never 0, since the caller divides by sums of it.
     """
     slope = fit.discrimination[items]
     guess = fit.guess[items]
@@ -200,7 +210,10 @@ def _membership(n_subjects: int, members: Int[np.ndarray, " some"]) -> Bool[np.n
 
 
 def _count_common_responses(responses: Matrix, group: Bool[np.ndarray, " some"]) -> int:
-    """Number of responses to the items that both groups responded to, in the group with fewer such responses."""
+    """Number of responses to the items that both groups have responses to, in the group with fewer such responses.
+
+    group: which subjects are in the first group; all others are the second.
+    """
     present = ~np.isnan(responses)
     n_by_group = present[group].sum(axis=0)  # by item
     n_by_others = present[~group].sum(axis=0)

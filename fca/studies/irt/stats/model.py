@@ -116,7 +116,8 @@ class IrtFit:
     def expected_success(self) -> Items:
         """Each item's predicted chance of a right response, averaged over the fitted subjects.
 
-        This easiness is well determined even where several values of the item's parameters explain its responses.
+        It is a measure of easiness that is well determined even where several values of the item's parameters explain
+        its responses equally well.
         """
         # subject by subject, to save the memory of a matrix of subjects x items
         total = sum(self.bank.probability(ability)[0] for ability in self.ability[:, None])
@@ -151,9 +152,9 @@ def check_answered(responses: Matrix) -> None:
 def parts_of(responses: Matrix) -> Int[np.ndarray, " subjects"]:
     """Split the subjects into parts that common items link; the number of each subject's part, 0 for the largest.
 
-    Two subjects are linked by an item that both responded to, or by a chain of such subjects: parts are the connected
-    components of this graph. Nothing in the responses compares the abilities of two parts, since adding a constant to
-    all abilities and difficulties of one of them changes no probability.
+    Two subjects are linked by an item that both responded to, or by a chain of subjects who are linked in this way:
+    parts are the connected components of this graph. Nothing in the responses compares the abilities of two parts:
+    adding a constant to all abilities and difficulties of one part changes no probability.
 
     responses: 1, 0, NaN for no response.
 
@@ -168,7 +169,7 @@ def parts_of(responses: Matrix) -> Int[np.ndarray, " subjects"]:
     shares_an_item = csr_array(responded @ responded.T > 0)  # subjects x subjects
     n_parts, component = connected_components(shares_an_item, directed=False)
 
-    # number the components by their subjects, largest first
+    # number the components by their size, largest first
     largest_first = np.argsort(-np.bincount(component, minlength=n_parts), kind="stable")
     rank_of_component = np.empty(n_parts, dtype=np.intp)
     rank_of_component[largest_first] = np.arange(n_parts)
@@ -205,7 +206,7 @@ def check_responses(responses: Matrix) -> None:
 
 
 def _describe_part(responses: Matrix, is_member: Bool[np.ndarray, " subjects"]) -> str:
-    """Size of a part of the subjects, and positions of its first three, for the message of an error."""
+    """Size of a part of the subjects, and the positions of its first three subjects, for the message of an error."""
     positions = np.flatnonzero(is_member)
     n_items = int((~np.isnan(responses[is_member])).any(axis=0).sum())  # with a response of the part
     shown_positions = ", ".join(map(str, positions[:3])) + (", ..." if len(positions) > 3 else "")
@@ -222,10 +223,11 @@ class Scored(NamedTuple):
 def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
     """The most probable ability of each subject, given its responses to a bank's items and the prior θ ~ N(0, 1).
 
-    Found by Fisher scoring; the standard error is 1 / sqrt(1 + I(θ)), with I the Fisher information of the items with a
-    response. A bank holds items whose parameters are known from an earlier fit.
-    responses: 1 right, 0 wrong, NaN missing; a column for each item of the bank. Raises FcaError for another number of
-    columns, for other values, and for a subject without responses.
+    A bank holds items whose parameters are known from an earlier fit. The ability is found by Fisher scoring, that is
+    by Newton steps with the expected curvature. Its standard error is 1 / sqrt(1 + I(θ)), with I the Fisher information
+    of the items that have a response of the subject.
+    responses: 1 right, 0 wrong, NaN missing; a column for each item of the bank.
+    Raises FcaError for another number of columns, for other values, and for a subject without responses.
 
     >>> one = np.ones(2)
     >>> bank = ItemBank("2pl", 0 * one, one, one, 0 * one)
@@ -236,10 +238,12 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
     if responses.shape[1] != items:
         step = "give a column for each item; NaN where not asked"
         raise FcaError("items answered", responses.shape[1], f"{items}, the items of the bank", step)
-    has_response = (~np.isnan(responses)).any(axis=0)  # an item without any response is no error
-    check_answered(responses[:, has_response] if has_response.any() else responses)  # without any, subjects are named
+    # items without any response are no error, so they are left out of the check; if no item has one, all are checked,
+    # so that the error names a subject
+    has_response = (~np.isnan(responses)).any(axis=0)  # by item
+    check_answered(responses[:, has_response] if has_response.any() else responses)
 
-    # starts: the highest point of a grid, where asymptotes can make several modes
+    # start at 0; with asymptotes, which can make several modes, at the highest point of a grid
     ability = np.zeros(len(responses))
     if bank.model not in ("1pl", "2pl"):
         height_by_point = []
@@ -250,7 +254,7 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
 
     height, slope, information = _local_posterior(responses, bank, ability)
     for _ in range(STEPS):
-        step = np.clip(slope / information, -2.0, 2.0)  # of every subject
+        step = np.clip(slope / information, -2.0, 2.0)  # of every subject; long steps overshoot
         trial = _local_posterior(responses, bank, ability + step)
         while True:  # halve the steps that lower the posterior
             fell = trial[0] < height - 1e-12 * np.abs(height)  # by more than rounding
@@ -267,13 +271,14 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
 
 
 def _local_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> tuple[Subjects, Subjects, Subjects]:
-    """Log posterior of each subject at its ability, with its slope and its information, both by ability.
+    """Log posterior of each subject at the given ability, its slope there, and the Fisher information there.
 
     log p = Σ_right log P + Σ_wrong log Q - θ²/2,   Q = 1 - P
     slope = Σ_right P'/P - Σ_wrong P'/Q - θ
     information = 1 + Σ P'²/(P Q)
 
-    Sums are over the items with a response; the prior θ ~ N(0, 1) adds -θ²/2, -θ and 1.
+    Sums are over the items with a response. The prior θ ~ N(0, 1) adds -θ²/2, -θ and 1.
+    ability: one value for each subject.
     """
     # subjects x items
     z = bank.discrimination * (ability[:, None] - bank.difficulty)

@@ -8,7 +8,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from fca.studies.irt.stats.model import ItemBank, Matrix, Scored, Subjects, score_ability
 
 NODES = 41
-PASSES = 4  # each centres and scales the nodes by the posterior of the one before
+PASSES = 4  # at most; each centres and scales the nodes by the posterior that the previous pass found
 SMALLEST_CHANCE = 1e-300
 
 
@@ -28,7 +28,7 @@ def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
     >>> scored.ability.round(3), scored.ability_se.round(3)
     (array([0.   , 0.413]), array([0.835, 0.911]))
     """
-    # nodes start around the mode; each pass moves and scales them by the posterior that the last one found
+    # nodes start around the mode; each pass moves and scales them by the posterior that the previous pass found
     centre, scale = score_ability(responses, bank)
     node, node_weight = hermegauss(NODES)
     for _ in range(PASSES):

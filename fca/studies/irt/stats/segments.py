@@ -22,7 +22,7 @@ from fca.types import FcaError
 QUARTERS = 4
 SEGMENTS = ("easy", "med_easy", "med_hard", "hard")  # quarters by rising hardness
 LEVELS = ("low", "med_low", "med_high", "high")  # quarters by rising discrimination
-NAMED = 2  # classes at either end that get a verdict
+CLASSES_WITH_VERDICT = 2  # at either end of the ranking
 SUSCEPTIBLE, ROBUST = "susceptible", "robust"
 DIGITS = 9  # values that agree so far are tied: a fit gives items with equal responses equal values up to rounding
 
@@ -59,7 +59,8 @@ def quarter_cuts(value: PerItem, order: Codes) -> Cuts:
     """Find where to cut items into four parts of rising value, as equal in size as possible (they differ by 1 at most).
 
     value: hardness of each item (1 - expected success, or difficulty), or its discrimination.
-    order: rank of each item among items of equal value; all different.    Raises FcaError for fewer than four items.
+    order: a different number for each item; of items with equal values, the lower number comes first.
+    Raises FcaError for fewer than four items.
 
     >>> quarter_cuts(np.array([0.4, 0.1, 0.2, 0.9]), np.arange(4)).value
     array([0.1, 0.2, 0.4])
@@ -76,9 +77,11 @@ def quarter_cuts(value: PerItem, order: Codes) -> Cuts:
 def quarters(value: PerItem, order: Codes, cuts: Cuts) -> Codes:
     """The quarter of every item, 0 (lowest) to 3: the number of cuts that its value is above.
 
-    An item whose value equals that of a cut is above it if its `order` is. So an image whose value a corruption leaves
-    unchanged stays in its quarter, and items of equal value do not all move together.
-    value, order: as in `quarter_cuts`, of the same or of other items.
+    A cut is the last item of a quarter. An item whose value equals that of a cut is above it if its `order` is larger
+    than that of the cut. So an image whose value a corruption leaves unchanged stays in its quarter, and items of equal
+    value do not all move together.
+    value, order: of each item, as in `quarter_cuts`. The items may be those that the cuts were found on, or the same
+    images under a corruption.
 
     >>> clean = np.array([0.1, 0.1, 0.1, 0.9])
     >>> cuts = quarter_cuts(clean, np.arange(4))
@@ -164,8 +167,9 @@ def instability(means: Float[np.ndarray, "*draws severities parts"]) -> Float[np
 
     instability = 1/S · sum over segments s of std over severities k of share(s, k)   (Sharma et al. 2023, section 3.2)
 
-    The standard deviation is the population's, as these are all severities.
-    means: a class's share of images in each segment (the parts), or its mean difficulty as the only part.
+    The standard deviation divides by the number of severities, as these are all severities and not a sample of them.
+    means: at each severity, a class's share of images in each segment (the parts), or its mean difficulty as the only
+    part. Leading axes, if any, are resamples.
 
     >>> float(instability(np.array([[1.0, 0.0], [0.0, 1.0]])))
     0.5
@@ -194,19 +198,20 @@ def class_robustness(
 ) -> Robustness:
     """Instability, trend and change of every class (see `Robustness`), with 95 % intervals over its images.
 
-    The intervals take the fit and the cuts of quarters as known.
-    parts: of each image, what `instability` takes the mean of: `quarter_parts`, or its difficulty as the only part.
+    parts: what instability is measured on, for each image at each severity. Its mean over a class is the class's share
+    of images in each quarter (with `quarter_parts`), or its mean difficulty (with difficulty as the only part).
     value: of each image at each severity, expected success or difficulty; its slope is the trend.
     label: class of each image, 0 to classes - 1, each with at least one image.
     severity: two or more, all above 0.    clean: value of each image at severity 0; None: change is NaN.
     seed, resamples: of the bootstrap for the interval of instability.
 
-    The variance of a class's shares over severities includes the sampling variance of the shares, because few images
-    stand for the class; a resample adds the same amount once more. So twice the sampling variance is subtracted from a
-    resample's variance (not below 0) before its root is taken. In simulation this interval contains the true
-    instability in 93 to 100 % of the draws; plain percentiles never do if the class does not move. The interval needs
-    FEWEST_DRAWS images. The other intervals are those of means (see mean_interval). With one image in a class all
-    intervals are NaN.
+    The intervals take the fit and the cuts of quarters as known. The interval of instability is one of percentiles of a
+    bootstrap over images, corrected for bias: the variance of a class's shares over severities includes the sampling
+    variance of the shares, because few images stand for the class, and a resample adds the same amount once more. So
+    twice the sampling variance is subtracted from a resample's variance (not below 0) before its root is taken. In
+    simulation this interval contains the true instability in 93 to 100 % of the draws; plain percentiles never do if
+    the class does not move. It needs five images. The other intervals are those of means (`mean_interval`). With one
+    image in a class all intervals are NaN.
 
     Raises FcaError for fewer than two severities.
 
@@ -218,7 +223,7 @@ def class_robustness(
     if len(severity) < 2:
         raise FcaError("severities of a corruption", len(severity), "2 or more", "predict more of them")
 
-    trend = slopes(value, severity)  # by image; the mean over a class's images is that of the class
+    trend = slopes(value, severity)  # by image; the trend of a class is the mean over its images
     change = np.full(len(value), np.nan) if clean is None else value.mean(axis=1) - clean
 
     rng = np.random.default_rng(seed)
@@ -227,7 +232,7 @@ def class_robustness(
     for class_index in range(int(label.max()) + 1):
         images = np.flatnonzero(label == class_index)
         parts_of_class = parts[images]
-        image_groups = np.arange(len(images))  # every image is drawn by itself
+        image_groups = np.arange(len(images))  # for `mean_interval`: every image is an independent draw
 
         # instability of the class in resamples of its images, less what sampling adds
         weights = _resample_weights(len(images), rng, resamples)
@@ -236,7 +241,7 @@ def class_robustness(
         net_variance = resampled_means.var(axis=1) - 2 * _sampling_variance(parts_of_class)
         net_instability = np.sqrt(np.clip(net_variance, 0, None)).mean(axis=1)
 
-        estimates.append(  # in the order of the fields of `Robustness`
+        estimates.append(  # instability, trend and change, as `Robustness` orders them
             [
                 float(instability(parts_of_class.mean(axis=0))),
                 *percentile_interval(net_instability, len(images)),
@@ -252,7 +257,10 @@ def class_robustness(
 
 
 def _resample_weights(images: int, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "resamples images"]:
-    """Bootstrap weights: the share of the draws of each resample (a row) that fell on each image; rows sum to 1."""
+    """Bootstrap weights of the images in each resample: the share of its draws that fell on the image; rows sum to 1.
+
+    images: their number. A resample draws as many images, with replacement.
+    """
     drawn_images = rng.integers(images, size=(resamples, images))  # with replacement
     cells = drawn_images + images * np.arange(resamples)[:, None]  # position in the flattened resamples x images
     counts = np.bincount(cells.ravel(), minlength=resamples * images)
@@ -262,13 +270,14 @@ def _resample_weights(images: int, rng: np.random.Generator, resamples: int) -> 
 def _sampling_variance(parts: Parts) -> Float[np.ndarray, " parts"]:
     """How much the sampling of a class's images adds to the variance over severities of their mean, for each part.
 
-    It is the variance between images at a severity, divided by their number and averaged over severities. NaN for one
-    image.
+    parts: of the images of one class. From each image its mean over severities is subtracted, because a constant adds
+    nothing to the variance over severities. The result is the variance between images at a severity, divided by their
+    number and averaged over severities; NaN for one image.
     """
     images = len(parts)
     if images < 2:
         return np.full(parts.shape[-1], np.nan)
-    deviation = parts - parts.mean(axis=1, keepdims=True)  # an image's mean over severities adds no variance
+    deviation = parts - parts.mean(axis=1, keepdims=True)
     return deviation.var(axis=0, ddof=1).mean(axis=0) / images
 
 
@@ -284,31 +293,33 @@ def ranks(score: PerClass) -> Integer[np.ndarray, " classes"]:
 def verdicts(score: PerClass) -> list[str | None]:
     """The verdict on each class: `robust` for the two highest scores, `susceptible` for the two lowest, else None.
 
-    Of two or three classes, one each has a verdict; a single class has none.
+    With two or three classes, only the highest and the lowest score have a verdict; a single class has none.
+    score: robustness of each class.
 
     >>> verdicts(np.array([-0.1, -0.5, -0.2, -0.4, -0.3]))
     ['robust', 'susceptible', 'robust', 'susceptible', None]
     """
-    n_named = min(NAMED, len(score) // 2)
+    n_at_each_end = min(CLASSES_WITH_VERDICT, len(score) // 2)
     verdict_by_rank: list[str | None] = [None] * len(score)
-    verdict_by_rank[:n_named] = [ROBUST] * n_named
-    verdict_by_rank[len(score) - n_named :] = [SUSCEPTIBLE] * n_named
+    verdict_by_rank[:n_at_each_end] = [ROBUST] * n_at_each_end
+    verdict_by_rank[len(score) - n_at_each_end :] = [SUSCEPTIBLE] * n_at_each_end
     return [verdict_by_rank[rank - 1] for rank in ranks(score).tolist()]
 
 
 def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
     """Share of the resamples in which each class has the verdict that its score gives it; NaN for classes without one.
 
-    resampled: scores of the classes in bootstrap resamples.
+    score: robustness of each class, by which it has a verdict (`verdicts`).
+    resampled: scores of all classes in bootstrap resamples, each of which gives verdicts too.
 
     >>> verdict_kept(np.array([-0.1, -0.3]), np.array([[-0.1, -0.3], [-0.2, -0.1]]))
     array([0.5, 0.5])
     """
-    n_named = min(NAMED, len(score) // 2)
+    n_at_each_end = min(CLASSES_WITH_VERDICT, len(score) // 2)
     rank = rankdata(-resampled, method="ordinal", axis=1)  # resamples x classes
     share_by_verdict = {
-        ROBUST: (rank <= n_named).mean(axis=0),
-        SUSCEPTIBLE: (rank > len(score) - n_named).mean(axis=0),
+        ROBUST: (rank <= n_at_each_end).mean(axis=0),
+        SUSCEPTIBLE: (rank > len(score) - n_at_each_end).mean(axis=0),
     }
     shares = np.full(len(score), np.nan)
     for class_index, verdict in enumerate(verdicts(score)):

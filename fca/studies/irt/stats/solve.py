@@ -31,9 +31,9 @@ SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
 SPREAD_FLOOR = 0.1  # in the same unit; of the spread of ability, in logits
 SMALL_SPREAD = 0.5  # of either scale, below which it must exceed the spread that chance alone gives
 LARGEST_LOG_SLOPE = 3.0  # mean log discrimination at fixed abilities, beyond which it grows without end
-ERRORS = 2.0  # standard errors of no spread at all, beyond which it does
+ERRORS = 2.0  # standard errors above 0 from which a variance is not there by chance
 PRIOR_SPREAD = 1.0  # of difficulty, where the responses cannot determine it
-PRIOR_LOG_SLOPE = 0.0  # where they cannot determine the unit of ability: a logit, as in the 1pl
+PRIOR_LOG_SLOPE = 0.0  # where the responses cannot determine the unit of ability: a logit, as in the 1pl
 
 Shared = Float[np.ndarray, " shared"]  # abilities, then the mean difficulty
 Crosses = Float[np.ndarray, "k shared groups"]
@@ -44,9 +44,10 @@ Scales = Float[np.ndarray, "2"]
 def log_posterior(state: State, cells: Cells, count: Groups) -> float:
     """Log likelihood plus log prior at `state`, without constants.
 
-    cells: the log likelihoods and their derivatives at `state`, computed by `fill`.    count: items in each group.
+    cells: the log likelihoods at `state`, computed by `fill`.
+    count: items in each group of items with equal responses. Such items have equal log posteriors (`heights`).
     """
-    # minus the log prior of what all items share: θ ~ N(0, 1), and the mean difficulty
+    # minus the log prior of abilities, θ ~ N(0, 1), and of the mean difficulty, N(0, CENTRE_SD²)
     shared = state.ability @ state.ability / 2 + state.prior.centre**2 / (2 * CENTRE_SD**2)
     return float(count @ heights(state, cells) - shared)
 
@@ -55,8 +56,10 @@ def log_posterior(state: State, cells: Cells, count: Groups) -> float:
 class System:
     """Gradient and negative Hessian of the log posterior.
 
-    Of one item of each group: gradient `item`, `block`. Shared by all (abilities, then the prior's centre): gradient
-    `shared`, `diagonal`. Between an item's k-th parameter and the shared ones: `cross`.
+    item, block: gradient and negative Hessian in the own parameters of one item of each group.
+    shared, diagonal: gradient and diagonal of the negative Hessian in the parameters that all items share, which are
+    the abilities and, last, the prior's centre (the mean difficulty).
+    cross: negative second derivatives by a parameter of an item and a shared parameter.
     """
 
     item: Parameters
@@ -80,7 +83,8 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
     k = len(state.item)
     gradient, block = own_derivatives(state, cells, observed)
 
-    # k x shared x groups: rows are asymptotes, log a, b; shared are the abilities and, last, the prior's centre
+    # k x shared x groups: the k parameters of an item are asymptotes, log a and b; the shared ones are the abilities
+    # and, last, the prior's centre (the mean difficulty)
     cross = np.empty((k, len(theta) + 1, len(b)))
     cross[:-1, -1] = 0.0  # only the difficulty depends on the centre
     cross[-1, -1] = -(prior.spread**-2)
@@ -109,9 +113,11 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
 
 @dataclass(frozen=True)
 class Eliminated:
-    """The system of the shared parameters after the items are eliminated: `complement` x = `pushed`.
+    """Newton's equations of the shared parameters after the items are eliminated: `complement` x = `pushed`.
 
-    lower: Cholesky factors L of the items' blocks.   half_item, half_cross: L⁻¹ of their gradients and crosses.
+    x is the step of the abilities and, last, of the prior's centre.
+    lower: Cholesky factors L of the items' blocks.
+    half_item, half_cross: L⁻¹ times the items' gradients, and L⁻¹ times their crosses with the shared parameters.
     """
 
     complement: Float[np.ndarray, "shared shared"]
@@ -147,19 +153,19 @@ def eliminate(system: System, count: Groups) -> Eliminated:
 
 
 def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
-    """Newton's step of the shared parameters and of all items.
+    """Newton's step of the shared parameters (abilities, then the mean difficulty) and of all items.
 
-    free: positions of the shared parameters that may move (fixed abilities may not); the others get a step of 0.
-    Where the posterior is not concave in the shared ones, negative curvatures are flipped, so that the step ascends.
+    free: positions of the shared parameters that may move. The others, such as fixed abilities, get a step of 0.
+    Where the posterior is not concave in the shared parameters, negative curvatures are flipped, so that the step
+    ascends. The step of the shared parameters is shortened to LONGEST_STEP.
     """
-    # x = S⁻¹ pushed by the eigenvectors of the complement S
+    # x = S⁻¹ pushed, from the eigenvectors of the complement S
     shared = np.zeros(len(eliminated.pushed))
     if len(shared[free]):
         eigenvalue, eigenvector = np.linalg.eigh(eliminated.complement[free, free])
         curvature = np.abs(eigenvalue)
-        curvature = np.maximum(
-            curvature, LEAST_CURVATURE * curvature.max()
-        )  # a flat direction would get an endless step
+        least_curvature = LEAST_CURVATURE * curvature.max()  # a flat direction would get an endless step
+        curvature = np.maximum(curvature, least_curvature)
         shared[free] = eigenvector @ ((eigenvector.T @ eliminated.pushed[free]) / curvature)
         shared /= max(np.abs(shared).max() / LONGEST_STEP, 1.0)
 
@@ -171,11 +177,9 @@ def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
 
 STEPS = 1000
 TOLERANCE = 1e-8  # of a step, relative to 1 + the parameter
-EXPECTED_HESSIAN_STEPS = (
-    3  # first steps without asymptotes, by expected information, which is positive wherever they start
-)
-SETTLED_RATIO = 0.3  # a step, relative to the last change of the prior's scales, after which these are learned again
-SMALL_SCALE_CHANGE = 0.05  # a change of the scales below which steps must settle first
+EXPECTED_HESSIAN_STEPS = 3  # first steps, without asymptotes: by expected information, which is positive everywhere
+SETTLED_RATIO = 0.3  # a step is settled if it is smaller than this times the last change of the prior's scales
+SMALL_SCALE_CHANGE = 0.05  # a change of the scales below which steps must settle before the scales are learned again
 FURTHEST = 1.0  # that scales are moved beyond an EM step, in logarithms
 SECANT_STEPS = 30  # steps after which secants are not trusted: they can cycle
 LONGEST_STEP = 1.0  # of one step in any ability
@@ -194,7 +198,10 @@ class Learning(NamedTuple):
 
 @dataclass(frozen=True)
 class Mode:
-    """The state where the steps ended, one pass over the cells there, and whether the steps converged."""
+    """The state where the steps ended, the derivatives of the log likelihood there, and whether the steps converged.
+
+    learning: the scales of the prior that were learned.
+    """
 
     state: State
     cells: Cells
@@ -213,13 +220,15 @@ def find_mode(
 ) -> Mode:
     """The mode of the posterior, climbed from `state` by Newton steps in all abilities, items and the prior's centre.
 
-    No step lowers the log posterior. After a step, the scales of the prior are learned by an EM step and extrapolated,
-    because EM steps alone approach their limit slowly.
+    No Newton step lowers the log posterior. Between Newton steps, the scales of the prior (the spread of difficulty and
+    the mean log discrimination) are learned by an EM step. EM steps alone approach their limit slowly, so the scales
+    are then moved further, to where the changes of the last EM steps lead.
 
     fixed_ability: abilities stay as they are in `state`.    learning: the scales that are learned.
-    `converged` if the last step and the last EM step were both below `tolerance`, within 1,000 steps.
+    The result has `converged` if the last Newton step and the last EM step were both at most `tolerance`, within 1,000
+    steps. It also holds the state, and the log likelihoods and derivatives (`Cells`) there.
     """
-    # the first steps are by the expected Hessian, which is positive everywhere; with asymptotes there is none
+    # the first steps use the expected Hessian, which is positive everywhere; it is not available with asymptotes
     has_asymptotes = len(state.item) > 2  # parameters beyond slope and difficulty
     n_careful = 0 if has_asymptotes else EXPECTED_HESSIAN_STEPS
     free = slice(len(state.ability) if fixed_ability else 0, None)  # abilities are the first shared parameters
@@ -229,34 +238,31 @@ def find_mode(
 
     iteration = 0
     moved = np.inf
-    history: list[ScaleChange] = []
+    history: list[ScaleChange] = []  # the last EM steps, three at most
     while max(moved, _last_change(history)) > tolerance and iteration < STEPS:
         iteration += 1
         is_observed = iteration > n_careful
         shared, item, difficulty_variance, ability_variance = _newton_step(state, cells, data, is_observed, free)
         state, moved = _take_step(data, state, cells, trial_cells, shared, item)
-        cells, trial_cells = trial_cells, cells  # those of the new state; the others are filled by the next step
+        cells, trial_cells = trial_cells, cells  # `cells` are now at the new state; the next step fills the others
 
-        # near the end, steps settle before the scales are learned again
-        is_patient = iteration < SECANT_STEPS
+        # near the end, when the scales change little, Newton steps settle before the scales are learned again
+        may_use_secants = iteration < SECANT_STEPS  # later not, because they can cycle
         last_change = _last_change(history)
         is_unsettled = tolerance < moved and moved > SETTLED_RATIO * last_change
-        if is_patient and is_unsettled and last_change < SMALL_SCALE_CHANGE:
+        if may_use_secants and is_unsettled and last_change < SMALL_SCALE_CHANGE:
             continue
 
+        # an EM step of the scales
         scales = _log_scales(state.prior)
         state = _learn_scales(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
         change = ScaleChange(scales, _log_scales(state.prior) - scales)
-        history = _with_change(history, change) if is_patient else [*history[-2:], change]
+        history = _with_change(history, change) if may_use_secants else [*history[-2:], change]
 
-        # then the scales are extrapolated: by secants, or later, as these can cycle, from every third EM step
-        if iteration <= n_careful or _last_change(history) <= tolerance:
-            continue
-        if is_patient:
-            state = replace(state, prior=_move_scales(state.prior, _secant_step(history)))
-        elif len(history) == 3:
-            state = replace(state, prior=_move_scales(state.prior, _aitken_step(history)))
-            history = []  # three EM steps must follow without a jump between them
+        # not far from the mode (in the careful steps), nor when the scales have converged
+        if iteration > n_careful and _last_change(history) > tolerance:
+            prior, history = _extrapolate_scales(state.prior, history, may_use_secants)
+            state = replace(state, prior=prior)
 
     converged = max(moved, _last_change(history)) <= tolerance
     return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(converged), learning)
@@ -275,40 +281,55 @@ def _log_scales(prior: Prior) -> Scales:
 
 
 def _last_change(history: Sequence[ScaleChange]) -> float:
-    """The larger change of the two scales in the last EM step; infinite before the first."""
+    """The larger change of the two log scales in the last EM step; infinite before the first EM step."""
     return float(np.abs(history[-1].change).max()) if history else np.inf
 
 
 def _with_change(history: list[ScaleChange], change: ScaleChange) -> list[ScaleChange]:
-    """The history with a new EM step: the last three, or the new one alone if it changed the scales more than the last.
+    """The history with a new EM step, cut to the last three steps.
 
-    Where changes grow, items have changed modes, so that earlier steps mislead.
+    If the new step changed the scales more than the step before it, the history starts again with the new step alone:
+    where changes grow, items have changed modes, so that earlier steps mislead.
     """
     is_smaller = np.abs(change.change).max() < _last_change(history)
     return [*history[-2:], change] if is_smaller else [change]
 
 
-def _secant_step(history: Sequence[ScaleChange]) -> Scales:
-    """How far to move the scales to where EM steps no longer change them (Anderson's acceleration).
+def _extrapolate_scales(prior: Prior, history: list[ScaleChange], use_secants: bool) -> tuple[Prior, list[ScaleChange]]:
+    """Move the scales of the prior on, to where the changes of the last EM steps lead.
 
-    Scales and changes are taken as linear in each other over the last two or three EM steps. With a single EM step
-    nothing is known of this, so the distance is 0.
+    history: the last EM steps, at least one.
+    use_secants: True after every EM step by secants; False by Aitken's extrapolation, after every third EM step.
+    Returns the prior, and the history with which `find_mode` goes on.
+    """
+    if use_secants:
+        return _move_scales(prior, _secant_step(history)), history
+    if len(history) < 3:
+        return prior, history
+    return _move_scales(prior, _aitken_step(history)), []  # three EM steps must follow without a jump between them
+
+
+def _secant_step(history: Sequence[ScaleChange]) -> Scales:
+    """How far to move the log scales so that an EM step would no longer change them (Anderson's acceleration).
+
+    The change by an EM step is taken as a linear function of the scales, which the last two or three EM steps
+    determine. A single EM step does not determine it, so the distance then is 0.
     """
     if len(history) < 2:
         return np.zeros(2)
 
     scale_differences = np.diff([entry.scales for entry in history], axis=0).T  # scales x steps
     change_differences = np.diff([entry.change for entry in history], axis=0).T
-    # find the differences of changes that add up to the last change; going back by as many leaves none
+    # combine differences of changes to the last change; the same combination of steps back leaves a change of 0
     weights = np.linalg.lstsq(change_differences, history[-1].change, rcond=1e-6)[0]
     return -(scale_differences + change_differences) @ weights
 
 
 def _aitken_step(history: Sequence[ScaleChange]) -> Scales:
-    """How far to move the scales to the limit that their EM steps approach (Aitken's extrapolation).
+    """How far to move the log scales to the limit that their EM steps approach (Aitken's extrapolation).
 
-    If each step is r times the one before it, the steps after the last add up to last · r / (1 - r). The distance is 0
-    where steps grow or turn round, since they then have no such limit.
+    If each change is r times the previous change, all changes after the last one add up to last · r / (1 - r). The
+    distance is 0 where changes grow (r ≥ 1) or change their sign (r ≤ 0), since they then have no such limit.
     """
     previous = history[-2].change
     last = history[-1].change
@@ -325,12 +346,15 @@ def _move_scales(prior: Prior, distance: Scales) -> Prior:
 def _take_step(
     data: Responses, state: State, cells: Cells, trial_cells: Cells, shared: np.ndarray, item: np.ndarray
 ) -> tuple[State, float]:
-    """Take a Newton step, halved until it does not lower the log posterior; the state reached, and the step's size.
+    """Take a Newton step, halved until it does not lower the log posterior.
 
-    shared, item: the step of the abilities and the prior's centre, and of the items. The size returned is that of the
-    whole step. `trial_cells` is filled at the state reached.
-    Items that the step would carry far climb to their own mode instead, at the abilities reached. If the whole step
-    lowers the log posterior, all items do so at every shorter step.
+    Returns the state reached, and the size of the whole step before it was halved: the largest move of a shared
+    parameter, or of an item's parameter relative to 1 + its value.
+    cells: at `state`.    trial_cells: arrays that are filled at the state reached.
+    shared: step of the abilities and, last, of the prior's centre.    item: step of the items (parameters x groups).
+    A quadratic does not describe the posterior of an item that would move far. Such items climb to their own mode
+    instead, at the abilities reached. If the whole step lowers the log posterior, all items climb to their own mode
+    at the shorter steps.
     """
     height = log_posterior(state, cells, data.count)
     item_size = np.abs(item / (1 + np.abs(state.item))).max(axis=0)  # by group, relative to the parameter
@@ -348,23 +372,24 @@ def _take_step(
         if has_risen or length < 1e-9:  # a shorter step would change nothing
             return reached, float(max(np.abs(shared).max(), item_size.max()))
         length = length / 2
-        climbs_alone = np.ones_like(climbs_alone)
+        climbs_alone = np.ones_like(climbs_alone)  # the joint step of the items failed
 
 
 def _newton_step(
     state: State, cells: Cells, data: Responses, observed: bool, free: slice
 ) -> tuple[np.ndarray, np.ndarray, Groups, Subjects]:
-    """Newton's step at `state`, and two variances (Laplace) that the scales of the prior are learned with.
+    """Newton's step at `state`, and the variances (Laplace's approximation) from which the prior's scales are learned.
 
-    Returns the step of the shared parameters, the step of the items, the variance of each group's difficulty with
-    abilities taken as known, and the variance of each ability with items taken as known.
-    observed, free: as in `derivatives` and `step`.
+    Returns the step of the shared parameters (abilities and, last, the prior's centre), the step of the items, the
+    variance of the difficulty of an item of each group with abilities taken as known, and the variance of each ability
+    with items taken as known.
+    observed: True for the Hessian itself, False for its expectation.    free: the shared parameters that may move.
     """
     system = derivatives(state, cells, data.count, observed)
     eliminated = eliminate(system, data.count)
     shared, item = step(eliminated, free)
 
-    # difficulty is the last parameter, so the last diagonal element of B⁻¹ is that of L, inverted and squared
+    # difficulty is the last parameter of an item: its variance, the last diagonal element of B⁻¹, is 1 / L_kk²
     difficulty_variance = eliminated.lower[-1, -1] ** -2
     # before the mode, asymptotes can make the curvature of an ability negative: the prior's variance replaces it
     precision = system.diagonal[:-1]
@@ -397,26 +422,29 @@ def _learn_scales(
     fixed_ability: bool,
     learning: Learning,
 ) -> State:
-    """The state with the scales of the prior learned anew: an EM step with the variances of Laplace's approximation.
+    """The state with both scales of the prior, spread of difficulty and mean log discrimination, after an EM step.
 
     The spread of difficulty becomes the most probable one given all difficulties. The mean log discrimination is
-    learned as the unit of ability: E[θ²] = 1, as in the prior of abilities, fixes that unit. Abilities, difficulties
-    and slopes then change their unit together, and no probability changes.
+    learned as the unit of ability: the mean of E[θ²] over subjects is made 1, as in the prior of abilities. Abilities,
+    difficulties and slopes change their unit together, so no probability changes. With fixed abilities the unit is
+    given, and the mean log discrimination becomes the mean over the items.
 
-    difficulty_variance, ability_variance: as `_newton_step` returns them.
+    difficulty_variance: of an item of each group.    ability_variance: of each subject. Both are posterior variances by
+    Laplace's approximation.    learning: the scales that are learned; the others stay.
     """
     prior = state.prior
     item = state.item
     unit = 1.0
     has_slope = len(item) > 1  # all models but 1pl
     if has_slope and learning.slope and fixed_ability:  # the unit is given by the abilities
+        # item[-2] is log discrimination, item[-1] difficulty
         prior = replace(prior, log_slope=float(np.average(item[-2], weights=data.count)))
     elif has_slope and learning.slope:
         unit = float(np.sqrt(np.mean(state.ability**2 + ability_variance)))
         prior = Prior(prior.centre / unit, prior.spread / unit, prior.log_slope + np.log(unit))
         item = item.copy()
-        item[-2] += np.log(unit)  # log discrimination
-        item[-1] /= unit  # difficulty
+        item[-2] += np.log(unit)
+        item[-1] /= unit
 
     if learning.spread:
         squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2
@@ -463,8 +491,9 @@ def find_best_mode(
 def _find_best_mode_roughly(data: Responses, start: State, fixed_ability: bool, learning: Learning) -> Mode:
     """The mode in which every item is at the highest of its own modes, to the rough tolerance ROUGH_TOLERANCE.
 
-    At fixed abilities and prior, items do not depend on each other, so each takes its highest mode; then all move
-    together again. Ends when no item changes its mode, or after 10 rounds. Items with one mode are not tried again.
+    A round has two steps. At fixed abilities and prior, items do not depend on each other, so each item moves to its
+    highest mode. Then `find_mode` moves all abilities, items and the prior together. The rounds end when no item
+    changes its mode, or after ten. An item that reached only one mode in a round is not started again in the next.
     """
     item, _ = climb(data, replace(start, item=best_of_grid(data, start)))
     mode = find_mode(data, replace(start, item=item), fixed_ability, ROUGH_TOLERANCE, learning)
@@ -483,8 +512,10 @@ def _move_to_highest_modes(
 ) -> tuple[Parameters, Int[np.ndarray, " several"], int]:
     """Move items to the highest of the modes that they reach from several starts, at the abilities and prior of `mode`.
 
-    tried: positions of the items (groups) that are started again.
-    Returns the parameters of all items, the positions of those with several modes, and how many items were moved.
+    An item is a group of items with equal responses, which all move together.
+    tried: positions of the items that are started again.
+    Returns the parameters of all items, the positions of the items that reached several modes, and how many items were
+    moved.
     """
     data = data.part(tried)
     item = mode.state.item.copy()
@@ -497,9 +528,8 @@ def _move_to_highest_modes(
     for start_item in (best_of_grid(data, state), *_other_starts(data, state)):
         start = replace(state, item=start_item)
         fill(cells, data, start)
-        promising = np.flatnonzero(
-            heights(start, cells) > best_height - HOPELESS_DEPTH
-        )  # no start far below is climbed
+        is_promising = heights(start, cells) > best_height - HOPELESS_DEPTH
+        promising = np.flatnonzero(is_promising)  # starts far below the present mode are not climbed, to save time
         reached_item, reached_height = climb(data.part(promising), replace(start, item=start_item[:, promising]))
         has_several_modes[promising] |= np.abs(reached_height - present_height[promising]) > HEIGHT_MARGIN
 
@@ -513,8 +543,8 @@ def _move_to_highest_modes(
 def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
     """Parameters of every item at two starts, which explain wrong responses in the two ways that a feasibility allows.
 
-    In the first the items are easy but rarely feasible; in the second they are nearly always feasible but hard. None
-    for a model without a feasibility.
+    At the first start the items are easy but have a low feasibility (upper asymptote). At the second start they have a
+    feasibility near 1 but are hard. For a model without a feasibility there are no such starts: an empty tuple.
     """
     if "feasibility" not in LEARNED[state.model]:
         return ()
@@ -523,7 +553,9 @@ def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
     feasibility = LEARNED[state.model].index("feasibility")
     prior = state.prior
 
-    # rows are free parameters: feasibility as a logit, log discrimination last but one, difficulty last
+    # rows are free parameters: feasibility as a logit, log discrimination last but one, difficulty last.
+    # Easiness is the logit of the share of right responses: at the first start the feasibility is this share, at the
+    # second start a subject of mean ability (0) has this chance
     rarely_feasible = state.item.copy()
     rarely_feasible[feasibility] = easiness
     rarely_feasible[-2] = prior.log_slope
@@ -540,13 +572,14 @@ def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
 def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = False) -> Mode:
     """The mode that `find_best_mode` finds, with the scales of the prior learned only if the responses determine them.
 
-    A scale that ends at its floor, or is small and within two standard errors of 0, is fixed at the prior's value
-    (spread of difficulty 1; the unit of ability a logit), and the rest is fitted again. `Mode.learning` tells which
-    scales were learned. Where all can be, this is `find_best_mode` to the last digit.
+    The scales are the spread of difficulty and the mean log discrimination, which is the unit of ability. A scale that
+    ends at its floor, or is small and within two standard errors of 0, is fixed (spread of difficulty 1; the unit of
+    ability a logit), and everything else is fitted again. `Mode.learning` holds which scales were learned. Where the
+    responses determine both scales, the result is exactly that of `find_best_mode`.
     fixed_ability: abilities stay as they are in `start`.
     """
     mode = find_best_mode(data, start, fixed_ability)
-    for _ in Learning():  # once for each scale: each fit can show one more that cannot be learned
+    for _ in Learning():  # one round for each scale: each fit can show that one more scale cannot be learned
         estimable = _find_estimable_scales(mode, data, fixed_ability)
         if estimable == mode.learning:
             break
@@ -561,15 +594,16 @@ def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = Fal
 
 
 def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
-    """Which of the scales that `mode` learned the responses determine: the spread of difficulty, the unit of ability.
+    """Which of the scales that `mode` learned are determined by the responses: spread of difficulty, unit of ability.
 
-    If n values did not differ at all, and each were estimated with sampling variance v, their variance would be learned
-    as 0 with a standard error of v sqrt(2 / n). A small scale, or any if the fit did not converge, must exceed twice
-    that. Only one scale is rejected at a time, since the other is learned anew without it.
+    A scale is in doubt if it is small, or if the fit did not converge. The variance that belongs to it (of difficulty,
+    or of ability) must then be larger than chance explains, see `_exceeds_chance`. The unit of ability is tested by the
+    spread of ability in logits, exp(mean log discrimination); with fixed abilities it must only not grow without end.
+    At most one scale is rejected at a time, because the other is learned anew without it.
     """
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
-    learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl it is 1
+    learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl all slopes are 1
     if learns_slope and fixed_ability:  # abilities have a unit: only a slope that grows without end is in doubt
         learning = learning._replace(slope=prior.log_slope < LARGEST_LOG_SLOPE)
         learns_slope = False
@@ -580,24 +614,29 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
 
     system = derivatives(mode.state, mode.cells, data.count, observed=True)
     if doubts_slope:
-        ability_information = float(np.mean(system.diagonal[:-1])) - 1.0  # less that of the prior
-        ability_variance = 1.0  # in the learned unit
+        # the diagonal has the information on every ability and, last, on the prior's centre; 1 is the prior's
+        ability_information = float(np.mean(system.diagonal[:-1])) - 1.0
+        ability_variance = 1.0  # in the unit that was learned, by its definition
         if not _exceeds_chance(ability_variance, ability_information, len(mode.state.ability)):
             return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
     if not doubts_spread:
         return learning
 
     items = int(data.count.sum())
-    difficulty_precision = cholesky(system.block)[-1, -1] ** 2  # of an item of each group, at known abilities
+    # difficulty is the last parameter of an item: its precision, with the item's other parameters unknown and abilities
+    # known, is the square of the last element of the Cholesky factor
+    difficulty_precision = cholesky(system.block)[-1, -1] ** 2  # by group
     difficulty_information = float(data.count @ difficulty_precision) / items - prior.spread**-2  # less the prior's
     exceeds_chance = _exceeds_chance(prior.spread**2, difficulty_information, items)
     return learning._replace(spread=prior.spread > SPREAD_FLOOR and exceeds_chance)
 
 
 def _exceeds_chance(variance: float, information: float, number: int) -> bool:
-    """Whether a variance of `number` values is two standard errors or more above that of values which do not differ.
+    """Whether a learned variance of `number` values (abilities or difficulties) is larger than chance explains.
 
-    information: of the responses on one value; its inverse is the sampling variance of an estimate.
+    If n values did not differ at all, and each were estimated with sampling variance v, their variance would be learned
+    as 0 with a standard error of v sqrt(2 / n). The learned variance must be at least twice this standard error.
+    information: of the responses on one value; its inverse is the sampling variance v.
     """
     sampling_variance = 1 / max(information, 1e-12)  # responses may give no information
     return bool(variance >= ERRORS * np.sqrt(2 / number) * sampling_variance)
@@ -607,11 +646,13 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     """Standard errors of abilities and of the items' free parameters (parameters x groups), by Laplace's approximation.
 
     They are the roots of the diagonal of the inverse negative Hessian in all abilities and items, given the prior.
-    With S the Schur complement of the items, S⁻¹ is the covariance of abilities, and B⁻¹ + B⁻¹ C S⁻¹ Cᵀ B⁻¹ is that of
-    an item with block B and cross C.
+    S is the Schur complement that is left when the items are eliminated, B the block of an item in the negative
+    Hessian, and C the block between the item and the shared parameters. Then S⁻¹ is the covariance of abilities, and
+    B⁻¹ + B⁻¹ C S⁻¹ Cᵀ B⁻¹ is the covariance of the item's parameters.
 
-    Where a scale of the prior was not learned, the prior's centre is not taken as known for items either: few responses
-    leave it as open as the scale. Abilities count from the mean of the subjects, so theirs always take it as known.
+    The prior's centre, the mean difficulty, is taken as known if all scales of the prior were learned. If a scale was
+    not learned, the few responses leave the centre open too, which widens the standard errors of items. Abilities count
+    from the mean of the subjects, so their standard errors always take the centre as known.
     fixed_ability: abilities are taken as known; their standard errors are 0.
     """
     system = derivatives(mode.state, mode.cells, data.count, observed=True)

@@ -53,13 +53,16 @@ class Population(NamedTuple):
 
 
 def population(mean: Vector, variance: Vector, count: Vector) -> Population:
-    """Learn the prior N(μ, 1/τ) of parameters z from their posteriors: the best q(μ) q(τ), each found in turn.
+    """Learn the prior N(μ, 1/τ) of parameters z of one kind, such as all difficulties, from the posterior of each z.
 
     q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2),   q(μ) = N(E τ Σ E z / t, 1/t),   t = n E τ + 10⁻⁶
 
-    mean, variance: of the posterior of each parameter.    count: how often each counts (items of a group); n = Σ count.
-    `evidence` is E log p(z, μ, τ) - E log q(μ, τ), less E log of the normal density of z with E μ and E τ for its
-    parameters.
+    Each of q(μ) and q(τ) depends on the other. So they are updated in turn until the variance of q(μ) stays the same.
+    mean, variance: of the posterior of each z.
+    count: how many parameters each entry stands for, since items with equal responses are one group; n = Σ count.
+
+    `evidence` is what uncertain μ and τ add to the evidence lower bound: E log p(z, μ, τ) - E log q(μ, τ), less
+    E log N(z; E μ, 1 / E τ), which the caller adds together with the entropy of z.
 
     >>> prior = population(np.array([0.0, 2.0]), np.zeros(2), np.ones(2))
     >>> round(prior.centre, 3), round(prior.precision, 3)
@@ -70,7 +73,7 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
     shape = 1 + n / 2
     centre = total / n
     centre_variance = 0.0  # of q(μ)
-    previous_variance = -1.0  # differs, so that the loop starts
+    previous_variance = -1.0  # no variance, so that the loop starts
     while abs(centre_variance - previous_variance) > 1e-12 * centre_variance:
         previous_variance = centre_variance
         rate = 1 + float(count @ ((mean - centre) ** 2 + variance + centre_variance)) / 2
@@ -78,8 +81,8 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
         centre_variance = 1 / (n * precision + 1 / MEAN_VARIANCE)
         centre = centre_variance * precision * total
 
-    # E log τ; then the terms of z, of μ and of τ
-    log_precision = float(digamma(shape) - np.log(rate))
+    # evidence: the terms of z, then of μ, then of τ
+    log_precision = float(digamma(shape) - np.log(rate))  # E log τ
     ratio = centre_variance / MEAN_VARIANCE
     evidence = n / 2 * (log_precision - np.log(precision) - precision * centre_variance)
     evidence += 0.5 * (1 + np.log(ratio) - ratio - centre**2 / MEAN_VARIANCE)
@@ -90,30 +93,34 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
 class Grid(NamedTuple):
     """Points where the posterior of an item is computed: every λ at every pair of b and log a, in this order.
 
-    difficulty, slope: the pairs, in standard deviations of their priors.    weight: log of their priors.
-    feasibility: λ.    cap: prior of λ if it is not 1, 0 where it is.    width: of b and log a from point to point.
+    difficulty, slope: b and log a of every pair, in standard deviations of their priors, from the priors' means.
+    weight: log prior probability of every pair.
+    feasibility: the levels of λ; the last one is 1, an item without a cap.
+    cap_prior: prior probability of every level for an item with a cap (λ < 1); 0 for the level 1.
+    width: distance from point to point, of b and of log a; 0 for a parameter with one point.
     """
 
     difficulty: Pairs
     slope: Pairs
     weight: Pairs
     feasibility: Float[np.ndarray, " levels"]
-    cap: Float[np.ndarray, " levels"]
+    cap_prior: Float[np.ndarray, " levels"]
     width: tuple[float, float]
 
     @property
-    def kind(self) -> str:
-        """Single precision where there are thousands of points."""
+    def dtype(self) -> str:
+        """Type of arrays over the points: single precision where there are thousands of points, to save time."""
         return "f4" if len(self.feasibility) > 1 else "f8"
 
 
 def grid(model: str, subjects: int) -> Grid:
     """Points where the posterior of an item is computed: even steps of b and log a; λ at points of U[0, 1] and at 1.
 
-    In the 1PL log a is 0 everywhere, and only 3pl-upper has λ below 1 (at Gauss-Legendre points).
-    subjects: their number; with many, difficulties need finer steps.
+    In the 1PL log a is 0 everywhere. Only 3pl-upper has λ below 1, at Gauss-Legendre points.
+    model: 1pl, 2pl or 3pl-upper.
+    subjects: their number. With more than a hundred, the posterior of b is so narrow that it needs finer steps.
 
-    >>> grid("1pl", 10).difficulty.shape, grid("3pl-upper", 10).difficulty.shape, grid("3pl-upper", 10).cap.shape
+    >>> grid("1pl", 10).difficulty.shape, grid("3pl-upper", 10).difficulty.shape, grid("3pl-upper", 10).cap_prior.shape
     ((31,), (341,), (11,))
     """
     n_difficulties = DIFFICULTY_POINTS[1] if subjects > 100 else DIFFICULTY_POINTS[0]
@@ -128,12 +135,12 @@ def grid(model: str, subjects: int) -> Grid:
     if model == "3pl-upper":
         node, node_weight = np.polynomial.legendre.leggauss(CAP_POINTS)  # of [-1, 1]
         feasibility = np.append((node + 1) / 2, 1.0)
-        cap = np.append(node_weight / 2, 0.0)  # no prior mass of the capped items at λ = 1
+        cap_prior = np.append(node_weight / 2, 0.0)  # an item with a cap has no prior mass at λ = 1
     else:
         feasibility = np.ones(1)
-        cap = np.zeros(1)
+        cap_prior = np.zeros(1)
     slope_width = log_a[1] - log_a[0] if len(log_a) > 1 else 0.0
-    return Grid(difficulty, slope, log_weight, feasibility, cap, (b[1] - b[0], slope_width))
+    return Grid(difficulty, slope, log_weight, feasibility, cap_prior, (b[1] - b[0], slope_width))
 
 
 @dataclass(frozen=True)
@@ -159,8 +166,10 @@ class State:
 def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     """Where the fit starts: abilities as standardised logits of accuracy, plus noise from `rng`.
 
-    This fixes the sign and the scale of ability. The spread of difficulty and the mean discrimination start in the same
-    unit; under 3pl-upper half of the items are taken to have a cap (a feasibility below 1).
+    This fixes the sign and the scale of ability: abler subjects are right more often. The mean and the spread of
+    difficulty are taken from the logits of the items' shares of wrong responses, in the same unit. In the 1PL the unit
+    is a logit and all discriminations are 1. Under 3pl-upper, half of the items start with a cap (a feasibility below
+    1).
 
     >>> first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).scale.uncapped
     1.0
@@ -170,7 +179,7 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     accuracy_logit = accuracy_logit - accuracy_logit.mean()
     unit = 1.0 if has_one_slope else max(float(accuracy_logit.std()), 0.1)  # subjects may all be alike
 
-    # subjects with equal accuracies start equal
+    # subjects with equal accuracies get equal noise, so that they start equal
     levels, level_of_subject = np.unique(accuracy_logit, return_inverse=True)
     noise = START_SD * rng.standard_normal(len(levels))[level_of_subject]
     ability = accuracy_logit / unit + noise
@@ -188,9 +197,10 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
 
 
 class Logs(NamedTuple):
-    """E of a response's log probability under q(θ) at every point of the grid, and its derivatives by θ: right, wrong.
+    """Expected log probabilities of responses under q(θ) at every point of a grid, and their derivatives by θ.
 
-    E over two values of θ, one standard deviation to each side: exact for cubics.
+    Each is a pair of tables of subjects x points, for a right and for a wrong response. The expectation is the mean at
+    two values of θ, one standard deviation to each side, which is exact for cubics.
     """
 
     value: tuple[Table, Table]
@@ -199,11 +209,12 @@ class Logs(NamedTuple):
 
 
 def logs(state: State, points: Grid) -> Logs:
-    """Expected log probabilities of a right and of a wrong response, with derivatives by θ, by subject and point.
+    """Expected log probabilities of a right and of a wrong response, with derivatives by θ: all subjects x points.
 
     P(right) = λ / (1 + exp(-z)),   P(wrong) = (1 - λ) + λ / (1 + exp z),   z = a (θ - b)
 
-    The expectation is over q(θ), at two values (see `Logs`). `points` are in units of the priors in `state.scale`.
+    The expectation is over q(θ) of the subject. It is the mean at two values of θ, one standard deviation to each side.
+    points: values of b, log a and λ. Its b and log a are in standard deviations of the priors in `state.scale`.
 
     >>> state = first_state(prepare(np.eye(3)), "1pl", np.random.default_rng(0))
     >>> right, wrong = logs(state, grid("1pl", 3)).value
@@ -211,24 +222,23 @@ def logs(state: State, points: Grid) -> Logs:
     True
     """
     scale = state.scale
-    slope = np.exp(scale.log_slope + scale.slope_spread * points.slope).astype(points.kind)
+    slope = np.exp(scale.log_slope + scale.slope_spread * points.slope).astype(points.dtype)
     difficulty = scale.centre + scale.spread * points.difficulty
-    cap = points.feasibility.astype(points.kind)[:, None]  # levels x 1
+    feasibility = points.feasibility.astype(points.dtype)[:, None]  # levels x 1
 
     # value, first and second derivative by θ, each of right and of wrong: subjects x levels of λ x pairs of b and log a
     shape = (len(state.ability), len(points.feasibility), len(points.slope))
-    means = np.zeros((6, *shape), points.kind)
+    means = np.zeros((6, *shape), points.dtype)
     for side in (-1.0, 1.0):
         distance = (state.ability + side * np.sqrt(state.variance))[:, None] - difficulty
-        z = np.clip(slope * distance, -LARGEST_LOGIT, LARGEST_LOGIT).astype(points.kind)[
-            :, None
-        ]  # subjects x 1 x pairs
+        z = np.clip(slope * distance, -LARGEST_LOGIT, LARGEST_LOGIT).astype(points.dtype)  # exp(z) stays finite
+        z = z[:, None]  # subjects x 1 x pairs
         solved = 1 / (1 + np.exp(-z))
         missed = 1 / (1 + np.exp(z))
-        wrong = (1 - cap) + cap * missed  # P(wrong)
-        wrong_slope = cap * (-slope * solved * missed) / wrong  # of log P(wrong)
+        wrong = (1 - feasibility) + feasibility * missed  # P(wrong)
+        wrong_slope = feasibility * (-slope * solved * missed) / wrong  # of log P(wrong)
         terms = (  # values, first and second derivatives, of log P(right) and of log P(wrong)
-            np.log(cap) + np.log(solved),
+            np.log(feasibility) + np.log(solved),
             np.log(wrong),
             slope * missed,
             wrong_slope,
@@ -236,16 +246,20 @@ def logs(state: State, points: Grid) -> Logs:
             wrong_slope * (slope * (missed - solved) - wrong_slope),
         )
         for mean, term in zip(means, terms, strict=True):
-            mean += term / 2
+            mean += term / 2  # each side has half of the weight
 
     tables = means.reshape(6, shape[0], -1)  # subjects x points
     return Logs(value=(tables[0], tables[1]), first=(tables[2], tables[3]), second=(tables[4], tables[5]))
 
 
 class Items(NamedTuple):
-    """Posterior of the items of each group on the grid: means and variances of b and log a, means of λ and of λ = 1.
+    """Posterior of the items of each group (items with equal responses), computed on the points of a grid.
 
-    right, wrong: how many such responses of each subject are expected at each point.    evidence: Σ log P(responses).
+    difficulty, slope: mean and variance of b and of log a.    feasibility: mean of λ.
+    uncapped: probability that the item has no cap (λ = 1).
+    right, wrong: how many right and wrong responses of each subject are to items at each point. An item counts at every
+    point by the posterior probability of this point.
+    evidence: Σ log P(responses to an item) over all items, given q(θ).
     """
 
     difficulty: Float[np.ndarray, "2 groups"]
@@ -263,7 +277,9 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     log density = Σ right log P(right) + Σ wrong log P(wrong) + log prior
                 = Σ right gain + Σ log P(wrong) + log prior,   gain = log P(right) - log P(wrong)
 
-    The sums are over subjects with a response. `scale` holds the priors of items; `points` are in their units.
+    The sums are over the subjects with a response to the item.
+    log_chances: log P(right) and log P(wrong) of each subject at each point, from `logs`.
+    scale: the priors of items.    points: values of b, log a and λ, with b and log a in standard deviations of `scale`.
 
     >>> data = prepare(np.eye(3))
     >>> state, points = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
@@ -274,24 +290,24 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     n_levels = len(points.feasibility)
     is_uncapped = points.feasibility == 1
     with np.errstate(divide="ignore"):  # a level without prior mass has log 0 = -inf
-        log_cap = np.log((1 - scale.uncapped) * points.cap + scale.uncapped * is_uncapped)
-    log_prior = (log_cap[:, None] + points.weight).ravel().astype(points.kind)  # by point
+        log_level_prior = np.log((1 - scale.uncapped) * points.cap_prior + scale.uncapped * is_uncapped)
+    log_prior = (log_level_prior[:, None] + points.weight).ravel().astype(points.dtype)  # by point
 
-    # functions whose posterior means are taken: points x 6
+    # functions whose posterior means are wanted: b, b², log a, (log a)², λ and whether λ is 1; points x 6
     pair_functions = np.stack([points.difficulty, points.difficulty**2, points.slope, points.slope**2])
     level_functions = np.repeat(np.stack([points.feasibility, is_uncapped]), len(points.slope), axis=1)
-    functions = np.concatenate([np.tile(pair_functions, n_levels), level_functions]).T.astype(points.kind)
+    functions = np.concatenate([np.tile(pair_functions, n_levels), level_functions]).T.astype(points.dtype)
 
     log_right, log_wrong = log_chances.value  # subjects x points
     gain = log_right - log_wrong
-    all_wrong = log_wrong.sum(axis=0) + log_prior  # where no response is missing
+    all_wrong = log_wrong.sum(axis=0) + log_prior  # Σ log P(wrong) + log prior, if no response is missing
 
     # groups in blocks, because their densities at all points are large
-    correct = data.right.astype(points.kind)
-    present = data.indicator.astype(points.kind)
+    correct = data.right.astype(points.dtype)
+    present = data.indicator.astype(points.dtype)
     moments = np.empty((functions.shape[1], len(data.count)))
     evidence = 0.0
-    expected_right, expected_responses = np.zeros((2, *log_right.shape), points.kind)
+    expected_right, expected_responses = np.zeros((2, *log_right.shape), points.dtype)
     width = max(BLOCK // len(log_prior), 1)
     for start in range(0, len(data.count), width):
         block = slice(start, start + width)
@@ -305,13 +321,13 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         # sums over groups, each of which counts as often as it has items
         evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
         moments[:, block] = (density @ functions).T
-        density *= data.count[block, None].astype(points.kind)
+        density *= data.count[block, None].astype(points.dtype)
         expected_right += correct[:, block] @ density
         expected_responses += density.sum(axis=0) if data.present is None else present[:, block] @ density
 
     return Items(
-        difficulty=_unscaled(moments[:2], scale.centre, scale.spread, points.width[0]),
-        slope=_unscaled(moments[2:4], scale.log_slope, scale.slope_spread, points.width[1]),
+        difficulty=_mean_and_variance(moments[:2], scale.centre, scale.spread, points.width[0]),
+        slope=_mean_and_variance(moments[2:4], scale.log_slope, scale.slope_spread, points.width[1]),
         feasibility=moments[4] if n_levels > 1 else np.ones(len(data.count)),
         uncapped=moments[5],
         right=expected_right,
@@ -320,12 +336,13 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     )
 
 
-def _unscaled(
+def _mean_and_variance(
     moments: Float[np.ndarray, "2 groups"], centre: float, spread: float, width: float
 ) -> Float[np.ndarray, "2 groups"]:
-    """Mean and variance of a parameter z from the moments E t and E t² of t = (z - centre) / spread.
+    """Mean and variance of a parameter z of each group from the moments E t and E t² of t = (z - centre) / spread.
 
-    width: of t between points. A point stands for all values nearest to it, which adds the variance within that width.
+    width: distance of t between two points of the grid. A point stands for all values of t nearest to it, which adds
+    the variance of a uniform density of this width, width² / 12.
     """
     mean, mean_square = moments
     variance = np.maximum(mean_square - mean**2, 0) + width**2 / 12  # not below 0 by rounding
@@ -333,11 +350,20 @@ def _unscaled(
 
 
 def subjects_step(state: State, log_chances: Logs, items: Items, prior: Population) -> tuple[Vector, Vector]:
-    """Means and variances of q(θ) of every subject, given the posterior of the items.
+    """Update the mean and the variance of q(θ) of every subject, given the posterior of the items.
 
-    The means take a Newton step from `state`; the variances are the inverse of its curvature. Where a cap makes the
-    curvature small or negative, a quarter of the information of the responses (sum of squared slopes) replaces it.
-    log_chances: at `state`, as `logs` returns them.    prior: of abilities.
+    The mean takes one Newton step from `state` towards the maximum of the subject's expected log posterior. The
+    variance is the inverse of the curvature (minus the second derivative) of this log posterior.
+
+    The expectation is over the unknown b, log a and λ of the items. They have values on the points of a grid, and an
+    item is at each point with its posterior probability. Therefore `items.right` and `items.wrong` are the expected
+    numbers of right and wrong responses of each subject to items at each point; they are the weights of the points.
+
+    An item with a cap (λ below 1) makes the log posterior less concave, or not concave at all. So the curvature is
+    never taken below a quarter of the sum of squared slopes, which estimates the information in the responses. With
+    this least curvature the step ascends and the variance is positive.
+    log_chances: log probabilities of responses and their derivatives by θ at `state`, from `logs`.
+    prior: of abilities, N(prior.centre, 1 / prior.precision).
     """
     slope = np.zeros(len(state.ability))
     curvature = np.zeros(len(state.ability))
@@ -357,22 +383,24 @@ def subjects_step(state: State, log_chances: Logs, items: Items, prior: Populati
 
 
 def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, float]:
-    """One round of the fit: items given subjects, priors of both, then subjects given items.
+    """One round of the fit: the posterior of items given subjects, the priors of both, then subjects given items.
 
-    Returns the new state, the posterior of the items, and the evidence (lower bound) at `state`, before the round.
-    What no response determines is set: abilities get mean 0 and, where discrimination is learned, E θ² gets mean 1.
+    Returns the new state, the posterior of the items, and the evidence lower bound at `state`, before the round.
+    The responses determine neither the origin nor the unit of ability. So all parameters are shifted and scaled such
+    that abilities have mean 0 and, where discrimination is learned, E θ² has mean 1. In the 1PL the unit is a logit.
     """
-    has_one_slope = points.width[1] == 0
+    has_one_slope = points.width[1] == 0  # the 1PL: a single point of log a
     log_chances = logs(state, points)
     items = items_step(log_chances, data, state.scale, points)
 
     # priors of abilities, difficulties and log discriminations, and the evidence
     ability_prior = population(state.ability, state.variance, np.ones(len(state.ability)))
     squares = (state.ability - ability_prior.centre) ** 2 + state.variance  # E (θ - centre)²
-    entropies = np.log(ability_prior.precision * state.variance) + 1 - ability_prior.precision * squares
+    # 2 E log (prior(θ) / q(θ)) of each subject, for normal densities
+    prior_terms = np.log(ability_prior.precision * state.variance) + 1 - ability_prior.precision * squares
     difficulty_prior = population(items.difficulty[0], items.difficulty[1], data.count)
     evidence = items.evidence + ability_prior.evidence
-    evidence += 0.5 * float(entropies.sum())
+    evidence += 0.5 * float(prior_terms.sum())
     evidence += difficulty_prior.evidence
 
     log_slope = 0.0  # a = 1 in the 1PL
@@ -384,11 +412,12 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
         slope_spread = slope_prior.spread
 
     uncapped = state.scale.uncapped
-    if points.cap.any():  # under a prior Beta(2, 2), which keeps a share of a few items off 0 and 1
+    if points.cap_prior.any():  # the share has a prior Beta(2, 2), which keeps it off 0 and 1 with few items
         evidence += float(np.log(uncapped) + np.log1p(-uncapped))
+        # the mode of its posterior, from the expected number of items without a cap
         uncapped = (float(data.count @ items.uncapped) + 1) / (float(data.count.sum()) + 2)
 
-    # abilities, then the origin and the unit of all parameters
+    # abilities; then all parameters are moved to the same origin and unit
     theta, variance = subjects_step(state, log_chances, items, ability_prior)
     shift = float(theta.mean())
     unit = 1.0 if has_one_slope else float(np.sqrt(np.mean((theta - shift) ** 2 + variance)))
@@ -403,7 +432,7 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
 
 
 def change(previous: State, state: State) -> float:
-    """How much a sweep changed: the largest change of an ability, of a log variance, or of a parameter of the priors.
+    """How much a sweep changed the state: the largest change of an ability, of a log variance, or of a field of Scale.
 
     >>> state = first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0))
     >>> change(state, state)
@@ -430,7 +459,8 @@ def fit_variational(
 
     responses: 1 right, 0 wrong, NaN missing.
     model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.    epochs: sweeps at most; `converged` if these were enough.
-    seed:   of the noise on the start, logit accuracies; the end depends on it by little more than the tolerance, 3e-4.
+    seed:   of the noise that is added to the start, the logit accuracies. It changes the result by little more than the
+            tolerance, 3e-4.
 
     In the result, ability has mean 0 and, but in the 1pl, E θ² has mean 1. `discrimination` is exp(E log a), as py-irt
     gives it, and positive. `feasibility` is E λ. `*_se` are posterior standard deviations. `log_posterior` is the
@@ -457,7 +487,7 @@ def fit_variational(
         state, items, evidence = sweep(previous, data, points)
         moved = change(previous, state)
 
-    # the items were computed from the abilities of the last state but one
+    # the last sweep computed the items from the abilities before it, so these are the abilities that fit the items
     slope = np.exp(items.slope[0])
     return IrtFit(
         model=name,
