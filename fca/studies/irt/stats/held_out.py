@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
 from scipy.special import expit
 
-from fca.stats.intervals import Estimated, ratio_interval
+from fca.stats.intervals import EVERYWHERE, Estimated, ratio_interval
 from fca.studies.irt.stats.fit import fit_irt
 from fca.studies.irt.stats.likelihood import smoothed_logit
 from fca.studies.irt.stats.model import Matrix, check_responses, model_name, parts_of, score_ability
@@ -220,7 +220,7 @@ def excess(score: HeldOut, reference: HeldOut) -> Estimated:
     >>> excess(held_out_fit(responses, "2pl"), held_out_fit(responses, "1pl")).value > 0
     True
     """
-    return _mean_loss(score.loss - reference.loss, score.number)
+    return _mean_with_interval(score.loss - reference.loss, score.number, within=EVERYWHERE)
 
 
 def hide(responses: Matrix, share: float, seed: int | np.random.Generator, network: Network | None = None) -> Cells:
@@ -434,7 +434,7 @@ def _score_predictions(
     has_both_values = 0 < right.sum() < len(right)  # AUC is not defined otherwise
     loss_by_network = np.bincount(network, np.nansum(loss, axis=1))
     number_by_network = np.bincount(network, is_predicted.sum(axis=1)).astype(int)
-    nll = _mean_loss(loss_by_network, number_by_network)
+    nll = _mean_with_interval(loss_by_network, number_by_network, within=(0.0, np.inf))
     return HeldOut(
         model=name,
         hold_out=hold_out,
@@ -458,15 +458,18 @@ def _losses(responses: Matrix, chance: Matrix) -> Matrix:
     return np.where(np.isnan(responses), np.nan, loss)
 
 
-def _mean_loss(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
-    """Mean loss of a response, with its 95 % interval over networks.
+def _mean_with_interval(
+    sums: Float[np.ndarray, " networks"], counts: Int[np.ndarray, " networks"], within: tuple[float, float]
+) -> Estimated:
+    """The mean over all responses of a quantity such as the loss, with its 95 % interval over networks.
 
-    loss: sum of the losses of each network's responses.    count: number of these responses.
+    sums:   the sum of the quantity over the responses of each network.    counts: the number of these responses.
+    within: the range of the quantity, beyond which the interval does not go.
     """
-    has_response = count > 0
-    loss, count = loss[has_response], count[has_response]
-    mean = float(loss.sum() / count.sum())
-    return Estimated(mean, *ratio_interval(loss, count, within=(0.0, float("inf"))))
+    has_response = counts > 0
+    sums, counts = sums[has_response], counts[has_response]
+    mean = float(sums.sum() / counts.sum())
+    return Estimated(mean, *ratio_interval(sums, counts, within=within))
 
 
 def _best_first(scores: Iterable[HeldOut]) -> list[HeldOut]:

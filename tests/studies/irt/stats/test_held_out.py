@@ -157,6 +157,15 @@ def test_the_excess_of_a_wrong_model_is_paired_by_network():
     assert few.low < means.mean() < few.high, "four networks have Student's interval, corrected for skewness"
 
 
+def test_an_excess_may_be_below_zero_and_changes_its_sign_with_the_two_models():
+    rng = np.random.default_rng(0)
+    responses = (rng.random((40, 60)) < expit(rng.normal(size=(40, 1)) - rng.normal(size=60))).astype(float)
+    one, two = (held_out_fit(responses, model, hold_out="subjects") for model in ("1pl", "2pl"))
+    more, less = excess(two, one), excess(one, two)
+    assert tuple(more) == pytest.approx((-less.value, -less.high, -less.low), abs=1e-12)
+    assert min(more.low, less.low) < 0
+
+
 def test_too_few_networks_are_an_error():
     responses = planted(6, 40).responses
     with pytest.raises(FcaError, match="networks to hold out = 2; allowed: 3 or more"):
