@@ -14,6 +14,7 @@ from hydra.core.plugins import Plugins
 from fca.cli import report
 from fca.store import results
 from fca.subset import draw_subset
+from fca.torchvision_ops import imported
 from tests.conftest import SMALL
 from tests.support.images import write_images
 from tests.support.wandb_files import folders, written
@@ -84,7 +85,7 @@ def test_printing_commands_downloads_no_data(fca, tmp_path, monkeypatch):
         raise RuntimeError("Dataset not found")
 
     no_network.url, no_network.base_folder = "https://nowhere", "cifar-10-batches-py"
-    monkeypatch.setattr("torchvision.datasets.CIFAR10", no_network)
+    monkeypatch.setattr(imported("torchvision.datasets"), "CIFAR10", no_network)
     public = [f"dataset.root={tmp_path / 'none'}", "dataset=cifar10", "logger=none", "sweep.print=true"]
     code, out, err = fca("-m", *public, "model=resnet18,vgg16", "subset.ncl=2,5")
     assert code == 0, err
