@@ -62,7 +62,7 @@ def exposure_of_model(records: Sequence[Record], pool: Pool, bank: ItemBank | No
         return ModelExposure(evaluated, np.array([]))
 
     abilities = np.array([ability_of(record, bank)[0] for record in records])
-    weights = pool.weights[0] / pool.n_groups  # of items in the mean accuracy over groups
+    weights = pool.weights[0] / pool.n_groups  # of each item in the mean accuracy over groups; target 0 is accuracy
     return ModelExposure(evaluated, bank.probability(abilities) @ weights)
 
 

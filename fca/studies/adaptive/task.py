@@ -437,7 +437,7 @@ class AdaptiveTest:
 
     def _default_policy(self, pool: Pool) -> str:
         """The policy where none is configured: by the bank and the configured estimator, else by the pool's levels."""
-        if self.bank is not None or self.estimator in NEED_BANK:
+        if self.bank is not None or self.estimator in NEED_BANK:  # without a bank the later check names the estimator
             policy_of_estimator = {"p_irt": "fisher_cat", "difference": "neyman_irt"}
             return policy_of_estimator.get(self.estimator or "", "defensive_irt")
         return "optimal_allocation" if pool.has_levels else "proportional"
@@ -451,9 +451,11 @@ class AdaptiveTest:
         return "stratified" if pool.has_levels else "hypergeometric"
 
     def _bank_of(self, store: Store, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
+        """The item bank of the images under a shift; None if the test uses none."""
         return None if self.bank is None else bank_of(store, self.bank, data, items.rows, shift)
 
     def _prior_notes(self, store: Store, data: ImageData, items: Items, shift: Shift) -> list[str]:
+        """What `priors_of_bank` notes on the bank of the images under a shift; empty if the test uses no bank."""
         return [] if self.bank is None else priors_of_bank(store, self.bank, data, items.rows, shift)
 
     def _warning(self, store: Store, work: Examination, items: Items, record: Record, estimate: Estimate) -> str | None:
@@ -469,7 +471,7 @@ class AdaptiveTest:
         # some estimators are biased if responses decide which images are evaluated; blind policies ignore responses
         if work.policy.name not in BLIND_POLICIES and work.estimator in adaptive.WARNINGS:
             faults.append(adaptive.WARNINGS[work.estimator])
-        if record.evaluated.all():
+        if record.evaluated.all():  # the images ran out
             faults += [EXHAUSTED] if self.width is not None else []
             faults += [EXHAUSTED_SE] if self.ability_se is not None else []
         if self.bank:

@@ -171,7 +171,7 @@ class Search:
         context.check_clean("search")
         domain = self.domain
         generator = self.generator
-        clean = runs_of_split(context, "test")[0]
+        clean = runs_of_split(context, "test")[0]  # the run that predicts the test images, without a shift
         data = subdomain_data(domain, generator)
         self._check_models(clean.work)
         placeholder_features = np.zeros((len(domain.space), 1))  # real features may need the encoder
@@ -289,7 +289,7 @@ class Search:
         n_accepted = int(counts["shown"].sum())
         skill = policy.skill(visited, correct, shown)
         price = price_of(self.generator)
-        all_visits = [*visits, *fresh_visits]
+        all_visits = [*visits, *fresh_visits]  # time and money are those of both; all counts are of the search alone
         columns = {
             **clean_columns,
             "n_visited": len(counts),
@@ -395,6 +395,7 @@ def _gallery_arrays(
     `gallery_image` (the line of `images` that each picture belongs to).
 
     images: a line for each image that was drawn or refused, in the order of visits.
+    accuracy_of_visit: share of each visit's accepted images that are right.
     """
     lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
     is_accepted = lowest_first["accepted"]

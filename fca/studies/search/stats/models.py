@@ -70,9 +70,11 @@ class Regression:
         self.seed = seed
 
     def fitted(self, evidence: Evidence, resampled: bool = False, **forest: Any) -> Any:
-        """The regressor fitted to the evidence, each subdomain weighted by its images.
+        """scikit-learn's regressor, fitted to the evidence; each subdomain is weighted by its number of images.
 
-        resampled: fit it to 5 bootstrap resamples as well, for standard deviations.    forest: options of a forest.
+        resampled: fit an ensemble of RESAMPLES such regressors to bootstrap resamples instead; the spread of its
+                   predictions is a standard deviation.
+        forest:    further options of a random forest.
         """
         regressor = self._regressor(**forest)
         if resampled and self.kind != "bo_forest":  # a forest resamples by itself
@@ -176,6 +178,7 @@ class PairwiseGP:
         moments = {individual: self._moments(evidence, logits, centre, individual) for individual in self.INDIVIDUAL}
 
         def log_likelihood(sds: Tuned) -> float:
+            """The marginal log likelihood of the working logits with these prior standard deviations (a, p, o)."""
             additive, pairwise, individual = sds
             regression = self._regression(moments[individual], additive, pairwise)
             # rounded, so that of equal likelihoods `max` takes the first, with the smaller deviations
@@ -311,10 +314,11 @@ class _Regression(NamedTuple):
 def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned: Tuned) -> float:
     """Share of the variance of accuracies that a model explains, cross-validated in 5 folds.
 
-    1 - sum (accuracy - predicted)² / sum (accuracy - baseline)²,   baseline: mean accuracy of the other folds
+    1 - sum (accuracy - predicted)² / sum (accuracy - baseline)²
 
-    A random forest predicts each subdomain by the trees that were not fitted to it (out of bag) instead of by folds. 0
-    where all accuracies are equal.
+    The baseline of a subdomain is the mean accuracy of the other folds, and its prediction is by a model fitted to
+    them. Only a random forest predicts each subdomain by the trees that were not fitted to it (out of bag). The result
+    is 0 where all accuracies are equal, and negative for a model that predicts worse than the mean.
 
     evidence: right images and images of each visited subdomain.    tuned: settings from the model's `tune`.
     """
@@ -354,7 +358,8 @@ def _held_out_predictions(
     for fold in range(FOLDS):
         is_held_out = fold_of == fold
         other_folds = Evidence(*(values[~is_held_out] for values in evidence))
-        fold_mean = model.predict(other_folds, tuned, spread=False).mean[evidence.subdomains[is_held_out]]
-        is_constant = np.ptp(fold_mean) < 1e-9  # such a model explains nothing: its skill must be 0
-        predicted[is_held_out] = baseline[is_held_out] if is_constant else fold_mean
+        expected = model.predict(other_folds, tuned, spread=False).mean  # of all subdomains of the domain
+        of_fold = expected[evidence.subdomains[is_held_out]]
+        is_constant = np.ptp(of_fold) < 1e-9  # such a model explains nothing: its skill must be 0
+        predicted[is_held_out] = baseline[is_held_out] if is_constant else of_fold
     return predicted
