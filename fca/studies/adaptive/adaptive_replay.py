@@ -278,9 +278,9 @@ class AdaptiveReplay:
         Raises FcaError when there is no data set to replay tests on.
         """
         check_budget(self.budget)
-        frames_by_table: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
+        frames_by_table: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}  # one a data set
         left_out: list[str] = []
-        not_estimable: dict[str, tuple[str, ...]] = {}
+        not_estimable: dict[str, tuple[str, ...]] = {}  # fits, and the scales that they could not learn
         runs: set[str] = set()
 
         for source in complete_responses(store, self.query, self.responses, self.protocol):
@@ -339,9 +339,9 @@ class AdaptiveReplay:
 def settings(budget: float, budgets: Iterable[int | float], has_levels: bool = True) -> list[Setting]:
     """The kinds of test that are replayed on images with or without levels.
 
-    These are: each method at the configured budget and at the budgets of the curves, the methods of
-    SINGLE_BUDGET_METHODS at the configured budget only, and the baseline with twice that budget, if this is at most the
-    whole pool.
+    A method is a policy with an estimator. The kinds are each method at the configured budget and at the budgets of the
+    curves, the methods of SINGLE_BUDGET_METHODS at the configured budget only, and the baseline with twice that budget,
+    if this is at most the whole pool.
 
     budget, budgets: shares of the images; `budgets` are those of the curves.
     """
@@ -596,7 +596,7 @@ def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
     mean = float(errors.mean())
     left_out = left_out_means(errors)
     line[MSE] = mean
-    line[MSE_LOW], line[MSE_HIGH] = jackknife_interval(mean, *left_out, scale=LOG)
+    line[MSE_LOW], line[MSE_HIGH] = jackknife_interval(mean, *left_out, scale=LOG)  # errors and ratios are positive
     if base is None or np.isnan(base).any() or not base.any():
         return line
 

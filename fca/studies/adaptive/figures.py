@@ -477,7 +477,7 @@ def attributes_figure(attributes: Table) -> alt.FacetChart:
     attributes: the table adaptive_test_attributes.
     """
     frame = label_tests(attributes.frame.dropna(subset=ESTIMATE))
-    first_tests = frame.drop_duplicates([DATASET, MODEL])[RUN_ID].head(EXAMPLE_TESTS)
+    first_tests = frame.drop_duplicates([DATASET, MODEL])[RUN_ID].head(EXAMPLE_TESTS)  # ids of their runs
     shows_all_tests = set(frame[RUN_ID]) == set(first_tests)
     frame = frame[frame[RUN_ID].isin(first_tests)].reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL, "named")

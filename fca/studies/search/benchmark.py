@@ -367,13 +367,13 @@ def _curve(
     """
     n_subdomains = len(covered)
     accuracy = pd.Series(search.accuracy)
-    # for each visit the position of the first point that is not before it
+    # for each visit the position, in `points`, of the first point that is not before it
     point_of_visit = np.searchsorted(points, np.arange(1, n_subdomains + 1))
     running_mean = accuracy.expanding().mean().to_numpy()
     curve = {
         EXPLORED: points,
         SHARE: points / n_subdomains,
-        ACCURACY: accuracy.groupby(point_of_visit).mean(),
+        ACCURACY: accuracy.groupby(point_of_visit).mean(),  # one value for each point, in their order
         RUNNING: running_mean[points - 1],
         COVERED: covered[points - 1],
     }

@@ -468,9 +468,10 @@ def _estimate_lines(estimate: str, means: pd.DataFrame, bias: pd.Series | float 
 
 
 def _run_line(search: Search) -> dict[Any, Any]:
-    """The line of table search_runs for a search, including where accuracy is lowest.
+    """The line of table search_runs for a search: what it visited, and where accuracy is lowest.
 
-    Where several subdomains share the lowest accuracy, the line names the first of them.
+    Where several subdomains share the lowest accuracy, the line names the conditions of the first of them. Columns that
+    the row of the search does not have are None.
     """
     row = search.row
     results = search.results
@@ -558,9 +559,9 @@ def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
 def _cause_lines(search: Search) -> Iterator[Any]:
     """Lines of table search_causes: the likely cause of failure in each of the lowest tenth of visited subdomains.
 
-    The cause is the classifier, the condition itself, or the generator, whose images may not show the prompt. It is
-    decided from the intervals of this and of the second classifier, and from the filter's score of the images, by the
-    rules that METHOD[CAUSE] has in words.
+    If both this and the second classifier fail there, the cause is the generator where the filter's score is low (the
+    images may not show the prompt), else the condition. If only this classifier fails, the cause is the classifier. A
+    classifier fails where its interval is below its mean accuracy. Otherwise the cause is undecided.
     """
     images = search.images.groupby("subdomain").agg(
         n_accepted=("accepted", "sum"),
@@ -649,7 +650,7 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
 
     The lengths of all arrays and the range of all indices are checked, as a store may come from another machine.
 
-    name: by which tables call the search.    row: its row in the store.
+    name: the name of the search in tables.    row: its row in the store.
     """
 
     def read(array: str, n_lines: int | None = None) -> np.ndarray:

@@ -163,7 +163,12 @@ class Studio:
     """
 
     def __init__(self, search: SearchSettings, run: Run[Work], context: RunContext) -> None:
-        """Build the networks, start the processes that draw, and read the verdicts of an interrupted search."""
+        """Build the networks, start the processes that draw, and read the verdicts of an interrupted search.
+
+        Raises FcaError if the model, or the second one, does not know the target.
+
+        run: the run of the search; its folder has the journal.
+        """
         work = run.work
         self.search = search
         self.folder = context.store.folder(run.run_id)
@@ -180,7 +185,7 @@ class Studio:
             # spawned: a fork of a process that has threads (torch, BLAS) may hang
             self.pool = ProcessPoolExecutor(processes, get_context("spawn"), bound_to_parent)
         else:
-            self.pool = ThreadPoolExecutor(1, "fca-draw")
+            self.pool = ThreadPoolExecutor(1, "fca-draw")  # the name of the thread
 
         self.journal = Journal(self.folder / "journal.jsonl", is_whole)
         lines = self.journal.lines_or_anew("all images are judged again")
@@ -189,7 +194,8 @@ class Studio:
         for line in lines:
             self.lines_of_visit[line["visit"]].append(line)
 
-        self.elapsed = sum(line["elapsed"] for line in lines)  # seconds of the search, those before a restart included
+        # seconds of the search, those before a restart included, and the moment up to which they are counted
+        self.elapsed = sum(line["elapsed"] for line in lines)
         self.elapsed_until = time.perf_counter()
 
     @property

@@ -300,10 +300,10 @@ def _best_method_elsewhere(
 
 
 def _choose_by_each_method(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
-    """The anchors that each method chooses on these models, without shift and interval.
+    """The anchors that each method chooses on these models; their `shift` and `reach` are not fitted.
 
-    The `share` of gp_irt is 0 at first; callers replace it by a fitted one. To save time, the 2pl is fitted once for
-    all methods, and items are chosen once in each space.
+    The `share` of gp_irt is 0 at first; callers replace it by a fitted one. To save time, the item response model (2pl)
+    is fitted once for all methods, and items are chosen once in each space.
     """
     items = correct.shape[1]
     needs_fit = any(_needs_bank(method) for method in methods)

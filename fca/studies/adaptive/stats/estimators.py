@@ -241,9 +241,10 @@ class LevelShares(NamedTuple):
 def _intervals_of_groups(shares: LevelShares) -> Interval:
     """Accuracy and score of each group with their intervals, for `stratified`.
 
-    A group's few responses estimate a variance poorly. So the part of the strata with several responses is averaged, by
-    degrees of freedom, with what this part would be if each s² were level_s_squared, as if one further response had
-    shown it:
+    The variance of a group's share right at a level has two parts: `observed`, of the strata with several responses
+    (with `df` degrees of freedom), and `of_single`, of the strata with a single response. A group's few responses
+    estimate the first part poorly. So it is averaged, by degrees of freedom, with what it would be if the variance of a
+    response were the one of the level in all groups (level_s_squared), as if one further response had shown this:
 
         (df observed + factor level_s_squared) / (df + 1)
     """
@@ -264,8 +265,9 @@ def _interval_of_mean(shares: LevelShares) -> Interval:
     """The mean of accuracy and of score over the groups with their intervals, for `stratified`; 1 x targets.
 
     The groups' shares are averaged level by level. The variance of the mean over G groups is the sum of the groups'
-    variances, divided by G². One further response is counted in the sum as in `_intervals_of_groups`, but here it has
-    the largest possible variance, 1/4.
+    variances, divided by G². It has two parts: `observed`, of the strata with several responses (with `df` degrees of
+    freedom), and `of_single`, of the strata with a single response. One further response is counted in the first part,
+    as in `_intervals_of_groups`, but here it has the largest possible variance, 1/4.
     """
     # without a stratum of several responses, level_s_squared already counts a right and a wrong response
     added = np.where(shares.df.any(axis=0), 1 / 4, shares.level_s_squared)  # of each level
@@ -546,6 +548,9 @@ def _combine_samples(
 ) -> Estimate:
     """The weighted mean of the estimates from each sample of a test, with its intervals; see `difference`.
 
+    The intervals need `bound`, what a variance would be if every residual had the variance 1/4, and `bound_squares`,
+    the sum of its squared terms; see `share_interval`.
+
     predictions: for each sample, the predicted response to every item: one row for all targets, or a row for each.
     """
     samples = zip(predictions, record.samples, evaluated_by_sample(record), strict=True)
@@ -588,8 +593,9 @@ def share_interval(
 ) -> Interval:
     """Intervals of targets that were estimated with a bank; near 0 and 1 as asymmetric as those of few responses.
 
-    bound, bound_squares: of the variance; sums over the evaluated items, see `SampleEstimate`. 0 where every item was
-                          evaluated.
+    bound:                what the variance would be if every residual had the variance 1/4; a sum over the evaluated
+                          items, 0 where every item was evaluated.
+    bound_squares:        the sum of the squares of the terms of `bound`.
     all_wrong, all_right: whether all responses of a group were wrong, or right. Responses that are all right do not
                           exclude the value 1, and responses that are all wrong do not exclude 0.
 

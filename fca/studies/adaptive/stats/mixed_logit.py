@@ -151,7 +151,8 @@ def contradicted(by_model: Interval, by_sample: Interval) -> bool:
 def choose_kind(pool: Pool, record: Record) -> str:
     """The name of the kind of model, a key of KINDS, under which the responses of held-out sessions are most likely.
 
-    Two-fold cross-validation: each kind is fitted to one half of the sessions and evaluated on the other half.
+    Two-fold cross-validation: each kind is fitted to one half of the sessions and evaluated on the other half. Rows of
+    sessions with equal counts are merged into patterns; `frequency` has the number of rows of each in each fold.
     """
     held_out_log_likelihood: dict[str, float] = {}
     for name, kind in KINDS.items():
@@ -220,7 +221,7 @@ def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLE
     # for the fit of each group alone, a wide normal prior keeps β and s finite if all responses are right, or all wrong
     sd_alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * number_of_loadings)
     zeros = np.zeros(3 + number_of_loadings)
-    prior = Prior(mean=zeros, variance=sd_alone**2, mean_variance=zeros)
+    prior = Prior(mean=zeros, variance=sd_alone**2, mean_variance=zeros)  # its mean is not estimated
 
     # Start at the logits of the shares right, and s = 1
     n_right = group_sums(patterns, patterns.n_right, frequency)
@@ -278,7 +279,7 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     eta = parameters[:, :3, None] + s[:, :, None] * NODES  # groups x levels x nodes
     chance = expit(eta)
 
-    # log of P(responses | u) times the weight of u, at each node; patterns x nodes
+    # log of P(responses | u) times the weight of u, at each node; patterns (p) x nodes (n), a sum over levels (l)
     n_wrong = patterns.n_evaluated - patterns.n_right
     log_right = log_expit(eta)[patterns.group]
     log_wrong = log_expit(-eta)[patterns.group]
@@ -295,7 +296,7 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     height = np.bincount(patterns.group, weights=frequency * log_likelihood, minlength=len(parameters))
     height -= ((parameters - prior.mean) ** 2 / (2 * prior.variance)).sum(axis=1)
 
-    # derivatives by β_l: right - evaluated p; by s: the same times u, over the levels that have this s
+    # derivatives by β_l: right - evaluated p; by s: the same times u, over the levels that have this s (`loadings`)
     expected_right = patterns.n_evaluated[:, :, None] * chance[patterns.group]
     surplus = patterns.n_right[:, :, None] - expected_right
     score_of_s = np.einsum("ls,pln->psn", patterns.loadings, surplus) * NODES
@@ -313,6 +314,7 @@ def group_sums(
 
 def posterior_score(evaluation: Evaluation) -> Float[np.ndarray, "patterns k"]:
     """Derivatives of each pattern's log-likelihood by β and s: their mean over the posterior of u."""
+    # p patterns, k parameters, n nodes of u
     return np.einsum("pn,pkn->pk", evaluation.posterior, evaluation.score_by_node)
 
 
@@ -343,6 +345,7 @@ def curvature(
     complete[:, range(3), range(3)] = moment_0
     complete[:, :3, 3:] = moment_1[:, :, None] * patterns.loadings
     complete[:, 3:, :3] = complete[:, :3, 3:].swapaxes(1, 2)
+    # p patterns, l levels, s and t loadings
     complete[:, 3:, 3:] = np.einsum("pl,ls,lt->pst", moment_2, patterns.loadings, patterns.loadings)
     return group_sums(patterns, complete - hidden, frequency) + np.diag(1 / prior.variance)
 
@@ -368,7 +371,7 @@ def fit(
         score = group_sums(patterns, posterior_score(evaluation), frequency)
         score -= (parameters - prior.mean) / prior.variance
         covariance = inverse(curvature(patterns, prior, evaluation, frequency))
-        step = np.einsum("gkl,gl->gk", covariance, score)
+        step = np.einsum("gkl,gl->gk", covariance, score)  # g groups, k and l parameters
 
         # no parameter changes by more than 2, and no s loses more than 0.7 of itself: at s = 0 its derivative is 0,
         # whatever lies beyond, and the search would stop there
@@ -420,7 +423,8 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     pull = covariance / prior.variance  # derivative of a group's parameters by the prior's mean
     covariance = covariance + (pull * prior.mean_variance) @ pull.swapaxes(1, 2)
 
-    # Of a missing response of each pattern, over the posterior of u: E p, E p (1 - p), and cov(p_l, p_m)
+    # Of a missing response of each pattern, over the posterior of u: E p, E p (1 - p), and cov(p_l, p_m) of two levels
+    # p patterns, l levels, n nodes of u
     chance = evaluation.chance[patterns.group]  # patterns x levels x nodes
     weighted_chance = chance * evaluation.posterior[:, None]
     mean = np.einsum("pn,pln->pl", evaluation.posterior, chance)

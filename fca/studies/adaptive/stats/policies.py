@@ -139,7 +139,7 @@ class _SimpleSample(Policy):
         self.round = 0
         none_before = np.zeros(self.pool.n_items, dtype=bool)
         inclusion_of_stratum = self.n / sizes
-        self.record.samples = [Sample(none_before, inclusion_of_stratum[self.stratum], None)]
+        self.record.samples = [Sample(none_before, inclusion_of_stratum[self.stratum], chance=None)]
 
 
 class StaticK(_SimpleSample):
@@ -212,9 +212,9 @@ class Proportional(Policy):
                 continue
             inclusion[items] = min(n / len(items), 1.0)
             session = self.pool.session[items].astype(float)
-            is_drawn = systematic(inclusion[items], rng, along=session)
+            is_drawn = systematic(inclusion[items], rng, along=session)  # along it, so each session has its share
             positions_by_group.append(items[is_drawn])
-        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, None))
+        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, chance=None))
         return np.concatenate(positions_by_group)
 
     def extend(self) -> None:
@@ -370,9 +370,9 @@ class OptimalAllocation(Policy):
         """Positions of the items among the first `counts` of their group and level that were not evaluated so far.
 
         counts: for each group, the number of items by level.
-        The items of a group and level are ordered by (rank in session + start of session) / size of session. The items
-        of every session are then equally spaced from 0 to 1, so that the first of any number have each session's
-        share, rounded up or down.
+        The items of a group and level are ordered by (rank in session + start of session) / size of session. The rank
+        is random, from 0, and the start is random in [0, 1). The items of every session are then equally spaced from 0
+        to 1, so that the first k items of the order have each session's share, rounded up or down, for any k.
         """
         pool = self.pool
         place = (self.rank + self.session_starts[pool.session]) / pool.sizes[pool.session, pool.level]
@@ -452,7 +452,7 @@ class NeymanIrt(_WithBank):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
             if len(items):
                 inclusion[items] = capped_inclusion(size[items], int(n))
-                is_drawn = systematic(inclusion[items], rng, along=chance[items])
+                is_drawn = systematic(inclusion[items], rng, along=chance[items])  # evenly over all p
                 positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
@@ -491,15 +491,16 @@ class DefensiveIrt(_WithBank):
         self.n_after_pilot = self.n_total - self.n_pilot
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """Random items in round 1; then items whose chances are the best mixture of equal and unequal ones.
+        """Random items in round 1; then items whose chances to be drawn are the best mixture of equal and unequal ones.
 
-        Each of the two samples is added to the record, with the items' chances.
+        Each of the two samples is added to the record, with the items' chances to be drawn and, in the second, the
+        bank's probabilities p of a right response, by which they were chosen.
         """
         pool = self.pool
         evaluated_before = self.record.evaluated.copy()
         if self.round == 1:
             inclusion = (self.n_pilot / pool.group_sizes.sum(axis=1))[pool.group]
-            self.record.samples.append(Sample(evaluated_before, inclusion, None))
+            self.record.samples.append(Sample(evaluated_before, inclusion, chance=None))
             return self.first_of_strata(self.n_pilot)
         if evaluated_before.all():  # no items remain, whose chances `_best_mixture` would need
             return NO_ITEMS
@@ -510,7 +511,7 @@ class DefensiveIrt(_WithBank):
         for group in range(pool.n_groups):
             items = np.flatnonzero((pool.group == group) & ~evaluated_before)
             if len(items):
-                is_drawn = systematic(inclusion[items], rng, along=chance[items])
+                is_drawn = systematic(inclusion[items], rng, along=chance[items])  # evenly over all p
                 positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
@@ -524,7 +525,8 @@ class DefensiveIrt(_WithBank):
         π is proportional to w (λ + (1 - λ) s), where w is an item's weight in the objective and s, with mean 1, is
         proportional to sqrt(p (1 - p)). λ = 1 gives equal chances. λ is the one of 1 and EQUAL_SHARES with the least
         D + se(D). D is the expected change of the variance against equal chances: the mean of
-        w² e² (1 / π - 1 / equal π) over the random items, whose residuals e show how well the bank predicts.
+        w² e² (1 / π - 1 / equal π) over the random items, whose residuals e show how well the bank predicts. se(D) is
+        added so that unequal chances need evidence that they help.
 
         The relative variance is 1 + D / (the variance with equal chances). It is at least LEAST_FORESEEN, because
         estimates divide by it.
@@ -532,13 +534,16 @@ class DefensiveIrt(_WithBank):
         chance: the bank's probability p of a right response to every item.
         The returned π are over all items of the pool; those of items evaluated so far are 1.
         """
-        is_random = self.record.evaluated & ~self.record.chosen_by_responses
+        is_random = self.record.evaluated & ~self.record.chosen_by_responses  # the items of the first round
         is_remaining = ~self.record.evaluated
         squared_residual = self._residuals(chance, is_random) ** 2
         n_random = len(squared_residual)
 
         def mean_with_one_more(factor: PerItem) -> float:
-            """Mean of factor e² over the random items, and over one more response of the largest variance, 1/4."""
+            """Mean of factor e² over the random items and one more response, with e² = 1/4 and the mean factor.
+
+            1/4 is the largest variance of a response: random items without surprises do not prove that there are none.
+            """
             observed = factor[is_random] * squared_residual
             return (observed.sum() + 1 / 4 * factor[is_remaining].mean()) / (n_random + 1)
 

@@ -78,13 +78,14 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visit
 
 
 def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Float[np.ndarray, " visited"]) -> float:
-    """F ratio: the mean square between cells over the mean square within cells.
-
-    NaN where either mean square has no degree of freedom, or where residuals within cells are all equal.
-
-    cell: the number of the cell of each residual.
+    """How much residuals differ between cells: the mean square between cells over the mean square within cells (F).
 
     F = (B / (k - 1)) / (W / (n - k)),   B = sum over k cells of (sum of residuals)² / size,   W = sum residual² - B
+
+    A cell has the subdomains with one pair of attribute values.
+
+    cell: the number of the cell of each of the n residuals; some numbers may have none.
+    NaN where either mean square has no degree of freedom, or where the residuals of each cell are all equal.
     """
     sizes = np.bincount(cell)
     is_filled = sizes > 0
@@ -111,7 +112,7 @@ def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[s
         inside = accuracy[is_member[results.index]]
         mean = float(inside.mean()) if len(inside) else np.nan
         each_alone = np.arange(len(inside))  # subdomains are the units that were drawn
-        low, high = mean_interval(inside, each_alone, FRACTION)
+        low, high = mean_interval(inside, each_alone, within=FRACTION)
         # iterating over a rule gives its attributes
         lines.append((*rule, *rule.values(), mean, low, high, len(inside)))
 
