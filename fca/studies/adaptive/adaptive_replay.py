@@ -376,6 +376,7 @@ def replay_tests(
     """Replay each kind of test on every model; kinds that the pool does not allow are listed with the reason.
 
     source, pool: the responses of the models to one data set, and its images by level and session.
+    kinds:        policy, estimator and budget of each kind; see `settings`.
     model:        the item response model of the banks.    repeats: tests of each kind and model.
     The tests have the columns of `fca.studies.adaptive.stats.replay`, with the name of the model in place of its
     position, and network, policy, estimator, budget, method and share. Where two budgets of a method evaluate equally
@@ -423,7 +424,7 @@ def replay_tests(
 
 
 def why_not(setting: Setting, pool: Pool, banks: Banks) -> str | None:
-    """The reason why a pool or a lack of item banks does not allow this kind of test, or None if nothing does."""
+    """Why this kind of test cannot be replayed: because of the pool, or a lack of item banks. None if it can."""
     if setting.estimator in BANK_ESTIMATORS and banks.lacking is not None:
         return banks.lacking
     try:  # with any model's bank: all have the items of the pool
@@ -538,11 +539,11 @@ def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
     }
     # (target, estimator, budget) -> errors of random draws with an item bank
     random_with_bank = tests[(tests[POLICY] == "random") & tests[ESTIMATOR].isin(BANK_ESTIMATORS)]
-    by_target_estimator_and_budget = random_with_bank.groupby([str(column) for column in (TARGET, ESTIMATOR, BUDGET)])
+    by_target_estimator_and_budget = random_with_bank.groupby([TARGET, ESTIMATOR, BUDGET])
     same_bank_errors: dict[Any, Cells] = {key: squared_errors(of_key) for key, of_key in by_target_estimator_and_budget}
 
     lines = []
-    for values, of_method in tests.groupby([str(column) for column in _KIND_COLUMNS], sort=False):
+    for values, of_method in tests.groupby(list(_KIND_COLUMNS), sort=False):
         method = cells(_KIND_COLUMNS, values)
         target, estimator = method[TARGET], method[ESTIMATOR]
         errors = squared_errors(of_method)
@@ -655,7 +656,8 @@ def averages(tests: pd.DataFrame) -> Line:
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
     """Replay one two-stage test (see `GreTwoStage`) on a model's stored responses to all items.
 
-    mapping: a name of MAPPINGS.    seed: of the random draws.
+    mapping: a name of MAPPINGS.
+    seed:    [`draws_of` the model, 0, repeat], as `replay` seeds the tests of a single model.
     Raises FcaError for a pool or a budget that the policy refuses.
     """
     test = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping])

@@ -141,7 +141,7 @@ def truth_of(
         return None
 
     stored = predictions(store, full)
-    allowed = columns_of(stored, test["classes"])
+    allowed = columns_of(stored, test["classes"])  # positions of the logits of the test's classes
     has_same_answers = test["protocol"] == "open" or len(allowed) == len(stored.logit_classes)
     if has_same_answers:  # any class that the model knows competes in the test too
         right = stored.right
@@ -151,9 +151,9 @@ def truth_of(
         return None
 
     items = store.items(full["fingerprint"])
-    items = items[items["split"] == full["split"]].iloc[stored.images]
+    items = items[items["split"] == full["split"]].iloc[stored.images]  # in the order of the predictions
     is_tested = stored.of_classes(test["classes"])
-    if has_levels(items[is_tested]):  # then a test evaluates only images with both
+    if has_levels(items[is_tested]):  # then a test evaluates only images with an attribute and a level
         is_tested = is_tested & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
     return pool_of(items[is_tested]).truth(right[is_tested])
 

@@ -528,7 +528,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     highest = frame[["high", TRUTH]].max(axis=None)
     frame = frame.assign(
         covered=frame[live.COVERED].map(_COVERED_IN_WORDS),
-        value_low=frame["low"],
+        value_low=frame["low"],  # the ends of the intervals, by the names of VALUE
         value_high=frame["high"],
         line_low=pd.Series(lowest, first_rows_of_panels),
         line_high=pd.Series(highest, first_rows_of_panels),

@@ -445,7 +445,7 @@ class AdaptiveTest:
 
     def _default_policy(self, pool: Pool) -> str:
         """The policy where none is configured: by the bank and the configured estimator, else by the pool's levels."""
-        if self.bank is not None or self.estimator in NEED_BANK:  # without a bank the later check names the estimator
+        if self.bank is not None or self.estimator in NEED_BANK:  # `_check_bank_options` refuses a missing bank
             policy_of_estimator = {"p_irt": "fisher_cat", "difference": "neyman_irt"}
             return policy_of_estimator.get(self.estimator or "", "defensive_irt")
         return "optimal_allocation" if pool.has_levels else "proportional"

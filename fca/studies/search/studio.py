@@ -288,7 +288,11 @@ class Studio:
         outcomes: how drawing went, for each image that was submitted.
         """
         judging_since = time.perf_counter()
-        draws = [Draw(False, False, None, None, -1, outcome.refused) for outcome in outcomes]
+        # the verdicts on refused images; those on drawn images are replaced below
+        draws = [
+            Draw(accepted=False, correct=False, p=None, score=None, second=-1, refused=outcome.refused)
+            for outcome in outcomes
+        ]
         drawn_positions = [position for position, draw in enumerate(draws) if draw.refused is None]
         verdicts = self._verdicts(visit, drawn_positions)
         for position, verdict in zip(drawn_positions, verdicts, strict=True):
@@ -321,7 +325,7 @@ class Studio:
 
         def logits(network: Classifier) -> Float[np.ndarray, "images logits"]:
             """A network's logits of all images, each resized and cut as this network needs it."""
-            pixels = np.stack([network.geometry(image)[0] for image in images])
+            pixels = np.stack([network.geometry(image)[0] for image in images])  # [1] would be a mask
             return logits_of(network, pixels, np.arange(len(images)), accelerator=self.accelerator)
 
         domain = self.search.domain

@@ -181,6 +181,7 @@ class Search:
         self._policy(context.seed, placeholder_features)  # raises for options that this policy does not have
         price = self._price()
         needs_reader = self.filter.texts(domain) or self.features == "words"
+        # the encoder as a classifier over the prompts, for filters and policies that read them
         reader = zero_shot_classifier(context.encoder, domain.prompts) if needs_reader else None
         clean_runs = [] if self.clean_accuracy is None else [clean]
         parent = clean.run_id if clean_runs else None

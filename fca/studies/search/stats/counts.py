@@ -203,17 +203,17 @@ def _dealt_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.
 def _dealt_tables(
     correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"], correlation: float
 ) -> Int[np.ndarray, "tables subdomains"]:
-    """The observed table, and tables as if it did not matter which subdomains are inside the rule and which outside.
+    """Tables for a permutation test of a rule: the observed one, then tables in which the rule does not matter.
 
-    A table has the number of right images of every subdomain. The tables are for a permutation test. The first one is
-    the observed table, `correct`.
+    A table has the number of right images of every subdomain. In the other tables, the results of some subdomains are
+    dealt to the subdomains inside the rule, and the results of all others to the subdomains outside.
 
-    With more than NULL_TABLES ways to choose the subdomains inside, the other tables are as many random `null_tables`.
-    With fewer ways, every choice is dealt equally often: the results of the chosen subdomains go to the places inside,
-    the results of the others to the places outside, in random order. The observed choice is represented by the observed
-    table itself, as often as any other choice. So the p-value is exact if all subdomains have equally many images. If
-    they do not, a count cannot move to a subdomain with another number of images. Then its quantile moves (see
-    `_quantiles`), and becomes the count that has this quantile there.
+    If there are more than NULL_TABLES ways to choose the results that go inside, the other tables are NULL_TABLES
+    random ones (`null_tables`). Otherwise every choice occurs equally often, with the results of each side in random
+    order. The observed choice is represented by the observed table itself, repeated as often as any other choice. So
+    the p-value is exact if all subdomains have equally many images. If they do not, a count cannot move to a subdomain
+    with another number of images. Then its quantile moves (see `_quantiles`), and becomes the count that has this
+    quantile there.
 
     inside: which subdomains the rule holds for.    correlation: rho of two images of a subdomain.
     """
