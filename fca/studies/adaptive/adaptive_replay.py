@@ -413,7 +413,7 @@ def replay_tests(
         columns = {**setting._asdict(), "method": name_of(setting, pool), "share": share}
         frames.append(frame.assign(**columns))
 
-        # the images of a test depend on the policy alone: one line for all its estimators
+        # CURVES are the methods that figures show; images depend on the policy alone: one line for all its estimators
         if (policy, estimator) in CURVES and (policy, share) not in replayed_exposures:
             replayed_exposures.add((policy, share))
             line = exposure_line([images for _, images in tests_by_model], truth, source.networks)
@@ -625,6 +625,7 @@ def left_out_means(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
 def averages(tests: pd.DataFrame) -> Line:
     """Columns of averages over the tests of one method and target: truth, estimate, bias, coverage, rank correlation.
 
+    Averages are over models, groups and repeats. Tests without an estimate or a standard error are only counted.
     The rank correlation is Kendall's tau-b between the models' estimated and true means over groups. Its value and both
     ends of its interval (which leaves out networks) are means over repeats; NaN with fewer than FEWEST models.
     """

@@ -78,7 +78,7 @@ ESTIMATOR_OF_POLICY = {
     "defensive_irt": "regression",
     "fisher_cat": "p_irt",
 }
-# Policies that ignore what a session answered, so that plain shares are unbiased.
+# Policies under which a session's own responses do not decide its images, so that plain shares are unbiased.
 BLIND_POLICIES = ("static_k", "random", "proportional", "optimal_allocation")
 NEED_BANK = ("defensive_irt", "neyman_irt", "fisher_cat", "difference", "regression", "p_irt")
 EQUAL_CHANCE_POLICIES = ("proportional", "random")  # those that estimator hypergeometric can take
@@ -476,7 +476,7 @@ class AdaptiveTest:
         if estimate.warning:
             log.warning(estimate.warning)
             faults.append(estimate.warning)
-        # some estimators are biased if responses decide which images are evaluated; blind policies ignore responses
+        # some estimators are biased if a session's responses decide which of its images are evaluated
         if work.policy.name not in BLIND_POLICIES and work.estimator in adaptive.WARNINGS:
             faults.append(adaptive.WARNINGS[work.estimator])
         if record.evaluated.all():  # the images ran out

@@ -286,13 +286,13 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     joint = np.einsum("pl,pln->pn", patterns.n_right, log_right)
     joint += np.einsum("pl,pln->pn", n_wrong, log_wrong) + LOG_WEIGHTS
 
-    # its integral over u, with the maximum taken out against underflow
+    # log_likelihood: the log of its integral over u, with the maximum taken out against underflow
     maximum = joint.max(axis=1, keepdims=True)
     mass = np.exp(joint - maximum)
     total = mass.sum(axis=1, keepdims=True)
     log_likelihood = (np.log(total) + maximum)[:, 0]
 
-    # less the penalty by the normal prior of β and s
+    # height: the log-likelihood of each group, less the penalty by the normal prior of β and s
     height = np.bincount(patterns.group, weights=frequency * log_likelihood, minlength=len(parameters))
     height -= ((parameters - prior.mean) ** 2 / (2 * prior.variance)).sum(axis=1)
 

@@ -152,9 +152,10 @@ class StaticK(_SimpleSample):
     """
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
-        """Raises FcaError for a pool without levels, a budget of less than k = 1, and a session too small for k items.
+        """Set k, the number of items of every level in every session, from the budget.    bank: not used.
 
-        bank: not used.
+        Raises FcaError for a pool without levels, for a budget of less than k = 1, and if a session has fewer than k
+        items of a level.
         """
         pool.check_levels("policy", "static_k", WITHOUT_LEVELS)
         n_strata = pool.sizes.size  # sessions times levels
@@ -244,8 +245,9 @@ class GreTwoStage(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, mapping: Mapping = MAPPING_Q
     ) -> None:
-        """Raises FcaError for a pool without levels, too few items, a small budget, and an invalid mapping.
+        """Set the sizes of both rounds from the budget.
 
+        Raises FcaError for a pool without levels, too few items, a small budget, and an invalid mapping.
         mapping: for 0 to 9 points, the numbers of easy, medium and hard items in the second round.    bank: not used.
         """
         pool.check_levels("policy", "gre_two_stage", WITHOUT_LEVELS)
@@ -313,8 +315,9 @@ class OptimalAllocation(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, objective: str = "accuracy"
     ) -> None:
-        """Raises FcaError for a pool without levels, fewer than six items a group, and another objective.
+        """Set the number of items of every group from the budget, and the weights of levels from the objective.
 
+        Raises FcaError for a pool without levels, fewer than six items a group, and another objective.
         bank: not used.    objective: accuracy or score.
         """
         pool.check_levels("policy", "optimal_allocation", WITHOUT_LEVELS)
@@ -399,7 +402,10 @@ class _WithBank(Policy):
     name: str
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
-        """Raises FcaError without a bank of the pool's items, and for fewer than two items a group."""
+        """Set the numbers of items of every group, in the pilot and after it, from the budget.
+
+        Raises FcaError without a bank of the pool's items, and for fewer than two items a group.
+        """
         super().__init__(pool, pool.group)
         self.bank = check_bank(self.name, pool, bank)
         self.n_total = share_of_groups(pool, budget)
@@ -640,7 +646,10 @@ class FisherCat(_WithBank):
         batch: int | None = None,
         randomesque: int = 1,
     ) -> None:
-        """Raises FcaError as other policies with a bank, and for a batch or randomesque below 1."""
+        """Set the sizes of pilot and batches; see the class for batch and randomesque.
+
+        Raises FcaError as other policies with a bank, and for a batch or randomesque below 1.
+        """
         super().__init__(pool, budget, bank)
         for option, value in (("batch", batch), ("randomesque", randomesque)):
             if value is not None and value < 1:
