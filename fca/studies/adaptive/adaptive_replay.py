@@ -278,9 +278,9 @@ class AdaptiveReplay:
         Raises FcaError when there is no data set to replay tests on.
         """
         check_budget(self.budget)
-        frames_by_table: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
+        frames_by_table: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}  # one a data set
         left_out: list[str] = []
-        not_estimable: dict[str, tuple[str, ...]] = {}
+        not_estimable: dict[str, tuple[str, ...]] = {}  # fits, and the scales that they could not learn
         runs: set[str] = set()
 
         for source in complete_responses(store, self.query, self.responses, self.protocol):
@@ -304,10 +304,13 @@ class AdaptiveReplay:
     def _frames(
         self, source: CompleteResponses, pool: Pool, replayed: Replayed
     ) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
-        """The lines of one data set for each table; none of two-stage tests where the pool is too small for them.
+        """Pairs of a table and its lines for one data set.
 
-        Three tables compare tests at the configured budget, beside which the baseline is shown with twice as many
-        images; the table of curves has every budget of the methods in CURVES.
+        The tables of errors and of methods compare tests at the configured budget; beside these they have the baseline
+        with twice as many images. The table of curves has every budget of the methods in CURVES. The last three tables
+        describe two-stage tests, and are left out where the pool is too small for such tests.
+
+        source, pool: the data set, and its images by level and session.    replayed: its tests.
         """
         tests = replayed.tests
         is_at_budget = tests[BUDGET] == self.budget
@@ -319,7 +322,7 @@ class AdaptiveReplay:
         by_model = []
         for model, tests_of_one_model in tests_at_budget.groupby(MODEL, sort=False):
             by_model.append(summarise(tests_of_one_model, self.budget).assign(model=model))
-        errors = pd.concat(by_model, ignore_index=True)
+        errors = pd.concat(by_model, ignore_index=True)  # a line for each model
         yield ADAPTIVE_ERRORS, errors.drop(columns=[*interval_columns(RANK_TAU), MODELS])  # one model has no order
 
         means_over_models = [TRUTH, ESTIMATE]  # no columns of the other tables
@@ -336,8 +339,11 @@ class AdaptiveReplay:
 def settings(budget: float, budgets: Iterable[int | float], has_levels: bool = True) -> list[Setting]:
     """The kinds of test that are replayed on images with or without levels.
 
-    These are: each method at the budget and at the budgets of the curves, the methods of SINGLE_BUDGET_METHODS at the
-    budget only, and the baseline with twice the budget, if that is at most the whole pool.
+    A method is a policy with an estimator. The kinds are each method at the configured budget and at the budgets of the
+    curves, the methods of SINGLE_BUDGET_METHODS at the configured budget only, and the baseline with twice that budget,
+    if this is at most the whole pool.
+
+    budget, budgets: shares of the images; `budgets` are those of the curves.
     """
     methods = METHODS if has_levels else METHODS_WITHOUT_LEVELS
     single_budget_methods: Methods = SINGLE_BUDGET_METHODS if has_levels else (NEYMAN,)  # others need levels
@@ -369,7 +375,9 @@ def replay_tests(
 ) -> Replayed:
     """Replay each kind of test on every model; kinds that the pool does not allow are listed with the reason.
 
-    model: the item response model of the banks.    repeats: tests of each kind and model.
+    source, pool: the responses of the models to one data set, and its images by level and session.
+    kinds:        policy, estimator and budget of each kind; see `settings`.
+    model:        the item response model of the banks.    repeats: tests of each kind and model.
     The tests have the columns of `fca.studies.adaptive.stats.replay`, with the name of the model in place of its
     position, and network, policy, estimator, budget, method and share. Where two budgets of a method evaluate equally
     many images (policies round), only the first is kept.
@@ -385,7 +393,7 @@ def replay_tests(
     replayed_exposures: set[tuple[str, float]] = set()  # policy, share of the images
     for setting in track(kinds, f"tests of {source.dataset}"):
         policy, estimator, budget = setting
-        refusal = why_not(setting, pool, banks)  # for example: the pool has too few images of a level
+        refusal = why_not(setting, pool, banks)  # for example that the pool has too few images of a level
         if refusal is not None:
             left_out.append(f"{source.dataset}: {policy} at budget {budget:g}: {refusal}")
             continue
@@ -405,7 +413,7 @@ def replay_tests(
         columns = {**setting._asdict(), "method": name_of(setting, pool), "share": share}
         frames.append(frame.assign(**columns))
 
-        # the images of a test depend on the policy alone: one line for all its estimators
+        # CURVES are the methods that figures show; images depend on the policy alone: one line for all its estimators
         if (policy, estimator) in CURVES and (policy, share) not in replayed_exposures:
             replayed_exposures.add((policy, share))
             line = exposure_line([images for _, images in tests_by_model], truth, source.networks)
@@ -416,7 +424,7 @@ def replay_tests(
 
 
 def why_not(setting: Setting, pool: Pool, banks: Banks) -> str | None:
-    """The reason why a pool does not allow this kind of test, or None if it does."""
+    """Why this kind of test cannot be replayed: because of the pool, or a lack of item banks. None if it can."""
     if setting.estimator in BANK_ESTIMATORS and banks.lacking is not None:
         return banks.lacking
     try:  # with any model's bank: all have the items of the pool
@@ -515,7 +523,7 @@ def name_of(setting: Setting, pool: Pool) -> str:
 
 
 def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """One line per method, budget and target: its mean squared error over models and groups, and error ratios.
+    """One line per method, budget and target: its mean squared error over models and groups, bias, and error ratios.
 
     One ratio is to the error of the baseline at `budget`. Methods with an item bank have a second ratio, to the error
     of random draws with the same bank, estimator and budget. Intervals are over models and groups.
@@ -529,17 +537,18 @@ def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
     baseline_errors: dict[Any, Cells] = {
         target: squared_errors(of_target) for target, of_target in baseline.groupby(TARGET)
     }
+    # (target, estimator, budget) -> errors of random draws with an item bank
     random_with_bank = tests[(tests[POLICY] == "random") & tests[ESTIMATOR].isin(BANK_ESTIMATORS)]
-    by_target_estimator_and_budget = random_with_bank.groupby([str(column) for column in (TARGET, ESTIMATOR, BUDGET)])
+    by_target_estimator_and_budget = random_with_bank.groupby([TARGET, ESTIMATOR, BUDGET])
     same_bank_errors: dict[Any, Cells] = {key: squared_errors(of_key) for key, of_key in by_target_estimator_and_budget}
 
     lines = []
-    for values, of_method in tests.groupby([str(column) for column in _KIND_COLUMNS], sort=False):
+    for values, of_method in tests.groupby(list(_KIND_COLUMNS), sort=False):
         method = cells(_KIND_COLUMNS, values)
         target, estimator = method[TARGET], method[ESTIMATOR]
         errors = squared_errors(of_method)
 
-        to_same_bank: Line = {}
+        to_same_bank: Line = {}  # the second ratio, with its interval
         if estimator in BANK_ESTIMATORS:
             random_errors = same_bank_errors.get((target, estimator, method[BUDGET]))
             measures = error_measures(errors, random_errors)
@@ -572,10 +581,12 @@ def squared_errors(tests: pd.DataFrame) -> Cells:
 
 
 def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
-    """Columns of the mean squared error over models and groups, and of its ratio to that of `base`.
+    """Columns of the mean squared error over models and groups, and of its ratio to the mean of `base`.
 
-    Their 95 % intervals are jackknife intervals that leave out a model or a group at a time, the same one in both
-    errors of a ratio (see jackknife_interval).
+    Both have 95 % jackknife intervals, which leave out a model or a group at a time, the same one in both errors of a
+    ratio (see jackknife_interval).
+
+    errors, base: squared error of each model and group: of a method, and of the method that it is compared with.
     All columns are NaN if any of the errors is unknown (NaN). Intervals are NaN for a single model with a single group.
     The ratio is NaN where `base` is None, has an unknown error, or is 0 everywhere.
     """
@@ -586,7 +597,7 @@ def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
     mean = float(errors.mean())
     left_out = left_out_means(errors)
     line[MSE] = mean
-    line[MSE_LOW], line[MSE_HIGH] = jackknife_interval(mean, *left_out, scale=LOG)
+    line[MSE_LOW], line[MSE_HIGH] = jackknife_interval(mean, *left_out, scale=LOG)  # errors and ratios are positive
     if base is None or np.isnan(base).any() or not base.any():
         return line
 
@@ -605,7 +616,8 @@ def left_out_means(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
     means = []
     for axis, number in enumerate(errors.shape):
         if number > 1:
-            sums_of_others = errors.sum(axis=axis, keepdims=True) - errors  # models x groups
+            # models x groups: in place of each error, the sum of the errors of the other models (or groups)
+            sums_of_others = errors.sum(axis=axis, keepdims=True) - errors
             means.append(sums_of_others.mean(axis=1 - axis) / (number - 1))
     return [np.ravel(values) for values in means]
 
@@ -613,6 +625,7 @@ def left_out_means(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
 def averages(tests: pd.DataFrame) -> Line:
     """Columns of averages over the tests of one method and target: truth, estimate, bias, coverage, rank correlation.
 
+    Averages are over models, groups and repeats. Tests without an estimate or a standard error are only counted.
     The rank correlation is Kendall's tau-b between the models' estimated and true means over groups. Its value and both
     ends of its interval (which leaves out networks) are means over repeats; NaN with fewer than FEWEST models.
     """
@@ -644,7 +657,8 @@ def averages(tests: pd.DataFrame) -> Line:
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
     """Replay one two-stage test (see `GreTwoStage`) on a model's stored responses to all items.
 
-    mapping: a name of MAPPINGS.    seed: of the random draws.
+    mapping: a name of MAPPINGS.
+    seed:    [`draws_of` the model, 0, repeat], as `replay` seeds the tests of a single model.
     Raises FcaError for a pool or a budget that the policy refuses.
     """
     test = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping])
@@ -655,7 +669,7 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
     for number, positions in enumerate(rounds.positions, start=1):
         round_of[positions] = number
 
-    n_right_first = pool.by_stratum(right & (round_of == 1))  # sessions x levels
+    n_right_first = pool.by_stratum(right & (round_of == 1))  # by session and level; sessions x levels
     # the first round has 4 `test.times` items of a session; divided by `times`, points are 0 to 9, as the policy counts
     return TwoStage(round=round_of, points=n_right_first @ POINTS // test.times)
 

@@ -141,7 +141,7 @@ def truth_of(
         return None
 
     stored = predictions(store, full)
-    allowed = columns_of(stored, test["classes"])
+    allowed = columns_of(stored, test["classes"])  # positions of the logits of the test's classes
     has_same_answers = test["protocol"] == "open" or len(allowed) == len(stored.logit_classes)
     if has_same_answers:  # any class that the model knows competes in the test too
         right = stored.right
@@ -151,9 +151,9 @@ def truth_of(
         return None
 
     items = store.items(full["fingerprint"])
-    items = items[items["split"] == full["split"]].iloc[stored.images]
+    items = items[items["split"] == full["split"]].iloc[stored.images]  # in the order of the predictions
     is_tested = stored.of_classes(test["classes"])
-    if has_levels(items[is_tested]):  # then a test evaluates only images with both
+    if has_levels(items[is_tested]):  # then a test evaluates only images with an attribute and a level
         is_tested = is_tested & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
     return pool_of(items[is_tested]).truth(right[is_tested])
 
@@ -161,10 +161,10 @@ def truth_of(
 def _overall_lines(
     row: Mapping[str, Any], full: Mapping[str, Any] | None, truth: Float[np.ndarray, "groups targets"] | None
 ) -> Iterator[Line]:
-    """A line for each target of a test: its estimate beside the truth, as means over attributes.
+    """A line for each target of a test (accuracy, score): its estimate beside the truth, as means over attributes.
 
-    row: of the test.    full: of the predict run on all images; None where there is none.
-    truth: as of `truth_of`; None where it is not known.
+    row:   the row of the test.    full: the row of the predict run on all images; None if there is none.
+    truth: what `truth_of` returns: the targets of every attribute on all images; None if not known.
     """
     columns = _cells_of(row, (*_TEST_COLUMNS, *_COUNT_COLUMNS, WARNING))
     if full is not None:
@@ -183,9 +183,11 @@ def _overall_lines(
 def _attribute_lines(
     store: Store, row: Mapping[str, Any], truth: Float[np.ndarray, "groups targets"] | None
 ) -> Iterator[Line]:
-    """A line for each attribute and target of a test: its estimate beside the truth; no line without levels.
+    """A line for each attribute and target of a test: its estimate beside the truth.
 
-    row: of the test.    truth: as of `truth_of`; None where it is not known.
+    A test of images without levels knows no attributes, and has no line.
+    row:   the row of the test.
+    truth: what `truth_of` returns: the targets of every attribute on all images; None if not known.
     """
     if not _has_levels(row):
         return
@@ -213,7 +215,10 @@ def _cells_of(row: Mapping[str, Any], columns: Sequence[Column]) -> Line:
 
 
 def _estimate_beside_truth(target: str, value: Any, low: Any, high: Any, truth: Any) -> Line:
-    """The cells of an estimate, its interval, the truth and the error; cells of what is not known are missing."""
+    """The cells of an estimate, its interval, the truth, the error, and whether the interval contains the truth.
+
+    target: accuracy or score.    truth: None if not known; then there is neither an error nor whether it is covered.
+    """
     line: Line = {
         TARGET: target,
         ESTIMATE: value,

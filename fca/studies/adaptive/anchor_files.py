@@ -51,8 +51,8 @@ log = logging.getLogger(__name__)
 def responses_of(files: Sequence[str]) -> Responses:
     """The responses of the subjects (models) of all files to the items (images) to which every subject responded.
 
-    Items are in the order of the first file; the log says how many items are left out. Raises FcaError for a file that
-    `read_responses` refuses, for a subject that is in two files, and if no item is left.
+    Items are in the order of the first file; a warning counts the items that are left out. Raises FcaError for a file
+    that `read_responses` refuses, for a subject that is in two files, and if no item is left.
     """
     responses_by_file = [read_responses(file) for file in files]
     first = responses_by_file[0]

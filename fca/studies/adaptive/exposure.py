@@ -62,7 +62,7 @@ def exposure_of_model(records: Sequence[Record], pool: Pool, bank: ItemBank | No
         return ModelExposure(evaluated, np.array([]))
 
     abilities = np.array([ability_of(record, bank)[0] for record in records])
-    weights = pool.weights[0] / pool.n_groups  # of items in the mean accuracy over groups
+    weights = pool.weights[0] / pool.n_groups  # of each item in the mean accuracy over groups; target 0 is accuracy
     return ModelExposure(evaluated, bank.probability(abilities) @ weights)
 
 
@@ -71,7 +71,8 @@ def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " mod
 
     The order is measured by Kendall's tau with the true accuracies. Its value and both ends of its interval (which
     leaves out networks) are means over repeats; NaN with fewer than FEWEST models, and without a bank.
-    tests: one for each model.    truth: accuracy of each model on all images.
+    tests:    one for each model, with all repeats of its test.    truth: accuracy of each model on all images.
+    networks: the network of each model.
 
     >>> evaluated = np.array([[[True, True, False, False]], [[True, False, True, False]]])  # models, repeats, images
     >>> tests = [ModelExposure(of_model, np.empty(0)) for of_model in evaluated]

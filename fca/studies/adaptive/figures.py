@@ -115,6 +115,8 @@ _PREFIX_BY_OPTION = {
 def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     """Squared error of every method: an open mark for each model, a filled mark with its interval for the models' mean.
 
+    Colours are what a method needs: evenly drawn images, levels, an item bank, or that it is biased (column NEEDS).
+
     errors: the table adaptive_errors, with a line for each model.
     methods: the table adaptive_methods, with means over models.
     """
@@ -130,6 +132,7 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     x = kinds.quantity(alt.X, MSE, **_LOG_AXIS)
     coloured = kinds.hue(NEEDS, frame, shapes=("square", "circle", "triangle-up", "cross"), columns=2)
     means = kinds.points_with_intervals(MSE, y, _ERROR_HOVER, coloured, where="datum.mark == 'mean'", scale=x, size=110)
+    # open marks, which `points_with_intervals` does not draw
     models: Any = alt.Chart().transform_filter("datum.mark == 'model'").mark_point(size=22)
     models = models.encode(x=x, y=y, color=coloured.colour(), opacity=coloured.opacity())
     models = models.encode(tooltip=kinds.tooltips(_ERROR_HOVER))
@@ -202,7 +205,7 @@ squared error in accuracy of as many evenly drawn images (Static 3).
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
-    """Squared error against the share of images evaluated, a line for each policy and estimator.
+    """Squared error against the share of images evaluated, a line and a colour for each policy and estimator.
 
     curves: the table adaptive_curves.
     """
@@ -222,6 +225,8 @@ def curves_figure(curves: Table) -> alt.FacetChart:
 
 def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     """How well each test orders the models, and how similar the images of all tests are; a panel for each measure.
+
+    Colours are pairs of policy and estimator.
 
     exposure: the table adaptive_exposure, with the measures of order by ability and of shared images.
     curves:   the table adaptive_curves, with the measure of order by estimated accuracy.
@@ -250,9 +255,10 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
 
 
 def _lines_of_measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
-    """A line for each kind of test, with the values of `column` and of its interval under the names of MEASURE.
+    """One measure of every kind of test, under the names that all measures share in `exposure_figure`.
 
-    The ends are missing for a column without an interval. Column `measure` is the title of the measure's panel.
+    The values of `column` and the ends of its interval become the columns of MEASURE. The ends are missing for a column
+    without an interval. A further column, `measure`, has the title of the measure's panel.
     """
     renamed = zip(interval_columns(MEASURE), interval_columns(column), strict=True)
     values = {new_name: frame.get(old_name) for new_name, old_name in renamed}  # None: no such column
@@ -289,8 +295,8 @@ def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
 def evaluated_figure(evaluated: Table) -> alt.FacetChart:
     """Mean number of images of each level in a session, a row for each model; a panel for each mapping.
 
-    A session is a class and an attribute. Its mapping tells from the points of the first round (its right responses)
-    how many images of each level the second round has. The most accurate model comes first.
+    A session is a class and an attribute. A mapping determines how many images of each level its second round has, by
+    the points (right responses) of its first round. Colours are levels. The most accurate model comes first.
     evaluated: the table adaptive_asked.
     """
     frame = evaluated.frame.assign(named="second round by mapping " + evaluated.frame["mapping"])
@@ -412,7 +418,8 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
 def live_figure(tests: Table) -> alt.FacetChart:
     """Estimate and interval of every live test, with the truth (the value on all images) where it is known.
 
-    There is a row for each kind of test. Tests that differ only in their seed share a row, one below the other.
+    There is a row for each kind of test. Tests that differ only in their seed share a row, one below the other. Dots
+    are estimates and crosses the truth, in two colours.
     tests: the table adaptive_tests.
     """
     frame = label_tests(tests.frame.dropna(subset=ESTIMATE))
@@ -466,10 +473,11 @@ def _percents(shares: pd.Series) -> str:
 def attributes_figure(attributes: Table) -> alt.FacetChart:
     """Estimates by attribute, from the first test of each model; a panel for each model and target.
 
-    Only the first EXAMPLE_TESTS models are drawn.    attributes: the table adaptive_test_attributes.
+    Dots are estimates and crosses the truth. Only the first EXAMPLE_TESTS models are drawn.
+    attributes: the table adaptive_test_attributes.
     """
     frame = label_tests(attributes.frame.dropna(subset=ESTIMATE))
-    first_tests = frame.drop_duplicates([DATASET, MODEL])[RUN_ID].head(EXAMPLE_TESTS)
+    first_tests = frame.drop_duplicates([DATASET, MODEL])[RUN_ID].head(EXAMPLE_TESTS)  # ids of their runs
     shows_all_tests = set(frame[RUN_ID]) == set(first_tests)
     frame = frame[frame[RUN_ID].isin(first_tests)].reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL, "named")
@@ -508,6 +516,7 @@ def _estimates_beside_truths(
 def truth_figure(attributes: Table) -> alt.FacetChart:
     """Estimates of all tests and attributes against the truth, where known; a panel for each method and target.
 
+    Colours show whether the interval contains the truth.
     attributes: the table adaptive_test_attributes.
     """
     frame = label_tests(attributes.frame.dropna(subset=[ESTIMATE, TRUTH]))
@@ -519,7 +528,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     highest = frame[["high", TRUTH]].max(axis=None)
     frame = frame.assign(
         covered=frame[live.COVERED].map(_COVERED_IN_WORDS),
-        value_low=frame["low"],
+        value_low=frame["low"],  # the ends of the intervals, by the names of VALUE
         value_high=frame["high"],
         line_low=pd.Series(lowest, first_rows_of_panels),
         line_high=pd.Series(highest, first_rows_of_panels),
@@ -530,7 +539,8 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     coloured = kinds.hue(INSIDE, frame, ("#0072b2", "#d55e00"), ("circle", "diamond"))
     x = kinds.quantity(alt.X, TRUTH, "on all images of the attribute")
     y = kinds.quantity(alt.Y, ESTIMATE, "estimated by the test")
-    rules = kinds.interval_marks(alt.Chart().encode(x=x, color=coloured.colour(), opacity=alt.value(0.35)), VALUE, True)
+    pale = alt.Chart().encode(x=x, color=coloured.colour(), opacity=alt.value(0.35))
+    rules = kinds.interval_marks(pale, VALUE, upright=True)
     points = kinds.scatter(x, y, (*_TEST_HOVER, ATTRIBUTE), coloured, size=40)
 
     title = style.title(

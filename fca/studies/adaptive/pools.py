@@ -61,7 +61,7 @@ def complete_responses(store: Store, query: str | None, files: Sequence[str], pr
 
 
 def from_levels(by_level: LevelResponses) -> CompleteResponses:
-    """The same responses, with the network of each model, which is the part of its name before a seed."""
+    """The same responses, with the network of each model, which is the part of its name before a comma."""
     networks = tuple(name.split(", ")[0] for name in by_level.models)  # "resnet18, seed 1"
     return CompleteResponses(
         by_level.dataset, by_level.items, by_level.models, networks, by_level.correct, by_level.runs
@@ -69,9 +69,10 @@ def from_levels(by_level: LevelResponses) -> CompleteResponses:
 
 
 def without_levels(gathered: DatasetResponses) -> CompleteResponses:
-    """The responses to those images that every subject responded to; the log counts the others.
+    """The responses of a data set without levels, reduced to those images that every subject responded to.
 
-    Raises FcaError where there is no such image.
+    A subject becomes a model of the result. A warning counts the images that are left out. Raises FcaError if every
+    image lacks a response.
     """
     responses = gathered.responses
     is_complete = ~np.isnan(responses.correct).any(axis=0)

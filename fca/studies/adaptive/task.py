@@ -78,7 +78,7 @@ ESTIMATOR_OF_POLICY = {
     "defensive_irt": "regression",
     "fisher_cat": "p_irt",
 }
-# Policies that ignore what a session answered, so that plain shares are unbiased.
+# Policies under which a session's own responses do not decide its images, so that plain shares are unbiased.
 BLIND_POLICIES = ("static_k", "random", "proportional", "optimal_allocation")
 NEED_BANK = ("defensive_irt", "neyman_irt", "fisher_cat", "difference", "regression", "p_irt")
 EQUAL_CHANCE_POLICIES = ("proportional", "random")  # those that estimator hypergeometric can take
@@ -310,7 +310,11 @@ class AdaptiveTest:
             yield self._finish(run, context, classifier)
 
     def _finish(self, run: Run[Examination], context: RunContext, classifier: Classifier) -> Finished:
-        """Do the test under the shift of one run; returns its columns and its arrays."""
+        """Do the test under the shift of one run; returns the columns and the arrays to store.
+
+        The arrays have the evaluated images in the order of evaluation, with their predictions, and the estimates of
+        each group (attribute).
+        """
         work: Examination = run.work
         data, shift = work.forward.data, work.forward.shift
 
@@ -406,7 +410,11 @@ class AdaptiveTest:
         return chosen_policy, estimator
 
     def _check_estimator(self, estimator: str, policy: str, pool: Pool) -> None:
-        """Raise FcaError for an estimator that cannot be used after this policy, or with this pool."""
+        """Raise FcaError for an estimator that cannot be used after this policy, or with this pool.
+
+        difference and regression need known chances of all images to be evaluated, hypergeometric needs equal chances
+        and images without levels, and LEVEL_ESTIMATORS need images with levels.
+        """
         if estimator in ("difference", "regression") and policy not in KNOWN_CHANCE_POLICIES:
             allowed = f"{', '.join(KNOWN_CHANCE_POLICIES)}: each item's chance to be evaluated is known"
             raise FcaError("task.policy", policy, allowed, "take one of these, or task.estimator=mixed_logit")
@@ -437,7 +445,7 @@ class AdaptiveTest:
 
     def _default_policy(self, pool: Pool) -> str:
         """The policy where none is configured: by the bank and the configured estimator, else by the pool's levels."""
-        if self.bank is not None or self.estimator in NEED_BANK:
+        if self.bank is not None or self.estimator in NEED_BANK:  # `_check_bank_options` refuses a missing bank
             policy_of_estimator = {"p_irt": "fisher_cat", "difference": "neyman_irt"}
             return policy_of_estimator.get(self.estimator or "", "defensive_irt")
         return "optimal_allocation" if pool.has_levels else "proportional"
@@ -451,9 +459,11 @@ class AdaptiveTest:
         return "stratified" if pool.has_levels else "hypergeometric"
 
     def _bank_of(self, store: Store, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
+        """The item bank of the images under a shift; None if the test uses none."""
         return None if self.bank is None else bank_of(store, self.bank, data, items.rows, shift)
 
     def _prior_notes(self, store: Store, data: ImageData, items: Items, shift: Shift) -> list[str]:
+        """What `priors_of_bank` notes on the bank of the images under a shift; empty if the test uses no bank."""
         return [] if self.bank is None else priors_of_bank(store, self.bank, data, items.rows, shift)
 
     def _warning(self, store: Store, work: Examination, items: Items, record: Record, estimate: Estimate) -> str | None:
@@ -466,10 +476,10 @@ class AdaptiveTest:
         if estimate.warning:
             log.warning(estimate.warning)
             faults.append(estimate.warning)
-        # some estimators are biased if responses decide which images are evaluated; blind policies ignore responses
+        # some estimators are biased if a session's responses decide which of its images are evaluated
         if work.policy.name not in BLIND_POLICIES and work.estimator in adaptive.WARNINGS:
             faults.append(adaptive.WARNINGS[work.estimator])
-        if record.evaluated.all():
+        if record.evaluated.all():  # the images ran out
             faults += [EXHAUSTED] if self.width is not None else []
             faults += [EXHAUSTED_SE] if self.ability_se is not None else []
         if self.bank:
@@ -635,7 +645,7 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
     that were corrupted at another size.
     predictions: the runs that would predict every image of the test, one for each shift.
     """
-    origin = origin_of(store, bank)
+    origin = origin_of(store, bank)  # the runs that the bank was fitted on, and the fingerprints of their data sets
     faults = []
 
     tested_runs = {run.run_id for run in predictions}
@@ -651,6 +661,7 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
     at_reference_by_shift = {
         run.metadata.get("shift"): run.metadata.get("corrupted_at") == "reference" for run in predictions
     }
+    # compare each shift of the test with the runs of the bank under the same shift
     for run_id in origin.runs:
         if store.state(run_id) is not State.DONE:  # a bank from elsewhere: its runs are not in this store
             continue
@@ -832,7 +843,8 @@ def examine(
 def estimate_columns(estimate: Estimate) -> dict[str, float]:
     """The columns of an estimate: the mean over groups of each target, its standard error and its 95 % interval.
 
-    A target is what the test estimates, accuracy or score; a group is an attribute (all images without attributes).
+    A target is what the test estimates, accuracy or score. A group is an attribute; images without attributes are one
+    group.
     Values that are undefined (NaN) get no column.
     """
     overall = estimate.overall  # 1 x targets
@@ -850,8 +862,9 @@ def estimate_columns(estimate: Estimate) -> dict[str, float]:
 
 
 def count_columns(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str, Any]:
-    """The columns that count images: evaluated, in the pool, the share evaluated and, with levels, evaluated by level.
+    """The columns that count images: how many were evaluated, how many the pool has, and the share that was evaluated.
 
+    For images with levels (easy, medium, hard), also how many of each level were evaluated.
     order: positions of the evaluated images in the pool.
     """
     columns: dict[str, Any] = {

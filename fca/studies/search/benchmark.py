@@ -250,20 +250,25 @@ class SearchBenchmark:
     def _mean_coverage(self, coverages: Sequence[pd.DataFrame]) -> pd.DataFrame:
         """When every policy had visited the worst tenth: medians, extremes and means over searches."""
         groups = _grouped(coverages)
-        medians = groups[[ALL_FOUND, NEARLY_FOUND]].median(
-            skipna=False
-        )  # missing where half of the searches never come so far
+        # a median is missing if a search never came so far: its number of visits is unknown
+        medians = groups[[ALL_FOUND, NEARLY_FOUND]].median(skipna=False)
         extremes = {ALL_FOUND_LEAST: groups[ALL_FOUND].min(), ALL_FOUND_MOST: groups[ALL_FOUND].max()}
         means = groups[[*COVERED_AT, SKILL, COVERING]].mean()
         return medians.assign(**extremes).join(means).assign(seeds=self.seeds).reset_index()
 
     def _mean_histogram(self, histograms: Sequence[pd.DataFrame]) -> pd.DataFrame:
-        """How many of the first subdomains had which accuracy, the mean over searches."""
+        """How many of the first subdomains visited had an accuracy in each tenth, the mean over searches.
+
+        EXPLORED is the number of visits that are counted: less than `at` where a policy planned fewer.
+        """
         groups = _grouped(histograms, FROM)
         return groups.agg({EXPLORED: "max", COUNT: "mean"}).assign(seeds=self.seeds).reset_index()
 
     def _mean_rank_correlations(self, rank_correlations: Sequence[pd.DataFrame]) -> pd.DataFrame:
-        """How well each model predicts, over draws; a model that predicts a constant has no rank correlation."""
+        """Mean and standard deviation over draws of the rank correlation of each model, by size of the training set.
+
+        A model that predicts the same accuracy for all subdomains has no rank correlation. Such draws are counted.
+        """
         groups = _grouped(rank_correlations, SIZE)
         means = groups[[PREDICTED_RHO]].mean()
         n_constant = groups.size() - groups[PREDICTED_RHO].count()
@@ -272,7 +277,7 @@ class SearchBenchmark:
 
 
 def _grouped(frames: Sequence[pd.DataFrame], *columns: str) -> Any:
-    """The lines of all searches, grouped by data set, model, policy and these columns."""
+    """The lines of one result table of all searches, grouped by data set, model, policy and these further columns."""
     return pd.concat(frames).groupby([DATASET, MODEL, POLICY, *columns], sort=False, dropna=False)
 
 
@@ -362,13 +367,13 @@ def _curve(
     """
     n_subdomains = len(covered)
     accuracy = pd.Series(search.accuracy)
-    # for each visit the position of the first point that is not before it
+    # for each visit the position, in `points`, of the first point that is not before it
     point_of_visit = np.searchsorted(points, np.arange(1, n_subdomains + 1))
     running_mean = accuracy.expanding().mean().to_numpy()
     curve = {
         EXPLORED: points,
         SHARE: points / n_subdomains,
-        ACCURACY: accuracy.groupby(point_of_visit).mean(),
+        ACCURACY: accuracy.groupby(point_of_visit).mean(),  # one value for each point, in their order
         RUNNING: running_mean[points - 1],
         COVERED: covered[points - 1],
     }

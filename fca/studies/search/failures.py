@@ -57,7 +57,7 @@ from fca.tables.table import (
 from fca.types import Arrays, Column, FcaError, Table, check_choice, interval_columns
 from fca.validation import Allowed, Seed
 
-ARRAYS = {  # the first array of each group says what the others are about, and how long they are
+ARRAYS = {  # a key is an array of indices; the arrays of its value have an entry for each of these
     "visited": ("correct", "shown"),
     "image_visit": ("image_accepted", "image_correct", "image_p", "image_score", "image_second"),
     "fresh_subdomain": ("fresh_correct", "fresh_shown", "fresh_rule"),
@@ -360,8 +360,9 @@ class FailureSearch:
             return
 
         right = _right_table(search)
+        all_images = right.shape[1]  # a visit of the replay has all images of its subdomain
         for name in PARTIAL_POLICIES:
-            partial_visits = replay(domain, right, name, self.seed, (right.shape[1],), self.partial)
+            partial_visits = replay(domain, right, name, self.seed, (all_images,), self.partial)
             yield name, value_means(domain, *partial_visits), pair_means(domain, *partial_visits)
 
             policy: Any = make_policy(name, domain, self.seed)
@@ -403,6 +404,7 @@ class FailureSearch:
 
         A kind is success, failure, or rejected by the filter. Each line has the picture's place in a grid ACROSS wide.
         """
+        # the image of each stored picture, in the order of the array `gallery`
         images = search.images.iloc[search.arrays["gallery_image"]].reset_index(drop=True)
         kinds = np.where(~images["accepted"], "rejected", np.where(images["correct"], "success", "failure"))
         for kind in _PICTURE_KINDS:
@@ -450,7 +452,10 @@ def _right_table(search: Search) -> np.ndarray:
 
 
 def _cell_means(domain: Domain, strength: int, accuracy: np.ndarray) -> np.ndarray:
-    """Mean accuracy of the subdomains with each value, or tuple of values, in the order of `value_means`."""
+    """Mean accuracy of the subdomains with each value (strength 1) or each pair of values (2).
+
+    In the order of `value_means` and `pair_means`.    accuracy: of every subdomain.
+    """
     means = [accuracy @ cells / cells.sum(axis=0) for _, cells in domain.indicators(strength)]
     return np.concatenate(means)
 
@@ -463,9 +468,10 @@ def _estimate_lines(estimate: str, means: pd.DataFrame, bias: pd.Series | float 
 
 
 def _run_line(search: Search) -> dict[Any, Any]:
-    """The line of table search_runs for a search, including where accuracy is lowest.
+    """The line of table search_runs for a search: what it visited, and where accuracy is lowest.
 
-    Where several subdomains share the lowest accuracy, the line names the first of them.
+    Where several subdomains share the lowest accuracy, the line names the conditions of the first of them. Columns that
+    the row of the search does not have are None.
     """
     row = search.row
     results = search.results
@@ -518,7 +524,10 @@ def _rule_lines(search: Search) -> Iterator[Any]:
 
 
 def _fresh_results(search: Search, rule_number: int) -> pd.DataFrame:
-    """Results by subdomain on the images that were drawn to confirm a rule, or for comparison outside all rules."""
+    """Results by subdomain (see `by_subdomain`) on the fresh images that were drawn to confirm a rule.
+
+    rule_number: the position of the rule; OUTSIDE_ALL_RULES: the fresh images for comparison outside all rules.
+    """
     is_of_rule = search.arrays["fresh_rule"] == rule_number
     counts = (search.arrays[f"fresh_{name}"][is_of_rule] for name in ("subdomain", "correct", "shown"))
     return by_subdomain(*counts)
@@ -550,9 +559,9 @@ def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
 def _cause_lines(search: Search) -> Iterator[Any]:
     """Lines of table search_causes: the likely cause of failure in each of the lowest tenth of visited subdomains.
 
-    The cause is the classifier, the condition itself, or the generator, whose images may not show the prompt. It is
-    decided from the intervals of this and of the second classifier, and from the filter's score of the images, by the
-    rules that METHOD[CAUSE] has in words.
+    If both this and the second classifier fail there, the cause is the generator where the filter's score is low (the
+    images may not show the prompt), else the condition. If only this classifier fails, the cause is the classifier. A
+    classifier fails where its interval is below its mean accuracy. Otherwise the cause is undecided.
     """
     images = search.images.groupby("subdomain").agg(
         n_accepted=("accepted", "sum"),
@@ -590,7 +599,10 @@ def _cause_lines(search: Search) -> Iterator[Any]:
 
 
 def _bin_lines(search: Search) -> Iterator[Any]:
-    """Lines of table search_accuracies: visited subdomains in each tenth of accuracy; the last includes 100 %."""
+    """Lines of table search_accuracies: how many visited subdomains have an accuracy in each tenth of 0 to 100 %.
+
+    The last tenth includes 100 %.
+    """
     tenth = search.results["correct"] * 10 // search.results["shown"]  # in integers, so that 3 of 10 is in the fourth
     counts = np.bincount(np.minimum(tenth, 9), minlength=10)
     for i, count in enumerate(counts):
@@ -638,7 +650,7 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
 
     The lengths of all arrays and the range of all indices are checked, as a store may come from another machine.
 
-    name: by which tables call the search.    row: its row in the store.
+    name: the name of the search in tables.    row: its row in the store.
     """
 
     def read(array: str, n_lines: int | None = None) -> np.ndarray:

@@ -163,7 +163,12 @@ class Studio:
     """
 
     def __init__(self, search: SearchSettings, run: Run[Work], context: RunContext) -> None:
-        """Build the networks, start the processes that draw, and read the verdicts of an interrupted search."""
+        """Build the networks, start the processes that draw, and read the verdicts of an interrupted search.
+
+        Raises FcaError if the model, or the second one, does not know the target.
+
+        run: the run of the search; its folder has the journal.
+        """
         work = run.work
         self.search = search
         self.folder = context.store.folder(run.run_id)
@@ -180,7 +185,7 @@ class Studio:
             # spawned: a fork of a process that has threads (torch, BLAS) may hang
             self.pool = ProcessPoolExecutor(processes, get_context("spawn"), bound_to_parent)
         else:
-            self.pool = ThreadPoolExecutor(1, "fca-draw")
+            self.pool = ThreadPoolExecutor(1, "fca-draw")  # the name of the thread
 
         self.journal = Journal(self.folder / "journal.jsonl", is_whole)
         lines = self.journal.lines_or_anew("all images are judged again")
@@ -189,7 +194,8 @@ class Studio:
         for line in lines:
             self.lines_of_visit[line["visit"]].append(line)
 
-        self.elapsed = sum(line["elapsed"] for line in lines)  # seconds of the search, those before a restart included
+        # seconds of the search, those before a restart included, and the moment up to which they are counted
+        self.elapsed = sum(line["elapsed"] for line in lines)
         self.elapsed_until = time.perf_counter()
 
     @property
@@ -282,7 +288,11 @@ class Studio:
         outcomes: how drawing went, for each image that was submitted.
         """
         judging_since = time.perf_counter()
-        draws = [Draw(False, False, None, None, -1, outcome.refused) for outcome in outcomes]
+        # the verdicts on refused images; those on drawn images are replaced below
+        draws = [
+            Draw(accepted=False, correct=False, p=None, score=None, second=-1, refused=outcome.refused)
+            for outcome in outcomes
+        ]
         drawn_positions = [position for position, draw in enumerate(draws) if draw.refused is None]
         verdicts = self._verdicts(visit, drawn_positions)
         for position, verdict in zip(drawn_positions, verdicts, strict=True):
@@ -315,7 +325,7 @@ class Studio:
 
         def logits(network: Classifier) -> Float[np.ndarray, "images logits"]:
             """A network's logits of all images, each resized and cut as this network needs it."""
-            pixels = np.stack([network.geometry(image)[0] for image in images])
+            pixels = np.stack([network.geometry(image)[0] for image in images])  # [1] would be a mask
             return logits_of(network, pixels, np.arange(len(images)), accelerator=self.accelerator)
 
         domain = self.search.domain

@@ -150,7 +150,10 @@ class Search:
     confirm: Annotated[int, Allowed(0)]
 
     def check(self) -> None:
-        """Raise FcaError for an invalid domain, one that the generator cannot draw, and too few draws for a visit."""
+        """Raise FcaError for an invalid domain, for one that the generator cannot draw, and for too few draws.
+
+        A visit has at most `max_draws` draws, which have to be as many as the accepted images that it should have.
+        """
         self.domain.check()
         if isinstance(self.generator, Conditional):  # it draws only certain attributes and values
             label, conditions = self.generator.label(), self.generator.conditions
@@ -171,13 +174,14 @@ class Search:
         context.check_clean("search")
         domain = self.domain
         generator = self.generator
-        clean = runs_of_split(context, "test")[0]
+        clean = runs_of_split(context, "test")[0]  # the run that predicts the test images, without a shift
         data = subdomain_data(domain, generator)
         self._check_models(clean.work)
         placeholder_features = np.zeros((len(domain.space), 1))  # real features may need the encoder
         self._policy(context.seed, placeholder_features)  # raises for options that this policy does not have
         price = self._price()
         needs_reader = self.filter.texts(domain) or self.features == "words"
+        # the encoder as a classifier over the prompts, for filters and policies that read them
         reader = zero_shot_classifier(context.encoder, domain.prompts) if needs_reader else None
         clean_runs = [] if self.clean_accuracy is None else [clean]
         parent = clean.run_id if clean_runs else None
@@ -289,7 +293,7 @@ class Search:
         n_accepted = int(counts["shown"].sum())
         skill = policy.skill(visited, correct, shown)
         price = price_of(self.generator)
-        all_visits = [*visits, *fresh_visits]
+        all_visits = [*visits, *fresh_visits]  # time and money are those of both; all counts are of the search alone
         columns = {
             **clean_columns,
             "n_visited": len(counts),
@@ -318,9 +322,9 @@ class Search:
             return {}
 
         stored = stored_predictions(context.store, context.store.row(work.clean.run_id))
-        target_columns = self.domain.columns(stored.logit_classes)
+        target_columns = self.domain.columns(stored.logit_classes)  # positions of the logits of the target's classes
         judged_as_target, _ = self.domain.judged(stored.logits, target_columns)
-        is_target = np.isin(stored.true, target_columns)
+        is_target = np.isin(stored.true, target_columns)  # `true` has the position of each true class's logit
         n = len(stored.true)
         n_right = int((judged_as_target == is_target).sum())
 
@@ -395,6 +399,7 @@ def _gallery_arrays(
     `gallery_image` (the line of `images` that each picture belongs to).
 
     images: a line for each image that was drawn or refused, in the order of visits.
+    accuracy_of_visit: share of each visit's accepted images that are right.
     """
     lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
     is_accepted = lowest_first["accepted"]
@@ -441,10 +446,10 @@ class Chooser:
     n_covering: int = 0
 
     def ask(self) -> Visit | None:
-        """The next visit; None where a budget is spent.
+        """The next visit; None if a budget is spent, which `ended` then names.
 
         Pending visits count with all that they may spend, even if they turn out to spend less. Raises FcaError after
-        MAX_BARREN_VISITS visits in a row without an accepted image.
+        MAX_BARREN_VISITS finished visits in a row without an accepted image.
         """
         if len(self.finished) >= MAX_BARREN_VISITS:
             check_any_accepted(self.finished[-MAX_BARREN_VISITS:])
@@ -471,7 +476,7 @@ class Chooser:
             subdomain=subdomain,
             n_wanted=n_wanted,
             max_draws=max_draws,
-            first_number=sum(len(visit.draws) for visit in earlier_visits),
+            first_number=sum(len(visit.draws) for visit in earlier_visits),  # its images have numbers of their own
         )
         self.pending.append(visit)
         return visit
@@ -543,7 +548,10 @@ def _warning(visits: Sequence[Visit], skill: float | None) -> str | None:
 
 
 def check_any_accepted(visits: Sequence[Visit]) -> None:
-    """Raise FcaError if the filter accepted no image of these visits, with the number of images and refusals."""
+    """Raise FcaError if the filter accepted no image of these visits.
+
+    The message counts the images, and those that the generator refused to draw, with the reason of the last refusal.
+    """
     draws = [draw for visit in visits for draw in visit.draws]
     if any(draw.accepted for draw in draws):
         return
@@ -569,7 +577,8 @@ def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
     if domain.groups is not None:
         group_of_class = read_superclasses(domain.groups, domain.group_columns).of
 
-    # all names by which a class counts as the target: its own key, or the name of its group
+    # all names by which a class counts as the target: its own key, or the name of its group. `targets` defines targets
+    # of several names; another target is a class key
     target_names = domain.targets.get(domain.target, [domain.target])
     classes_of_groups = [class_key for class_key, group in group_of_class.items() if group in target_names]
     target = sorted({*target_names, *classes_of_groups})

@@ -202,7 +202,7 @@ def replay(
             result = estimate(estimator, pool, record, bank)
 
             n_evaluated = pool.by_group(pool.by_stratum(record.evaluated))  # groups x levels
-            n_evaluated = np.repeat(n_evaluated, len(pool.targets), axis=0)
+            n_evaluated = np.repeat(n_evaluated, len(pool.targets), axis=0)  # the same for each target of a group
             block = [
                 truth.ravel(),
                 result.value.ravel(),
@@ -214,12 +214,13 @@ def replay(
             ]
             blocks.append(np.column_stack(block))
 
+    # in the order of the blocks, and of the lines in a block
     axes = {"model": range(len(correct)), "repeat": range(repeats), "group": pool.group_names, "target": pool.targets}
     index = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
     count_columns = ["asked", *(f"asked_{level}" for level in pool.levels)]
     columns = ["truth", "estimate", "se", "low", "high", *count_columns]
     table = pd.DataFrame(np.concatenate(blocks), index, columns)
     table = table.astype(dict.fromkeys(count_columns, np.int64)).reset_index()
-    table.insert(1, "group", table.pop("group"))  # model, group, repeat, target
+    table.insert(1, "group", table.pop("group"))  # the order of columns: model, group, repeat, target
     table.attrs["warning"] = WARNINGS.get(estimator)
     return table

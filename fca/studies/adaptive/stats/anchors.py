@@ -166,7 +166,7 @@ def choose_anchors(
 
     # The method with the least error, and the anchors that it chooses on all models
     truth = correct.mean(axis=1)
-    held_out = _held_out_estimates(correct, k, methods, fold, seed)  # methods x models x 2
+    held_out = _held_out_estimates(correct, k, methods, fold, seed)  # methods x models x (share 1, share 0)
     estimates = _cross_fitted(held_out, truth, fold, items)  # methods x models
     errors = [_rms_error(by_method, truth) for by_method in estimates]
     best = int(np.argmin(errors))
@@ -188,9 +188,10 @@ def choose_anchors(
 
 
 def _methods_to_compare(space: str | None, estimator: str | None) -> list[Method]:
-    """The methods to compare: those of METHODS with this space and estimator, or just the one that both name.
+    """The methods to compare: pairs of a space, in which anchors are chosen, and an estimator.
 
-    None stands for any. Raises FcaError for an unknown name, and where METHODS has no such method.
+    If both are given, the one method of these, which need not be in METHODS. Else all of METHODS that have the given
+    space or estimator; None stands for any. Raises FcaError for an unknown name, and where METHODS has no such method.
     """
     if space is not None:
         check_choice("space", space, SPACES)
@@ -217,7 +218,7 @@ def _held_out_estimates(
     estimates = np.empty((len(methods), len(correct), 2))
     for number in range(fold.max() + 1):
         is_held_out = fold == number
-        chosen_by_method = _choose_by_each_method(correct[~is_held_out], k, methods, seed + number)
+        chosen_by_method = _choose_by_each_method(correct[~is_held_out], k, methods, seed + number)  # own draws
         for i, chosen in enumerate(chosen_by_method):
             responses = correct[is_held_out][:, chosen.items]
             _, estimator = methods[i]
@@ -231,8 +232,11 @@ def _fit_share_and_shift(estimates: Float[np.ndarray, "models 2"], truth: Shares
     """The best `share` of gp_irt on these models, and the mean residual in logits (`shift`) that it leaves.
 
     gp_irt gives weight `share` to the weighted mean of responses, and 1 - `share` to the estimate by an item response
-    model. estimates: accuracies of the models with share 1 and with share 0; both are equal for all other methods,
-    whose share is then 0.    truth: accuracies on all items.    items: number of items of the pool.
+    model.
+
+    estimates: estimated accuracies of the models with share 1 and with share 0. Both are equal for other estimators
+               than gp_irt, whose share is then 0.
+    truth:     the models' accuracies on all items.    items: number of items of the pool.
     """
     # least squares of truth - e0 = share (e1 - e0)
     difference = estimates[:, 0] - estimates[:, 1]
@@ -257,9 +261,10 @@ def _rms_error(estimates: Shares, truth: Shares) -> float:
 def _cross_fitted(
     held_out: Float[np.ndarray, "methods models 2"], truth: Shares, fold: Folds, items: int
 ) -> Float[np.ndarray, "methods models"]:
-    """Estimates of every model by each method, with share and shift fitted on the models of other folds.
+    """Estimated accuracy of every model by each method, with share and shift fitted on the models of other folds.
 
-    held_out: as of `_held_out_estimates`.    items: number of items of the pool.
+    held_out: what `_held_out_estimates` returns.    truth: accuracy of each model on all items.
+    items:    number of items of the pool.
     If all models are in a single fold, share and shift are fitted on these models themselves. This happens with two
     folds, when `_best_method_elsewhere` leaves one of them out.
     """
@@ -279,7 +284,10 @@ def _best_method_elsewhere(
 ) -> Int[np.ndarray, " models"]:
     """For each model, the position of the method with the least error on the models of all other folds.
 
-    held_out: as of `_held_out_estimates`.    items: number of items of the pool.
+    By this choice, in which a model's own error has no part, `choose_anchors` reports an honest error.
+
+    held_out: what `_held_out_estimates` returns.    truth: accuracy of each model on all items.
+    items:    number of items of the pool.
     """
     best_method = np.empty(len(truth), dtype=np.int64)
     for number in range(fold.max() + 1):
@@ -292,10 +300,10 @@ def _best_method_elsewhere(
 
 
 def _choose_by_each_method(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
-    """The anchors that each method chooses on these models, without shift and interval.
+    """The anchors that each method chooses on these models; their `shift` and `reach` are not fitted.
 
-    The `share` of gp_irt is 0 at first; callers replace it by a fitted one. To save time, the 2pl is fitted once for
-    all methods, and items are chosen once in each space.
+    The `share` of gp_irt is 0 at first; callers replace it by a fitted one. To save time, the item response model (2pl)
+    is fitted once for all methods, and items are chosen once in each space.
     """
     items = correct.shape[1]
     needs_fit = any(_needs_bank(method) for method in methods)
@@ -377,7 +385,8 @@ def _items_nearest_to_centres(
     """
     from sklearn.cluster import KMeans  # a second to import
 
-    # Items with equal responses (most items of some pools) become one point, whose weight is their number
+    # Items with equal responses (most items of some pools) become one point, whose weight is their number: a column of
+    # `patterns`, the first such item, and how many there are
     patterns, first_item, count = np.unique(correct, axis=1, return_index=True, return_counts=True)
     if bank is None:
         points = patterns.T.astype(np.float64)

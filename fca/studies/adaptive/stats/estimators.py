@@ -22,7 +22,7 @@ from fca.types import FcaError
 
 Z = float(ndtri(0.5 + LEVEL / 2))  # 1.96
 TINY = 1e-12  # in place of a variance of 0, by which nothing can be divided
-STEP = 1e-4  # of ability, for slopes
+ABILITY_STEP = 1e-4  # for the slope of a probability by ability
 KNOWN_CHANCE_POLICIES = ("defensive_irt", "neyman_irt", "random", "static_k", "proportional")  # those with `samples`
 Targets = Float[np.ndarray, "groups targets"]
 Counts = Int[np.ndarray, "strata 3"]
@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
 
     NaN where no response helps: a level of which no item of the group was evaluated.
 
-    overall: of the mean over groups, which count equally (one line).
+    overall: the mean over groups, which count equally; 1 x targets.
     warning: what the responses showed to be wrong with the requested estimator; else empty.
     """
 
@@ -73,7 +73,7 @@ def normal_estimate(
     """
     if shared is None:
         shared = np.zeros((*se.shape, 1))
-    independent_variance = np.maximum(se**2 - (shared**2).sum(axis=2), 0.0)
+    independent_variance = np.maximum(se**2 - (shared**2).sum(axis=2), 0.0)  # rounding may lead below 0
     shared_variance_of_mean = (shared.mean(axis=0) ** 2).sum(axis=1)
     se_of_mean = np.sqrt(independent_variance.sum(axis=0) / len(se) ** 2 + shared_variance_of_mean)
 
@@ -87,40 +87,45 @@ def _normal(value: Targets, se: Targets) -> Interval:
 
 
 def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, added: ByLevel) -> Interval:
-    """Accuracy and score with standard errors and 95 % intervals, from the shares right by level.
+    """Accuracy and score of each group with standard errors and 95 % intervals, from its shares right by level.
 
-    share, variance, df: the share right, its variance, and the degrees of freedom with which the variance is estimated.
-    n:     number of responses behind the share.
-    added: when `variance` was estimated, one response with this variance was counted beside the observed ones.
+    share:    p_l, the share right at level l. Accuracy and score are weighted sums Σ w_l p_l.
+    variance: the estimated variance of p_l, 0 where every item was evaluated.
+    df:       the degrees of freedom with which `variance` is estimated.
+    n:        number of responses behind p_l.
+    added:    variance of the one further response with which `variance` was estimated, so that it is above 0 also if
+              all n responses are right.
 
-    The interval of a level's share p_l is Jeffreys' (the quantiles of Beta(m share + 1/2, m (1 - share) + 1/2); Brown,
-    Cai and DasGupta 2001, Stat. Sci. 16:101) for m = p (1 - p) / variance responses, where p is the share right if
-    `added` right and `added` wrong responses (a fraction of a response each) are counted beside the n.
+    The interval of p_l is Jeffreys' for m responses, where m = p (1 - p) / variance is the number of independent
+    responses that have this variance. Here p is the share right with `added` right and `added` wrong responses (a
+    fraction of a response each) beside the n: if all n are right, then p (1 - p) is about added / n, the variance about
+    added / n², and m about n.
 
-    A target Σ w_l p_l is sqrt(Σ w_l² (p_l - end_l)²) away from the ends of its own interval (Zou and Donner 2008, Stat.
-    Med. 27:1693), times t / 1.96 with Student's t for the degrees of freedom of the sum (Welch, Satterthwaite). Near 0
-    and 1 it is as asymmetric as the intervals of the levels.
+    The interval of a target reaches sqrt(Σ w_l² (p_l - end_l)²) to either side, with end_l the end of the interval of
+    p_l on this side (Zou and Donner 2008, Stat. Med. 27:1693). So near 0 and 1 it is as asymmetric as the intervals of
+    the levels. As the variances are estimated, it is widened by t / 1.96, with the quantile t of Student's distribution
+    for the degrees of freedom of the sum (see `welch`).
 
     >>> one = np.ones((1, 3))
     >>> interval = level_interval(one, 0.25 / 12**2 * one, 11 * one, 12 * one, 0.25 * one)
     >>> interval.low.round(2), interval.high
     (array([[0.88, 0.86]]), array([[1., 1.]]))
     """
-    # Jeffreys' interval of each level; groups x levels
+    # the intervals of the levels; groups x levels
     p = (share * n + added) / (n + 2 * added)
     m = p * (1 - p) / np.maximum(variance, TINY)
-    alpha = m * share + 0.5
-    beta = m * (1 - share) + 0.5
-    low = betaincinv(alpha, beta, (1 - LEVEL) / 2)
-    high = betaincinv(alpha, beta, (1 + LEVEL) / 2)
-    low = np.where((share == 0) | (variance == 0), share, low)  # no width where every item was evaluated
-    high = np.where((share == 1) | (variance == 0), share, high)
+    low, high = jeffreys_interval(share, m)
+    is_certain = variance == 0  # every item was evaluated
+    low = np.where((share == 0) | is_certain, share, low)
+    high = np.where((share == 1) | is_certain, share, high)
 
-    # The targets; levels x groups x targets
+    # the degrees of freedom of each target; the sums over levels are along the first of levels x groups x targets
     squared_weight = LEVEL_WEIGHTS.T[:, None] ** 2
     weighted_variance = variance.T[:, :, None] * squared_weight
-    df_of_levels = df.T[:, :, None] + 0 * weighted_variance  # broadcast over targets
-    t = stdtrit(welch(weighted_variance, df_of_levels), 0.5 + LEVEL / 2)
+    df_of_level = np.broadcast_to(df.T[:, :, None], weighted_variance.shape)
+    t = stdtrit(welch(weighted_variance, df_of_level), 0.5 + LEVEL / 2)
+
+    # how far the interval of each target reaches to either side
     squared_below = (share - low).T[:, :, None] ** 2
     squared_above = (share - high).T[:, :, None] ** 2
     below = t / Z * np.sqrt((squared_weight * squared_below).sum(axis=0))
@@ -129,6 +134,22 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     value = share @ LEVEL_WEIGHTS.T
     se = np.where(np.isnan(value), np.nan, np.sqrt(weighted_variance.sum(axis=0)))
     return Interval(value, se, np.maximum(value - below, 0.0), np.minimum(value + above, 1.0))
+
+
+def jeffreys_interval(
+    share: Float[np.ndarray, "groups columns"], n: Float[np.ndarray, "groups columns"]
+) -> tuple[Float[np.ndarray, "groups columns"], Float[np.ndarray, "groups columns"]]:
+    """Both ends of Jeffreys' 95 % interval of a binomial share (Brown, Cai and DasGupta 2001, Stat. Sci. 16:101).
+
+    They are quantiles of Beta(n share + 1/2, n (1 - share) + 1/2).    n: number of responses, which need not be whole.
+
+    >>> low, high = jeffreys_interval(np.array([[0.9]]), np.array([[100.0]]))
+    >>> low.round(3), high.round(3)
+    (array([[0.83]]), array([[0.947]]))
+    """
+    alpha = n * share + 0.5
+    beta = n * (1 - share) + 0.5
+    return betaincinv(alpha, beta, (1 - LEVEL) / 2), betaincinv(alpha, beta, (1 + LEVEL) / 2)
 
 
 def welch(variance: Float[np.ndarray, "parts ..."], df: Float[np.ndarray, "parts ..."]) -> Float[np.ndarray, "..."]:
@@ -174,93 +195,96 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     # p_s, s_s², and its factor in the variance of the level's share: (N_s / N)² (1 / n_s - 1 / N_s)
     has_several = n > 1
     share = n_right / np.maximum(n, 1)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):  # np.where replaces what n of 0 or 1 divides by 0
         level_share = np.where(n_of_group > 0, sums(size * share, group) / size_of_group, np.nan)
         s_squared = np.where(has_several, share * (1 - share) * n / (n - 1), 0.0)
         factor = np.where(n > 0, (size / size_of_group[group]) ** 2 * (1 / n - 1 / size), 0.0)
     level_s_squared, level_df = response_variance_by_level(n, n_right, s_squared)
 
-    parts = VarianceParts(
+    shares = LevelShares(
+        share=level_share,
+        n=n_of_group,
         df=sums(has_several * (n - 1), group),
         observed=sums(factor * s_squared, group),
         factor=sums(factor * has_several, group),
         of_single=sums(factor * ~has_several, group) * level_s_squared,
+        level_s_squared=level_s_squared,
+        level_df=level_df,
     )
-    of_groups = _intervals_of_groups(level_share, n_of_group, parts, level_s_squared, level_df)
-    overall = _interval_of_mean(level_share, n_of_group, parts, level_s_squared, level_df)
-    return Estimate(*of_groups, overall)
+    return Estimate(*_intervals_of_groups(shares), overall=_interval_of_mean(shares))
 
 
-class VarianceParts(NamedTuple):
-    """The variance of each group's share right by level, in two parts: strata with several responses, and with one.
+class LevelShares(NamedTuple):
+    """The share right of each group by level, and what its variance is estimated from; see `stratified`.
 
-    df, observed: degrees of freedom and variance of the first part, from the s_s² of these strata.
-    factor:       what multiplies the s² of a response in the first part.
-    of_single:    the second part, with the s² of the level.
+    The variance of a share is the sum of factor s² over the group's strata, with s² the variance of a response in the
+    stratum. A stratum with several responses has an s² of its own. One with a single response takes level_s_squared.
+
+    share, n:        the share right, and the number of responses behind it.
+    df, observed:    of the strata with several responses: degrees of freedom, and their part of the variance.
+    factor:          sum of the factors of these strata. Their part would be factor v if all s² were v.
+    of_single:       the part of the strata with a single response.
+    level_s_squared: variance of a response within the strata of a level, over all groups.
+    level_df:        degrees of freedom of level_s_squared.
     """
 
+    share: ByLevel
+    n: ByLevel
     df: ByLevel
     observed: ByLevel
     factor: ByLevel
     of_single: ByLevel
+    level_s_squared: Float[np.ndarray, " 3"]
+    level_df: Float[np.ndarray, " 3"]
 
 
-def _intervals_of_groups(
-    level_share: ByLevel,
-    n_of_group: ByLevel,
-    parts: VarianceParts,
-    level_s_squared: Float[np.ndarray, " 3"],
-    level_df: Float[np.ndarray, " 3"],
-) -> Interval:
-    """Intervals of the groups for `stratified`.
+def _intervals_of_groups(shares: LevelShares) -> Interval:
+    """Accuracy and score of each group with their intervals, for `stratified`.
 
-    A group's few responses estimate a variance poorly. So the variance from strata with several responses is averaged,
-    by degrees of freedom, with one further response, whose variance is the one of the level in all groups:
+    The variance of a group's share right at a level has two parts: `observed`, of the strata with several responses
+    (with `df` degrees of freedom), and `of_single`, of the strata with a single response. A group's few responses
+    estimate the first part poorly. So it is averaged, by degrees of freedom, with what it would be if the variance of a
+    response were the one of the level in all groups (level_s_squared), as if one further response had shown this:
 
         (df observed + factor level_s_squared) / (df + 1)
-
-    level_share, n_of_group: share right and number of responses of each group and level.
-    level_s_squared, level_df: the variance of a response to the level in all groups, and its degrees of freedom.
     """
-    variance_of_several = (parts.df * parts.observed + parts.factor * level_s_squared) / (parts.df + 1)
-    df_of_parts = [parts.df + 1, np.broadcast_to(level_df, parts.df.shape)]
+    df = shares.df + 1
+    of_several = (shares.df * shares.observed + shares.factor * shares.level_s_squared) / df
+    variance_parts = np.stack([of_several, shares.of_single])
+    df_of_parts = np.stack([df, np.broadcast_to(shares.level_df, df.shape)])
     return level_interval(
-        share=level_share,
-        variance=variance_of_several + parts.of_single,
-        df=welch(np.stack([variance_of_several, parts.of_single]), np.stack(df_of_parts)),
-        n=n_of_group,
-        added=np.broadcast_to(level_s_squared, level_share.shape),
+        share=shares.share,
+        variance=of_several + shares.of_single,
+        df=welch(variance_parts, df_of_parts),
+        n=shares.n,
+        added=np.broadcast_to(shares.level_s_squared, shares.share.shape),
     )
 
 
-def _interval_of_mean(
-    level_share: ByLevel,
-    n_of_group: ByLevel,
-    parts: VarianceParts,
-    level_s_squared: Float[np.ndarray, " 3"],
-    level_df: Float[np.ndarray, " 3"],
-) -> Interval:
-    """Interval of the mean over groups for `stratified`; it has the same arguments as `_intervals_of_groups`.
+def _interval_of_mean(shares: LevelShares) -> Interval:
+    """The mean of accuracy and of score over the groups with their intervals, for `stratified`; 1 x targets.
 
-    The variance of the mean over G groups is the sum of the groups' variances, divided by G². One further response is
-    counted in the sum, with the largest possible variance, 1/4. If no stratum of a level has several responses, the
-    further response has the variance of the level instead, since that already counts one right and one wrong response.
+    The groups' shares are averaged level by level. The variance of the mean over G groups is the sum of the groups'
+    variances, divided by G². It has two parts: `observed`, of the strata with several responses (with `df` degrees of
+    freedom), and `of_single`, of the strata with a single response. One further response is counted in the first part,
+    as in `_intervals_of_groups`, but here it has the largest possible variance, 1/4.
     """
-    added = np.where(parts.df.any(axis=0), 1 / 4, level_s_squared)
-    df = parts.df.sum(axis=0)
-    observed = parts.observed.sum(axis=0)
-    of_several = (df * observed + parts.factor.sum(axis=0) * added) / (df + 1)
-    of_single = parts.of_single.sum(axis=0)
-    variance_df = welch(
-        np.concatenate([parts.observed, of_single[None]]),
-        np.concatenate([parts.df + 1, level_df[None]]),
-    )
-    n_groups = len(level_share)
+    # without a stratum of several responses, level_s_squared already counts a right and a wrong response
+    added = np.where(shares.df.any(axis=0), 1 / 4, shares.level_s_squared)  # of each level
+    df = shares.df.sum(axis=0)
+    observed = shares.observed.sum(axis=0)
+    of_several = (df * observed + shares.factor.sum(axis=0) * added) / (df + 1)
+    of_single = shares.of_single.sum(axis=0)
+
+    # degrees of freedom: one part for each group, and one for all single responses, which share level_s_squared
+    variance_parts = np.concatenate([shares.observed, of_single[None]])
+    df_of_parts = np.concatenate([shares.df + 1, shares.level_df[None]])
+    n_groups = len(shares.share)
     return level_interval(
-        share=level_share.mean(axis=0)[None],
+        share=shares.share.mean(axis=0)[None],
         variance=((of_several + of_single) / n_groups**2)[None],
-        df=variance_df[None],
-        n=n_of_group.sum(axis=0)[None],
+        df=welch(variance_parts, df_of_parts)[None],
+        n=shares.n.sum(axis=0)[None],
         added=added[None],
     )
 
@@ -268,10 +292,12 @@ def _interval_of_mean(
 def strata(pool: Pool, record: Record) -> tuple[Counts, Counts, Counts, Int[np.ndarray, " strata"]]:
     """Counts of evaluated items, right ones and all items by stratum and level, and the group of each stratum.
 
-    The strata are the sessions, followed by one stratum for each group that merges its small sessions (whose own strata
-    are then empty, level by level). A session is small at a level if none of its items was evaluated, or if its
-    proportional share of the items evaluated in the group is below one. Where no small session of a group has an
-    evaluated item of a level, all of its sessions are merged there, since a stratum without responses has no estimate.
+    The strata are the sessions, followed by one stratum for each group, which merges the group's small sessions. A
+    session is small at a level if none of its items was evaluated, or if its proportional share of the items evaluated
+    in the group is below one. At this level the counts of its own stratum are then 0.
+
+    A stratum without responses has no estimate. So if a group has small sessions at a level, and none of their items
+    was evaluated, all sessions of the group are merged at this level.
     """
     n = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
@@ -281,11 +307,11 @@ def strata(pool: Pool, record: Record) -> tuple[Counts, Counts, Counts, Int[np.n
     proportional_share_is_below_one = pool.by_group(n)[group] * pool.sizes < pool.group_sizes[group]
     is_small = (n == 0) | proportional_share_is_below_one
     group_has_small = pool.by_group(is_small.astype(int)) > 0  # groups x levels
-    small_are_unevaluated = pool.by_group(n * is_small) == 0
+    small_are_unevaluated = pool.by_group(n * is_small) == 0  # true also for a group without small sessions
     is_small |= group_has_small[group] & small_are_unevaluated[group]
 
     def merge_small(counts: Int[np.ndarray, "sessions 3"]) -> Counts:
-        """Counts by stratum: those of the sessions that are not small, then the sums of the small ones by group."""
+        """Counts by stratum: of each session, 0 if it is small; then of each group, the sum of its small sessions."""
         return np.concatenate([counts * ~is_small, pool.by_group(counts * is_small)])
 
     group_of_stratum = np.concatenate([group, np.arange(pool.n_groups)])
@@ -307,10 +333,12 @@ def response_variance_by_level(
 ) -> tuple[Float[np.ndarray, " 3"], Float[np.ndarray, " 3"]]:
     """Variance of a response within the strata of each level, over all groups, and its degrees of freedom.
 
-    n, n_right: responses and right ones by stratum and level.    s_squared: their variance within each stratum.
-    One more response, of the largest variance 1/4, is counted beside those observed. Where no stratum of a level has
-    the two responses that a variance takes, it is the variance of all responses to the level, with one right and one
-    wrong response added.
+    It is the mean of the strata's variances by degrees of freedom. One more response, of the largest variance 1/4, is
+    counted beside those observed. Where no stratum of a level has the two responses that a variance takes, it is the
+    variance of all responses to the level, with one right and one wrong response added.
+
+    n, n_right: number of responses, and of right ones, by stratum and level.
+    s_squared:  variance of a response within each stratum and level; not used where n is below 2.
     """
     df_of_stratum = np.maximum(n - 1, 0)
     df = df_of_stratum.sum(axis=0)
@@ -326,10 +354,14 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
     """Share right by session (a class and an attribute) and level, averaged over the sessions of each group.
 
     Sessions are weighted by their number of items of the level, and levels as accuracy and score weigh them.
-    Sessions of which no item of a level was evaluated are left out of the average of that level. Variance: within
-    sessions, (1 - n / N) s² / n, where a session with a single response takes the mean s² of the level in its group;
-    a session that was left out counts with the whole variance of the level, p (1 - p). Unbiased for `static_k`; biased
-    where the responses of a session decide how many more of its items are evaluated.
+    Sessions of which no item of a level was evaluated are left out of the average of that level.
+
+    The variance of a session's share is (1 - n / N) s² / n, with n of N items evaluated and s² the variance of a
+    response. A session with a single response takes the mean s² of the level in its group. A session that was left out
+    counts with the whole variance of the level, p (1 - p).
+
+    The mean is unbiased for `static_k`, and biased where the responses of a session decide how many more of its items
+    are evaluated.
     """
     n = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
@@ -338,13 +370,13 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
 
     share = n_right / np.maximum(n, 1)
     size_evaluated = pool.by_group(pool.sizes * is_evaluated)  # groups x levels
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):  # NaN for levels without responses; n = 1 is replaced below
         level_share = pool.by_group(pool.sizes * share * is_evaluated) / size_evaluated
         s_squared = share * (1 - share) * n / (n - 1)
         mean_s_squared = pool.by_group(np.where(has_several, s_squared, 0.0)) / pool.by_group(has_several.astype(int))
 
     level_variance = level_share * (1 - level_share)
-    # s² of a session with a single response; a mean is NaN where no session of the group has two to the level
+    # s² of a session with a single response; the mean is NaN where no session of the group has several to the level
     single_s_squared = np.where(np.isnan(mean_s_squared), level_variance, mean_s_squared)[pool.session_group]
     s_squared = np.where(has_several, s_squared, single_s_squared)
     within = s_squared * (1 - n / pool.sizes) / np.maximum(n, 1)
@@ -356,13 +388,13 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
 def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     """Share right by level of all evaluated items of a group, whatever their session, weighted by level.
 
-    Variance (1 - n / N) p (1 - p) / (n - 1), as for a simple random sample of n of N items. Unbiased for `random`,
-    where it is the post-stratified mean; biased where sessions have unequally many evaluated items because of their
-    responses.
+    The variance of a level's share p is (1 - n / N) p (1 - p) / (n - 1), as for a simple random sample of n of N items.
+    The estimate is unbiased for `random`, where it is the post-stratified mean. It is biased where a session's
+    responses decide how many of its items are evaluated.
     """
     n = pool.by_group(pool.by_stratum(record.evaluated))  # groups x levels
     n_right = pool.by_group(pool.by_stratum(record.right))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # NaN for a level without responses
         share = n_right / n
     variance = share * (1 - share) * (1 - n / pool.group_sizes) / np.maximum(n - 1, 1)
     return normal_estimate(share @ LEVEL_WEIGHTS.T, np.sqrt(variance @ LEVEL_WEIGHTS.T**2))
@@ -371,17 +403,17 @@ def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate
 def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     """Weighted mean of the responses to evaluated items and of the bank's probabilities p of all others. Needs a bank.
 
-    The probabilities are those at the ability θ that the responses show. Variance: of the missing responses,
-    Σ w² p (1 - p), and of the ability, (Σ w dp/dθ)² se². It trusts the bank: errors of the bank are a bias that the
-    interval does not cover.
+    The probabilities are those at the ability θ that the responses show. The variance has two parts: of the missing
+    responses, Σ w² p (1 - p), and of the ability, (Σ w dp/dθ)² se². The estimate trusts the bank: errors of the bank
+    are a bias that the interval does not cover.
     """
     bank = check_bank("p_irt", pool, bank)
     ability, ability_se = ability_of(record, bank)
-    chance_below, chance, chance_above = bank.probability(ability + STEP * np.array([-1.0, 0.0, 1.0]))
+    chance_below, chance, chance_above = bank.probability(ability + ABILITY_STEP * np.array([-1.0, 0.0, 1.0]))
 
     expected = np.where(record.evaluated, record.right, chance)
     response_variance = np.where(record.evaluated, 0.0, chance * (1 - chance))
-    slope = np.where(record.evaluated, 0.0, (chance_above - chance_below) / (2 * STEP))  # dp/dθ
+    slope = np.where(record.evaluated, 0.0, (chance_above - chance_below) / (2 * ABILITY_STEP))  # dp/dθ
 
     value = _group_sums(pool, pool.weights * expected)
     variance_of_responses = _group_sums(pool, pool.weights**2 * response_variance)
@@ -395,15 +427,18 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
         Y = Σ_i w_i p_i + Σ_{i evaluated} w_i (y_i - p_i) / π_i   (Särndal, Swensson & Wretman 1992, section 6.3)
 
-    Needs a bank and a policy of known chances π_i. It is unbiased however wrong the bank is, if p_i was fixed before
-    the sample was drawn (in `neyman_irt` by its pilot, whose items count with their responses). After `static_k` and
-    `random` the ability comes from the sample itself, which is a bias of the order of 1 / n. Variance:
-    Horvitz-Thompson, by group (too wide where a systematic draw spread the sample evenly), with two responses of
-    variance 1/4 beside those observed. Intervals: see `share_interval`.
+    Here w_i is the weight of item i in the target, y_i the response, p_i the bank's probability at the model's ability,
+    and π_i the known chance of the item to be drawn. Needs a bank and a policy of known chances.
+
+    The estimate is unbiased however wrong the bank is, if p_i was fixed before the sample was drawn (in `neyman_irt` by
+    its pilot, whose items count with their responses). After `static_k` and `random` the ability comes from the sample
+    itself, which causes a bias of the order of 1 / n. The variance is Horvitz and Thompson's, by group (too large where
+    a systematic draw spread the sample evenly), with two responses of variance 1/4 beside those observed. Intervals:
+    see `share_interval`.
 
     A test that was extended drew several samples, each from the items that remained. Given what was known before, each
-    estimate is unbiased, so their errors are uncorrelated. They are averaged with weights n / (R (R - n)) for n drawn
-    of R items, which depend on these counts alone.
+    estimate is unbiased, so their errors are uncorrelated. They are averaged with the weights of `sample_weights`,
+    which were fixed before the responses of the sample.
     """
     bank = check_bank("difference", pool, bank)
     _check_samples(record)
@@ -485,16 +520,17 @@ def _check_samples(record: Record) -> None:
 
 
 def evaluated_by_sample(record: Record) -> list[Marks]:
-    """For each sample of a test, which items were evaluated by its end: those before the next one, or so far."""
+    """For each sample of a test, which items were evaluated by its end; for the last sample, which were so far."""
     evaluated_before_next = [sample.evaluated_before for sample in record.samples[1:]]
     return [*evaluated_before_next, record.evaluated]
 
 
 def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples groups"]:
-    """Weight of each sample in the estimate of each group: proportional to n / (R (R - n) v), with sum 1 over samples.
+    """Weight of each sample in the estimate of each group: proportional to 1 / its variance, with sum 1 over samples.
 
-    n of the R items of the group that remained were drawn in the sample. R (R - n) / n is proportional to the variance
-    of the total of a simple random sample; v (`Sample.variance_ratio`) is the variance relative to that.
+    The variance is taken as proportional to v R (R - n) / n, where n of the R items of the group that remained were
+    drawn. This is the variance of the total of a simple random sample, times v (`Sample.variance_ratio`), the variance
+    that was expected before the draw relative to such a sample.
     """
     weights = np.empty((len(record.samples), pool.n_groups))
     for i, (sample, is_evaluated) in enumerate(zip(record.samples, evaluated_by_sample(record), strict=True)):
@@ -510,15 +546,19 @@ def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples gro
 def _combine_samples(
     pool: Pool, record: Record, predictions: Sequence[Float[np.ndarray, "#targets items"]]
 ) -> Estimate:
-    """The weighted mean of the estimates from each sample, with its variance and interval; see `difference`.
+    """The weighted mean of the estimates from each sample of a test, with its intervals; see `difference`.
 
-    predictions: for each sample, the predicted response to every item, one line for all targets or one for each.
+    The intervals need `bound`, what a variance would be if every residual had the variance 1/4, and `bound_squares`,
+    the sum of its squared terms; see `share_interval`.
+
+    predictions: for each sample, the predicted response to every item: one row for all targets, or a row for each.
     """
     samples = zip(predictions, record.samples, evaluated_by_sample(record), strict=True)
     estimates = [
         _estimate_by_sample(pool, record, predicted, sample, is_evaluated)
         for predicted, sample, is_evaluated in samples
     ]
+    # the errors of samples are uncorrelated, so variances and their bounds add up with squared weights
     weight = sample_weights(pool, record)[:, :, None]  # samples x groups x 1
     value = (weight * np.stack([estimate.value for estimate in estimates])).sum(axis=0)
     variance = (weight**2 * np.stack([estimate.variance for estimate in estimates])).sum(axis=0)
@@ -551,38 +591,41 @@ def share_interval(
     all_wrong: Bool[np.ndarray, "groups 1"],
     all_right: Bool[np.ndarray, "groups 1"],
 ) -> Interval:
-    """Intervals of shares that were estimated with a bank; near 0 and 1 as asymmetric as those of few responses.
+    """Intervals of targets that were estimated with a bank; near 0 and 1 as asymmetric as those of few responses.
 
-    bound, bound_squares:  see `SampleEstimate`.
-    all_wrong, all_right:  whether all responses of a group were wrong, or right.
+    bound:                what the variance would be if every residual had the variance 1/4; a sum over the evaluated
+                          items, 0 where every item was evaluated.
+    bound_squares:        the sum of the squares of the terms of `bound`.
+    all_wrong, all_right: whether all responses of a group were wrong, or right. Responses that are all right do not
+                          exclude the value 1, and responses that are all wrong do not exclude 0.
 
     The responses count as n = bound² / bound_squares responses of equal weight (Kish 1965). Responses that contradict
-    the bank are rare, and where none was observed the variance would be too small; so two responses of variance 1/4 are
-    counted beside those n. The interval is Jeffreys' (see `level_interval`) for m = p (1 - p) / variance responses, but
-    at most n: a bank makes errors smaller, but does not make the contradicting responses more frequent. It is then
-    scaled to the standard error, times t / 1.96 with Student's t for n + 1 degrees of freedom. Responses that are all
-    right do not exclude the share 1, and responses that are all wrong do not exclude 0.
+    the bank are rare, and where none was observed the variance would be too small. So two further responses of variance
+    1/4 are counted beside the n:
+
+        ((n - 1) variance + 2 bound) / (n + 1)
+
+    The interval is Jeffreys' for m = p (1 - p) / variance responses, the number of independent responses that have this
+    variance, but at most n: a bank makes errors smaller, but does not make the contradicting responses more frequent.
+    The interval is then scaled to the standard error, times t / 1.96 with the quantile t of Student's distribution for
+    n + 1 degrees of freedom.
 
     >>> one, no = np.ones((1, 1)), np.zeros((1, 1), dtype=bool)
     >>> interval = share_interval(0.95 * one, 0.0002 * one, 0.25 / 60 * one, (0.25 / 60) ** 2 / 60 * one, no, no)
     >>> interval.low.round(3), interval.high.round(3)
     (array([[0.901]]), array([[0.973]]))
     """
-    # two responses of variance 1/4 beside n of equal weight; TINY: both are 0 where every item was evaluated
-    n = bound**2 / np.maximum(bound_squares, TINY**4)
+    n = bound**2 / np.maximum(bound_squares, TINY**4)  # TINY: both bounds are 0 where every item was evaluated
     df = np.maximum(n - 1, 0.0)
     variance = (df * variance + 2 * bound) / (df + 2)
 
-    # Jeffreys' interval of m responses
-    share = np.clip(value, 0.0, 1.0)
+    # Jeffreys' interval of m responses; a quarter of a right and of a wrong response keep p away from 0 and 1
+    share = np.clip(value, 0.0, 1.0)  # a corrected estimate may be outside
     p = (share * n + 1 / 4) / (n + 1 / 2)
     m = np.minimum(p * (1 - p) / np.maximum(variance, TINY), n)
-    alpha = m * share + 0.5
-    beta = m * (1 - share) + 0.5
-    low = betaincinv(alpha, beta, (1 - LEVEL) / 2)
-    high = betaincinv(alpha, beta, (1 + LEVEL) / 2)
+    low, high = jeffreys_interval(share, m)
 
-    # scaled to the standard error, with Student's t
+    # scaled to the standard error, with Student's t; the interval of m responses is for the variance p (1 - p) / m
     scale = stdtrit(df + 2, 0.5 + LEVEL / 2) / Z * np.sqrt(m * variance / (p * (1 - p)))
     low = np.where(all_wrong | (share == 0), 0.0, np.maximum(value - scale * (share - low), 0.0))
     high = np.where(all_right | (share == 1), 1.0, np.minimum(value + scale * (high - share), 1.0))
@@ -596,7 +639,8 @@ def share_interval(
 class SampleEstimate(NamedTuple):
     """Targets estimated from one sample, and their variances.
 
-    bound:         the largest variances possible, if every residual had the variance 1/4: a sum over the items drawn.
+    bound:         what the variance would be if the residual of every item had the variance 1/4; a sum over the items
+                   drawn.
     bound_squares: the sum of the squares of the terms of `bound`.
     """
 
@@ -611,7 +655,7 @@ def _estimate_by_sample(
 ) -> SampleEstimate:
     """The targets as weighted sums of predictions, corrected by the responses in one sample; see `difference`.
 
-    predicted:    the predicted response to every item; responses before the sample take the place of predictions.
+    predicted:    the predicted response to every item. For items evaluated before the sample the response is used.
     is_evaluated: which items were evaluated by the end of the sample.
     """
     residual = record.right - predicted  # targets x items
@@ -626,11 +670,11 @@ def _estimate_by_sample(
         positions = np.flatnonzero(is_sampled & (pool.group == group))
         variance[group] = fixed_size_variance(weighted_residual[:, positions], sample.inclusion[positions])
 
-    # (1 - π) (w / π)² / 4 of each item drawn; targets x items
+    # the largest variance that each item drawn can add, (1 - π) (w / π)² / 4; targets x items
     bound_terms = np.where(is_sampled, 1 - sample.inclusion, 0.0) * (pool.weights / sample.inclusion) ** 2 / 4
     bound = _group_sums(pool, bound_terms)
     bound_squares = _group_sums(pool, bound_terms**2)
-    # the variance of a single item is not known (NaN): `share_interval` then uses the bound alone
+    # a group with a single item drawn has an unknown variance (NaN), in place of which `share_interval` uses the bound
     return SampleEstimate(value, np.nan_to_num(variance), bound, bound_squares)
 
 

@@ -149,15 +149,16 @@ def contradicted(by_model: Interval, by_sample: Interval) -> bool:
 
 
 def choose_kind(pool: Pool, record: Record) -> str:
-    """The name of the kind of model, of KINDS, under which the responses of held-out sessions are most likely.
+    """The name of the kind of model, a key of KINDS, under which the responses of held-out sessions are most likely.
 
-    Two-fold cross-validation: each kind is fitted to one half of the sessions and evaluated on the other half.
+    Two-fold cross-validation: each kind is fitted to one half of the sessions and evaluated on the other half. Rows of
+    sessions with equal counts are merged into patterns; `frequency` has the number of rows of each in each fold.
     """
     held_out_log_likelihood: dict[str, float] = {}
     for name, kind in KINDS.items():
         patterns = count_patterns(rows_of(pool, record, kind), kind.loadings)
         total = patterns.frequency.sum(axis=0)
-        # one fit for each fold, to the sessions outside it
+        # one fit for each fold, to the sessions outside it; `held_out` has the patterns' rows in the fold
         fits = [fit_groups(patterns, total - held_out, ROUGH) for held_out in patterns.frequency]
         log_likelihoods = np.stack([fold_fit.evaluation.log_likelihood for fold_fit in fits])  # folds x patterns
         held_out_log_likelihood[name] = float((patterns.frequency * log_likelihoods).sum())
@@ -165,10 +166,10 @@ def choose_kind(pool: Pool, record: Record) -> str:
 
 
 def rows_of(pool: Pool, record: Record, kind: Kind) -> Rows:
-    """The numbers of evaluated, right and remaining items by level, in a row for each draw of the effect u.
+    """The numbers of evaluated, right and remaining items by level, in a row for each random effect u.
 
-    That is a row for each session, or for each level of a session if `kind` has a separate effect for each level. The
-    sessions are dealt out to the folds in turn, so that all rows of a session are in the same fold.
+    There is a row for each session, or for each level of a session if `kind` has a separate effect for each level. The
+    sessions are dealt out to the folds of a cross-validation in turn; all rows of a session are in the same fold.
     """
     n_evaluated = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
@@ -184,9 +185,9 @@ def rows_of(pool: Pool, record: Record, kind: Kind) -> Rows:
 
 
 def count_patterns(rows: Rows, loadings: Float[np.ndarray, "3 s"]) -> Patterns:
-    """Merge rows of a group with equal counts into one pattern, since they have the same likelihood.
+    """Merge rows of a group with equal counts into one pattern, so that their common likelihood is computed once.
 
-    loadings: which s each level has; see `Kind`. Each pattern has its number of rows in each fold.
+    A pattern has its number of rows in each fold (`frequency`).    loadings: which s each level has; see `Kind`.
     """
     keys = np.column_stack([rows.group, rows.n_evaluated, rows.n_right])
     # the first row of each pattern, and the pattern of each row; patterns are sorted by group
@@ -205,11 +206,13 @@ def count_patterns(rows: Rows, loadings: Float[np.ndarray, "3 s"]) -> Patterns:
 
 
 def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLERANCE) -> Fit:
-    """Fit β (of three levels) and s of each group alone, then again with a prior learned from all groups' first fits.
+    """Fit each group alone, then again with a prior that the first fits of all groups show.
 
-    With a single group no prior can be learned, so there is no second fit.
+    The parameters of a group are β, the logit of each of the three levels in a session with u = 0, and s, how strongly
+    the session's effect u changes these logits. With a single group no prior can be learned, so there is no second fit.
 
-    patterns:  counts of evaluated and right items by level, each once.    frequency: number of rows with each pattern.
+    patterns:  counts of evaluated and right items by level, each once.
+    frequency: number of rows (sessions, or levels of one) with each pattern, without those that are held out.
     tolerance: the fit has converged when its largest step is smaller.
     """
     number_of_groups = int(patterns.group[-1]) + 1  # groups ascend
@@ -218,7 +221,7 @@ def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLE
     # for the fit of each group alone, a wide normal prior keeps β and s finite if all responses are right, or all wrong
     sd_alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * number_of_loadings)
     zeros = np.zeros(3 + number_of_loadings)
-    prior = Prior(mean=zeros, variance=sd_alone**2, mean_variance=zeros)
+    prior = Prior(mean=zeros, variance=sd_alone**2, mean_variance=zeros)  # its mean is not estimated
 
     # Start at the logits of the shares right, and s = 1
     n_right = group_sums(patterns, patterns.n_right, frequency)
@@ -276,24 +279,24 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     eta = parameters[:, :3, None] + s[:, :, None] * NODES  # groups x levels x nodes
     chance = expit(eta)
 
-    # log of P(responses | u) times the weight of u, at each node; patterns x nodes
+    # log of P(responses | u) times the weight of u, at each node; patterns (p) x nodes (n), a sum over levels (l)
     n_wrong = patterns.n_evaluated - patterns.n_right
     log_right = log_expit(eta)[patterns.group]
     log_wrong = log_expit(-eta)[patterns.group]
     joint = np.einsum("pl,pln->pn", patterns.n_right, log_right)
     joint += np.einsum("pl,pln->pn", n_wrong, log_wrong) + LOG_WEIGHTS
 
-    # its integral over u, with the maximum taken out against underflow
+    # log_likelihood: the log of its integral over u, with the maximum taken out against underflow
     maximum = joint.max(axis=1, keepdims=True)
     mass = np.exp(joint - maximum)
     total = mass.sum(axis=1, keepdims=True)
     log_likelihood = (np.log(total) + maximum)[:, 0]
 
-    # less the penalty by the normal prior of β and s
+    # height: the log-likelihood of each group, less the penalty by the normal prior of β and s
     height = np.bincount(patterns.group, weights=frequency * log_likelihood, minlength=len(parameters))
     height -= ((parameters - prior.mean) ** 2 / (2 * prior.variance)).sum(axis=1)
 
-    # derivatives by β_l: right - evaluated p; by s: the same times u, over the levels that have this s
+    # derivatives by β_l: right - evaluated p; by s: the same times u, over the levels that have this s (`loadings`)
     expected_right = patterns.n_evaluated[:, :, None] * chance[patterns.group]
     surplus = patterns.n_right[:, :, None] - expected_right
     score_of_s = np.einsum("ls,pln->psn", patterns.loadings, surplus) * NODES
@@ -304,13 +307,14 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
 def group_sums(
     patterns: Patterns, values: Num[np.ndarray, "patterns ..."], frequency: Frequency
 ) -> Num[np.ndarray, "groups ..."]:
-    """Sums over the patterns of each group, each counted as often as `frequency` says."""
+    """Sums of `values` over the patterns of each group, in which a pattern counts `frequency` times."""
     starts = np.searchsorted(patterns.group, np.arange(patterns.group[-1] + 1))  # first pattern of each group
     return np.add.reduceat((values.T * frequency).T, starts, axis=0)
 
 
 def posterior_score(evaluation: Evaluation) -> Float[np.ndarray, "patterns k"]:
     """Derivatives of each pattern's log-likelihood by β and s: their mean over the posterior of u."""
+    # p patterns, k parameters, n nodes of u
     return np.einsum("pn,pkn->pk", evaluation.posterior, evaluation.score_by_node)
 
 
@@ -341,6 +345,7 @@ def curvature(
     complete[:, range(3), range(3)] = moment_0
     complete[:, :3, 3:] = moment_1[:, :, None] * patterns.loadings
     complete[:, 3:, :3] = complete[:, :3, 3:].swapaxes(1, 2)
+    # p patterns, l levels, s and t loadings
     complete[:, 3:, 3:] = np.einsum("pl,ls,lt->pst", moment_2, patterns.loadings, patterns.loadings)
     return group_sums(patterns, complete - hidden, frequency) + np.diag(1 / prior.variance)
 
@@ -354,16 +359,19 @@ def fit(
 ) -> tuple[Parameters, Evaluation]:
     """The mode of every group's penalised likelihood by Newton's method, and the likelihood there.
 
-    parameters: β and s to start from.    frequency: how often each pattern counts.    tolerance: of the largest step.
-    A group's step is halved until its likelihood does not fall, and is shortened so that s stays above 0. It ends after
-    STEPS steps at the latest.
+    Groups are independent, so their steps are taken together. A group's step is shortened so that s stays above 0, and
+    halved until its likelihood does not fall. The search ends if the largest step of all is below `tolerance`, or after
+    STEPS steps.
+
+    parameters: β of three levels, then s, of each group; where the search begins.
+    frequency:  how often each pattern counts.
     """
     evaluation = evaluate(patterns, prior, parameters, frequency)
     for _ in range(STEPS):
         score = group_sums(patterns, posterior_score(evaluation), frequency)
         score -= (parameters - prior.mean) / prior.variance
         covariance = inverse(curvature(patterns, prior, evaluation, frequency))
-        step = np.einsum("gkl,gl->gk", covariance, score)
+        step = np.einsum("gkl,gl->gk", covariance, score)  # g groups, k and l parameters
 
         # no parameter changes by more than 2, and no s loses more than 0.7 of itself: at s = 0 its derivative is 0,
         # whatever lies beyond, and the search would stop there
@@ -399,10 +407,13 @@ def inverse(matrix: Float[np.ndarray, "groups k k"]) -> Float[np.ndarray, "group
 
 
 def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Estimate:
-    """The targets of every group and their standard errors, from the fitted model; see `mixed_logit`.
+    """Accuracy and score of every group with their standard errors, from the fitted model; see `mixed_logit`.
 
-    rows: the counts of every session (or level of one), whose items without a response are predicted.
-    patterns: the same rows, merged.    fit_of_all: fitted to all of them.
+    A target is the weighted sum of the observed responses, and of the mean predicted probabilities E p of the items
+    without a response. The comments name the parts of its variance.
+
+    rows:       the counts of every session (or level of one).    patterns: the same rows, equal ones merged.
+    fit_of_all: the model, fitted to all rows.
     """
     evaluation = fit_of_all.evaluation
     prior = fit_of_all.prior
@@ -412,14 +423,15 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     pull = covariance / prior.variance  # derivative of a group's parameters by the prior's mean
     covariance = covariance + (pull * prior.mean_variance) @ pull.swapaxes(1, 2)
 
-    # Of a missing response of each pattern, over the posterior of u: E p, E p (1 - p), and cov(p_l, p_m)
+    # Of a missing response of each pattern, over the posterior of u: E p, E p (1 - p), and cov(p_l, p_m) of two levels
+    # p patterns, l levels, n nodes of u
     chance = evaluation.chance[patterns.group]  # patterns x levels x nodes
     weighted_chance = chance * evaluation.posterior[:, None]
     mean = np.einsum("pn,pln->pl", evaluation.posterior, chance)
     response_variance = mean - np.einsum("pn,pln->pl", evaluation.posterior, chance**2)
     chance_covariance = weighted_chance @ chance.swapaxes(1, 2) - mean[:, :, None] * mean[:, None]
 
-    # Its derivatives by β and s: given u, and by the shift of u's posterior; patterns x levels x k
+    # Derivatives of E p by β and s: given u, and by the shift of u's posterior; patterns x levels x k
     slope_by_s = np.einsum("pn,pln,n->pl", evaluation.posterior, chance * (1 - chance), NODES)
     slopes = np.concatenate(
         [response_variance[:, :, None] * np.eye(3), slope_by_s[:, :, None] * patterns.loadings],
@@ -428,7 +440,7 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     score = posterior_score(evaluation)
     slopes += weighted_chance @ evaluation.score_by_node.swapaxes(1, 2) - mean[:, :, None] * score[:, None]
 
-    # Sums over the items of each row; targets x rows
+    # Value, and its variance from missing responses and from u: sums over the items of each row; targets x rows
     pattern = patterns.pattern_of_row
     item_weight = LEVEL_WEIGHTS[:, None] / pool.group_sizes[rows.group]  # targets x rows x levels
     remaining_weight = item_weight * rows.n_remaining
@@ -437,7 +449,7 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     # t targets, p rows, l and m levels
     variance += np.einsum("tpl,plm,tpm->tp", remaining_weight, chance_covariance[pattern], remaining_weight)
 
-    # Sums over the rows of each group
+    # Sums over the rows of each group, and the variance from β and s: gradient' covariance gradient
     starts = np.searchsorted(rows.group, np.arange(pool.n_groups))  # first row of each group
     sum_by_group = partial(np.add.reduceat, indices=starts, axis=0)
     gradient = sum_by_group(np.einsum("tpl,plk->ptk", remaining_weight, slopes[pattern]))  # groups x targets x k

@@ -118,27 +118,28 @@ class _SimpleSample(Policy):
     rounds = 1
 
     def __init__(self, pool: Pool, stratum: Codes, n: Int[np.ndarray, " strata"]) -> None:
+        """n: number of items of each stratum that one budget has."""
         super().__init__(pool, stratum)
         self.n_per_budget = n
-        self.n = 0 * n
-        self.extend()
+        self.n = np.zeros_like(n)
+        self.extend()  # allows the items of the first budget
 
     def select(self, rng: np.random.Generator) -> Positions:
         """The first n items of every stratum, in their random order."""
         return self.first_of_strata(self.n)
 
     def extend(self) -> None:
-        """Allow as many more items of every stratum as one budget has, or all.
+        """Allow as many more items of every stratum as one budget has, or all that remain.
 
-        The record then has a single sample, of the old and the new items together: both are the first of their stratum
-        in a random order.
+        The record then has a single sample, of the old and the new items together: together they are the first items
+        of their stratum in its random order.
         """
         sizes = np.bincount(self.stratum)
         self.n = np.minimum(self.n + self.n_per_budget, sizes)
         self.round = 0
         none_before = np.zeros(self.pool.n_items, dtype=bool)
         inclusion_of_stratum = self.n / sizes
-        self.record.samples = [Sample(none_before, inclusion_of_stratum[self.stratum], None)]
+        self.record.samples = [Sample(none_before, inclusion_of_stratum[self.stratum], chance=None)]
 
 
 class StaticK(_SimpleSample):
@@ -151,17 +152,19 @@ class StaticK(_SimpleSample):
     """
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
-        """Raises FcaError for a pool without levels, a budget of less than k = 1, and a session too small for k items.
+        """Set k, the number of items of every level in every session, from the budget.    bank: not used.
 
-        bank: not used.
+        Raises FcaError for a pool without levels, for a budget of less than k = 1, and if a session has fewer than k
+        items of a level.
         """
         pool.check_levels("policy", "static_k", WITHOUT_LEVELS)
-        self.k = round(check_budget(budget) * pool.n_items / pool.sizes.size)
+        n_strata = pool.sizes.size  # sessions times levels
+        self.k = round(check_budget(budget) * pool.n_items / n_strata)
         if self.k < 1:
-            allowed = f"{pool.sizes.size / pool.n_items:.3g} or more: k = 1"
+            allowed = f"{n_strata / pool.n_items:.3g} or more: k = 1"
             raise FcaError("budget", budget, allowed, "static_k evaluates every level of every session")
         check_room(pool, np.full(3, self.k))
-        super().__init__(pool, pool.stratum, np.full(pool.sizes.size, self.k))
+        super().__init__(pool, pool.stratum, np.full(n_strata, self.k))
 
 
 class Random(_SimpleSample):
@@ -203,16 +206,16 @@ class Proportional(Policy):
         The sample, with each item's chance, is added to the record.
         """
         inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are no part of the sample
-        positions_by_group = [NO_ITEMS]
+        positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group, n in enumerate(self.n):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
             if not len(items):
                 continue
             inclusion[items] = min(n / len(items), 1.0)
             session = self.pool.session[items].astype(float)
-            is_drawn = systematic(inclusion[items], rng, along=session)
+            is_drawn = systematic(inclusion[items], rng, along=session)  # along it, so each session has its share
             positions_by_group.append(items[is_drawn])
-        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, None))
+        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, chance=None))
         return np.concatenate(positions_by_group)
 
     def extend(self) -> None:
@@ -242,8 +245,9 @@ class GreTwoStage(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, mapping: Mapping = MAPPING_Q
     ) -> None:
-        """Raises FcaError for a pool without levels, too few items, a small budget, and an invalid mapping.
+        """Set the sizes of both rounds from the budget.
 
+        Raises FcaError for a pool without levels, too few items, a small budget, and an invalid mapping.
         mapping: for 0 to 9 points, the numbers of easy, medium and hard items in the second round.    bank: not used.
         """
         pool.check_levels("policy", "gre_two_stage", WITHOUT_LEVELS)
@@ -253,7 +257,7 @@ class GreTwoStage(Policy):
             step = "add images (12 a level are usual) or take another policy"
             session = "images a session (class and attribute)"
             raise FcaError(session, f"{items_per_session:.3g}", "9 or more, to evaluate nine", step)
-        # by which both rounds are larger than the nine items of the paper
+        # how many times the nine items of the paper a session gets
         self.times = round(check_budget(budget) * items_per_session / (FIRST_ROUND.sum() + SECOND_ROUND_ITEMS))
         if self.times < 1:
             allowed = f"{9 / items_per_session:.3g}, nine items a session, or a multiple"
@@ -266,11 +270,12 @@ class GreTwoStage(Policy):
         self.right_in_earlier_pairs = np.zeros_like(pool.sizes)
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """The items of a session's first round (1 easy, 2 medium, 1 hard), or of its second (5, by its points).
+        """The items of every session's first round (1 easy, 2 medium, 1 hard), or of its second (5, by its points).
 
-        The points of a session are 1, 2 and 4 for a right easy, medium and hard item of the first round; the mapping,
-        `self.table`, has the second round's items by level for 0 to 9 points. With `self.times` times the budget of
-        nine items a session, both rounds have as many times the items.
+        The points of a session are 1, 2 and 4 for a right easy, medium and hard item of the first round. `self.table`,
+        the mapping, has the numbers of items by level of the second round for 0 to 9 points. If a session gets
+        `self.times` times the nine items of the paper, both rounds are that many times as large, and the points are
+        divided by `self.times`.
         """
         n_evaluated = self.pool.by_stratum(self.record.evaluated)  # sessions x levels
         if self.round == 1:
@@ -310,8 +315,9 @@ class OptimalAllocation(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, objective: str = "accuracy"
     ) -> None:
-        """Raises FcaError for a pool without levels, fewer than six items a group, and another objective.
+        """Set the number of items of every group from the budget, and the weights of levels from the objective.
 
+        Raises FcaError for a pool without levels, fewer than six items a group, and another objective.
         bank: not used.    objective: accuracy or score.
         """
         pool.check_levels("policy", "optimal_allocation", WITHOUT_LEVELS)
@@ -325,7 +331,8 @@ class OptimalAllocation(Policy):
     def select(self, rng: np.random.Generator) -> Positions:
         """The items of the first round; in the second, all items up to the final counts, without those of the first."""
         if self.round == 1:
-            # of each session, in [0, 1); kept after `extend`, which does not repeat the first round
+            # a random place of each session in the order of `first_of_groups`, in [0, 1); drawn once, as `extend` does
+            # not repeat the first round
             self.session_starts = rng.random(len(self.pool.sizes))
             return self.first_of_groups(self._first_round_counts())
         return self.first_of_groups(self._final_counts())
@@ -333,7 +340,8 @@ class OptimalAllocation(Policy):
     def _first_round_counts(self) -> list[Levels]:
         """How many items of each group are evaluated in the first round, by level.
 
-        A group gets FIRST_ROUND for each of its sessions, but at most half of its budget, at least one item a level.
+        A group gets FIRST_ROUND for each of its sessions, but at most half of its budget. Then the levels are in the
+        same proportion as in FIRST_ROUND, and each has at least one item.
         """
         pool = self.pool
         full_round = FIRST_ROUND.sum() * np.bincount(pool.session_group)  # items of each group
@@ -354,7 +362,8 @@ class OptimalAllocation(Policy):
         n_right = pool.by_group(pool.by_stratum(self.record.right))
         n_evaluated_elsewhere = n_evaluated.sum(axis=0) - n_evaluated
         n_right_elsewhere = n_right.sum(axis=0) - n_right
-        share = (n_right_elsewhere + 0.5) / (n_evaluated_elsewhere + 1)  # defined also for a single group
+        # half a right and half a wrong response are added, so that a single group has a share, too
+        share = (n_right_elsewhere + 0.5) / (n_evaluated_elsewhere + 1)
 
         size = self.weight * np.sqrt(share * (1 - share))  # c sqrt(p (1 - p))
         groups = zip(self.n_total, size, n_evaluated, pool.group_sizes, strict=True)
@@ -364,9 +373,9 @@ class OptimalAllocation(Policy):
         """Positions of the items among the first `counts` of their group and level that were not evaluated so far.
 
         counts: for each group, the number of items by level.
-        The items of a group and level are ordered by (rank in session + start of session) / size of session. The items
-        of every session are then equally spaced from 0 to 1, so that the first of any number have each session's
-        share, rounded up or down.
+        The items of a group and level are ordered by (rank in session + start of session) / size of session. The rank
+        is random, from 0, and the start is random in [0, 1). The items of every session are then equally spaced from 0
+        to 1, so that the first k items of the order have each session's share, rounded up or down, for any k.
         """
         pool = self.pool
         place = (self.rank + self.session_starts[pool.session]) / pool.sizes[pool.session, pool.level]
@@ -393,7 +402,10 @@ class _WithBank(Policy):
     name: str
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
-        """Raises FcaError without a bank of the pool's items, and for fewer than two items a group."""
+        """Set the numbers of items of every group, in the pilot and after it, from the budget.
+
+        Raises FcaError without a bank of the pool's items, and for fewer than two items a group.
+        """
         super().__init__(pool, pool.group)
         self.bank = check_bank(self.name, pool, bank)
         self.n_total = share_of_groups(pool, budget)
@@ -441,12 +453,12 @@ class NeymanIrt(_WithBank):
         chance = response_probabilities(self.record, self.bank)
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
         inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are no part of the sample
-        positions_by_group = [NO_ITEMS]
+        positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group, n in enumerate(self.n_after_pilot):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
             if len(items):
                 inclusion[items] = capped_inclusion(size[items], int(n))
-                is_drawn = systematic(inclusion[items], rng, along=chance[items])
+                is_drawn = systematic(inclusion[items], rng, along=chance[items])  # evenly over all p
                 positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
@@ -485,26 +497,27 @@ class DefensiveIrt(_WithBank):
         self.n_after_pilot = self.n_total - self.n_pilot
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """Random items in round 1; then items whose chances are the best mixture of equal and unequal ones.
+        """Random items in round 1; then items whose chances to be drawn are the best mixture of equal and unequal ones.
 
-        Each of the two samples is added to the record, with the items' chances.
+        Each of the two samples is added to the record, with the items' chances to be drawn and, in the second, the
+        bank's probabilities p of a right response, by which they were chosen.
         """
         pool = self.pool
         evaluated_before = self.record.evaluated.copy()
         if self.round == 1:
             inclusion = (self.n_pilot / pool.group_sizes.sum(axis=1))[pool.group]
-            self.record.samples.append(Sample(evaluated_before, inclusion, None))
+            self.record.samples.append(Sample(evaluated_before, inclusion, chance=None))
             return self.first_of_strata(self.n_pilot)
-        if evaluated_before.all():
+        if evaluated_before.all():  # no items remain, whose chances `_best_mixture` would need
             return NO_ITEMS
 
         chance = response_probabilities(self.record, self.bank)
         inclusion, variance_ratio = self._best_mixture(chance)
-        positions_by_group = [NO_ITEMS]
+        positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group in range(pool.n_groups):
             items = np.flatnonzero((pool.group == group) & ~evaluated_before)
             if len(items):
-                is_drawn = systematic(inclusion[items], rng, along=chance[items])
+                is_drawn = systematic(inclusion[items], rng, along=chance[items])  # evenly over all p
                 positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
@@ -516,19 +529,27 @@ class DefensiveIrt(_WithBank):
         """The chances π of the remaining items to be drawn, and the variance expected, relative to equal chances.
 
         π is proportional to w (λ + (1 - λ) s), where w is an item's weight in the objective and s, with mean 1, is
-        proportional to sqrt(p (1 - p)). λ has the least D + se(D): D is the mean change w² e² (1 / π - 1 / equal π) of
-        the variance, over the random items with residuals e. The relative variance is 1 + D / (the variance with equal
-        chances), and at least LEAST_FORESEEN, because estimates divide by it.
+        proportional to sqrt(p (1 - p)). λ = 1 gives equal chances. λ is the one of 1 and EQUAL_SHARES with the least
+        D + se(D). D is the expected change of the variance against equal chances: the mean of
+        w² e² (1 / π - 1 / equal π) over the random items, whose residuals e show how well the bank predicts. se(D) is
+        added so that unequal chances need evidence that they help.
 
-        chance: the bank's probability p of a right response.    The chances of items evaluated so far are 1.
+        The relative variance is 1 + D / (the variance with equal chances). It is at least LEAST_FORESEEN, because
+        estimates divide by it.
+
+        chance: the bank's probability p of a right response to every item.
+        The returned π are over all items of the pool; those of items evaluated so far are 1.
         """
-        is_random = self.record.evaluated & ~self.record.chosen_by_responses
+        is_random = self.record.evaluated & ~self.record.chosen_by_responses  # the items of the first round
         is_remaining = ~self.record.evaluated
         squared_residual = self._residuals(chance, is_random) ** 2
         n_random = len(squared_residual)
 
         def mean_with_one_more(factor: PerItem) -> float:
-            """Mean of factor e² over the random items, and over one more response of the largest variance, 1/4."""
+            """Mean of factor e² over the random items and one more response, with e² = 1/4 and the mean factor.
+
+            1/4 is the largest variance of a response: random items without surprises do not prove that there are none.
+            """
             observed = factor[is_random] * squared_residual
             return (observed.sum() + 1 / 4 * factor[is_remaining].mean()) / (n_random + 1)
 
@@ -556,9 +577,12 @@ class DefensiveIrt(_WithBank):
         return inclusion_of_remaining, max(variance_ratio, LEAST_FORESEEN)
 
     def _residuals(self, chance: PerItem, is_random: Marks) -> Float[np.ndarray, " random"]:
-        """Residuals e of the random items: response minus m = a + b p, for the line that `regression` would fit.
+        """Residuals e of the random items: response minus a + b p, the line that estimator `regression` would fit.
 
-        a and b are fitted to the random responses, and to AGREEING further ones, spread over the pool, that equal p.
+        a and b are fitted to the responses to the random items. AGREEING further responses, spread over the pool, are
+        counted as equal to p, so that few responses do not lead the line far from the bank.
+
+        chance: the bank's probability p of every item.    is_random: which items of the pool are the random ones.
         """
         columns = np.stack([np.ones_like(chance), chance])  # 2 x items
         random_columns = columns[:, is_random]
@@ -572,7 +596,8 @@ class DefensiveIrt(_WithBank):
     def _inclusion(self, size: PerItem, is_remaining: Marks) -> PerItem:
         """Chances proportional to w_i `size`, at most 1, that sum to n_after_pilot over a group's remaining items.
 
-        Items evaluated so far get the chances that they would have as one of the remaining items.
+        They are over all items of the pool. Items evaluated so far get the chances that they would have if they
+        remained: `_best_mixture` judges a mixture by such items.
         """
         pool = self.pool
         size = self.weight * size
@@ -586,8 +611,9 @@ class DefensiveIrt(_WithBank):
             is_of_group = pool.group == group
             items = np.flatnonzero(is_of_group & is_remaining)
             capped = capped_inclusion(size[items], int(self.n_after_pilot[group]))
-            uncapped = int(capped.argmin())  # an item whose chance is in proportion to its size shows the scale
-            inclusion[is_of_group] = size[is_of_group] * capped[uncapped] / size[items[uncapped]]
+            # the item of the smallest chance is capped last: its chance over its size is the new scale
+            least = int(capped.argmin())
+            inclusion[is_of_group] = size[is_of_group] * capped[least] / size[items[least]]
             inclusion[items] = capped
         return np.minimum(inclusion, 1.0)
 
@@ -620,7 +646,10 @@ class FisherCat(_WithBank):
         batch: int | None = None,
         randomesque: int = 1,
     ) -> None:
-        """Raises FcaError as other policies with a bank, and for a batch or randomesque below 1."""
+        """Set the sizes of pilot and batches; see the class for batch and randomesque.
+
+        Raises FcaError as other policies with a bank, and for a batch or randomesque below 1.
+        """
         super().__init__(pool, budget, bank)
         for option, value in (("batch", batch), ("randomesque", randomesque)):
             if value is not None and value < 1:
@@ -648,7 +677,7 @@ class FisherCat(_WithBank):
         n_after_round = self.n_after_pilot * (self.round - 1) // rounds_after_pilot
         n_after_last_round = self.n_after_pilot * (self.round - 2) // rounds_after_pilot
         group = self.pool.group
-        n_of_round = (n_after_round - n_after_last_round)[group]
+        n_of_round = (n_after_round - n_after_last_round)[group]  # for each item, the number of its group
 
         ability, _ = ability_of(self.record, self.bank)
         # -1 puts items evaluated before behind all others; information is never negative
@@ -686,7 +715,7 @@ def check_room(pool: Pool, needed: Levels) -> None:
 
     needed: the largest number of items that it may evaluate in a session, by level.
     """
-    too_small = np.argwhere(pool.sizes < needed)  # a line (session, level) for each of them
+    too_small = np.argwhere(pool.sizes < needed)  # a row (session, level) for each case
     if not len(too_small):
         return
     session, level = too_small[0]

@@ -20,14 +20,17 @@ from fca.types import FcaError
 def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     """The share right of the evaluated items of every group, with the exact interval of a simple random sample.
 
-        se² = (1 - n / N) p (1 - p) / (n - 1);   interval: see `exact_interval`
+        se² = (1 - n / N) p (1 - p) / (n - 1)
 
-    n of a group's N items were evaluated, and the share p was right. The interval of the mean over G groups extends
-    sqrt(Σ (end_g - value_g)²) / G to either side (Zou and Donner 2008).
+    n of a group's N items were evaluated, and the share p of them was right. See `exact_interval` for the interval. The
+    mean over the G groups has se sqrt(Σ se_g²) / G, and its interval reaches sqrt(Σ (end_g - p_g)²) / G to either side,
+    with end_g the end of a group's interval on this side (Zou and Donner 2008).
 
-    For `random`, where the interval contains the truth in 95 % or more of all samples, whatever the model; and for
-    `proportional`, which varies no more. Needs no bank and no model of responses. Raises FcaError after a policy under
-    which items have different chances, and for items with levels, whose accuracy weighs them by level.
+    After policy `random` the interval contains the truth in 95 % or more of all samples, whatever the model. Samples of
+    `proportional` vary no more, so they can have the same interval. No bank and no model of responses is needed, and
+    `bank` is ignored.
+    Raises FcaError after a policy under which the items of a group have different chances to be evaluated. Also raises
+    it for items with levels: their accuracy counts all levels equally, so it is not the share right.
 
     >>> from fca.studies.progressive.stats.pool import Sample, make_pool
     >>> pool, record = make_pool(None, np.repeat(["cat", "dog"], 50)), Record(100)
@@ -45,28 +48,32 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
         allowed = "proportional, random: every item has the same chance"
         raise FcaError("policy", "one of different chances", allowed, "take one of these, or estimator difference")
 
-    # without levels the counts have one column: groups x 1
+    # counts of each group; items without levels are all of one level, so these have one column: groups x 1
     n = pool.by_group(pool.by_stratum(record.evaluated))[:, :1]
     n_right = pool.by_group(pool.by_stratum(record.right))[:, :1]
     size = pool.group_sizes[:, :1]
     share = n_right / n
-    variance = (1 - n / size) * share * (1 - share) / np.maximum(n - 1, 1)
+    variance = (1 - n / size) * share * (1 - share) / np.maximum(n - 1, 1)  # 0 for n = 1, where the share is 0 or 1
+
     counts = zip(n_right.ravel().tolist(), n.ravel().tolist(), size.ravel().tolist(), strict=True)
     intervals = [exact_interval(right, evaluated, items) for right, evaluated, items in counts]
-    low, high = np.array(intervals).T[:, :, None]  # each groups x 1
+    ends = np.array(intervals)  # groups x 2
+    low, high = ends[:, :1], ends[:, 1:]
 
-    # The mean over groups: squares of distances add up
-    value = share.mean(axis=0)[None]
-    se = np.sqrt(variance.sum(axis=0))[None] / pool.n_groups
+    # the mean over groups, 1 x 1: groups are independent, so squared errors and squared distances to the ends add up
+    mean = share.mean(axis=0)[None]
+    se_of_mean = np.sqrt(variance.sum(axis=0))[None] / pool.n_groups
     below = np.sqrt(((share - low) ** 2).sum(axis=0))[None] / pool.n_groups
     above = np.sqrt(((high - share) ** 2).sum(axis=0))[None] / pool.n_groups
-    return Estimate(share, np.sqrt(variance), low, high, Interval(value, se, value - below, value + above))
+    overall = Interval(mean, se_of_mean, mean - below, mean + above)
+    return Estimate(share, np.sqrt(variance), low, high, overall)
 
 
 def _has_equal_chances(pool: Pool, sample: Sample) -> bool:
     """Whether, in every group, all items that could be drawn in the sample had the same chance, up to rounding."""
     for group in range(pool.n_groups):
-        inclusion = sample.inclusion[~sample.evaluated_before & (pool.group == group)]
+        could_be_drawn = ~sample.evaluated_before & (pool.group == group)
+        inclusion = sample.inclusion[could_be_drawn]
         if len(inclusion) and float(np.ptp(inclusion)) >= 1e-9:  # largest less smallest
             return False
     return True
@@ -75,11 +82,14 @@ def _has_equal_chances(pool: Pool, sample: Sample) -> bool:
 def exact_interval(right: int, evaluated: int, items: int, level: float = LEVEL) -> tuple[float, float]:
     """Interval of the share right in a pool, from the number right in a simple random sample without replacement.
 
-    The ends are the smallest and the largest K / N for which both P(X >= right | K) and P(X <= right | K) are above
-    (1 - level) / 2. X, the number right among the evaluated, is hypergeometric if K of all N items are right. This is
-    Clopper and Pearson's (1934) interval for a finite pool (Konijn 1973): it contains the truth in a share `level` of
-    all samples or more.
-    right, evaluated, items: numbers of items: right in the sample, in the sample, in the pool (N).
+    If K of all N items are right, the number X right in the sample is hypergeometric. The ends are the smallest and the
+    largest K / N for which both P(X >= right | K) and P(X <= right | K) are above (1 - level) / 2. This is Clopper and
+    Pearson's (1934) interval for a finite pool (Konijn 1973): it contains the truth in a share `level` of all samples
+    or more.
+
+    right:     number of right items in the sample.
+    evaluated: number of items in the sample.
+    items:     number of items in the pool, N.
     Raises ValueError unless 0 <= right <= evaluated <= items and evaluated > 0.
 
     >>> [round(end, 3) for end in exact_interval(95, 100, 1000)], exact_interval(10, 10, 10)
@@ -88,10 +98,11 @@ def exact_interval(right: int, evaluated: int, items: int, level: float = LEVEL)
     if not 0 <= right <= evaluated <= items or not evaluated:
         raise ValueError(f"{right} right of {evaluated} evaluated of {items} items")
     tail = (1 - level) / 2
-    smallest = right  # K that the sample does not rule out for certain
+    # the sample excludes other K for certain: it has `right` right items, and evaluated - right wrong ones
+    smallest = right
     largest = items - (evaluated - right)
 
-    # The smallest K with P(X >= right | K) > tail, by bisection: it rises with K
+    # The smallest K with P(X >= right | K) > tail, by bisection: the probability rises with K
     low, high = smallest, largest
     while low < high:
         middle = (low + high) // 2
@@ -101,7 +112,7 @@ def exact_interval(right: int, evaluated: int, items: int, level: float = LEVEL)
             low = middle + 1
     lower_end = low
 
-    # The largest K with P(X <= right | K) > tail: it falls with K
+    # The largest K with P(X <= right | K) > tail: the probability falls with K
     low, high = smallest, largest
     while low < high:
         middle = (low + high + 1) // 2

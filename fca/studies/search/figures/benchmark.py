@@ -43,7 +43,10 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     """Three measures against the share of subdomains explored, with a line for each policy.
 
     The measures are the accuracy of the subdomains visited now, the mean accuracy of all visited ones, and the visited
-    share of the worst tenth of subdomains; each has a panel. The band around a line is one standard deviation.
+    share of the worst tenth of subdomains; each has a panel. Colours are policies. The band around a line is one
+    standard deviation.
+
+    curves, found: the tables search_curves and search_found.
     """
     # ALL_FOUND (the share explored when all of the worst tenth were visited) is shown under the pointer
     searches = curves.frame.merge(found.frame[[DATASET, MODEL, POLICY, ALL_FOUND]], how="left")
@@ -85,7 +88,10 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
 
 
 def histogram_figure(counts: Table) -> alt.FacetChart:
-    """Histograms of the accuracies of the first subdomains that a policy visits, with a panel for each policy."""
+    """Histograms of the accuracies of the first subdomains that a policy visits, with a panel and colour for each.
+
+    counts: the table search_histogram.
+    """
     frame = counts.frame.assign(named=counts.frame[POLICY].map(POLICY.choices))
     frame["panel"] = _panels(frame, "named")
     axis = alt.Axis(labelExpr="round(100 * datum.value)", grid=False)
@@ -100,7 +106,13 @@ def histogram_figure(counts: Table) -> alt.FacetChart:
 
 
 def predictors_figure(predictors: Table) -> alt.FacetChart:
-    """Rank correlation of predicted and true accuracy by size of the training set, with a line for each model."""
+    """Rank correlation of predicted and true accuracy by size of the training set, with a line for each model.
+
+    The models are those of the policies, and have their colours. The intervals are one standard deviation over random
+    training sets to either side.
+
+    predictors: the table search_predictors.
+    """
     frame = predictors.frame.dropna(subset=PREDICTED_RHO).reset_index(drop=True)
     half_width = frame[analysis.RHO_SD].fillna(0)
     ends = {
@@ -112,7 +124,7 @@ def predictors_figure(predictors: Table) -> alt.FacetChart:
     steps = alt.X(f"{SIZE}:O", title=SIZE.meaning)
     up = kinds.quantity(alt.Y, PREDICTED_RHO, "rank correlation", grid=True)
     coloured = kinds.hue(POLICY, frame, _COLOURS)
-    hover = (*predictors.columns, PREDICTED_RHO.low)
+    hover = (*predictors.columns, PREDICTED_RHO.low)  # the low end makes `points_with_intervals` draw intervals
     chart = kinds.points_with_intervals(
         PREDICTED_RHO, steps, hover, coloured, dodge=POLICY, joined=POLICY, scale=up, size=60
     )
@@ -124,8 +136,8 @@ def predictors_figure(predictors: Table) -> alt.FacetChart:
 
 
 def _panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
-    """Titles of panels; simulated tables have no model."""
-    model_names = frame[MODEL].astype("string").fillna("")
+    """The title of each line's panel, from the data set, the model and the values of these fields."""
+    model_names = frame[MODEL].astype("string").fillna("")  # simulated tables have no model
     return style.panels(frame.assign(**{MODEL: model_names}), DATASET, MODEL, *fields)
 
 
@@ -133,7 +145,7 @@ def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
     """A statement on which policy finds the worst tenth first, and one for each policy whose model has no skill.
 
     found: lines of table search_found. The statements are made for each data set and model. A policy is left out of the
-    comparison if half of its searches never visited all of the worst tenth (its median is missing).
+    comparison if its median is missing: then not all of its searches visited all of the worst tenth.
 
     >>> line = {"dataset": "zoo", "model": "net", "policy": "bo", "seeds": 10, "skill": 0.0, "covering": 0.9}
     >>> line |= {"all_found": 0.42, "all_found_least": 0.36, "all_found_most": 0.5}

@@ -36,7 +36,10 @@ _COLOURS = (
 def values_figure(values: Table) -> alt.FacetChart:
     """Mean accuracy of every attribute value, with a panel for each search.
 
-    For a search of all subdomains, estimates from a part of it stand beside its own means, in other colours.
+    Colours are what the means are estimated from: the visited subdomains or, for a search of all subdomains, also a
+    part of them, and what the model of a policy then predicts.
+
+    values: the table search_values.
     """
     frame = values.frame.assign(panel=style.panels(values.frame, analysis.SEARCH))
     frame["named"] = frame[ATTRIBUTE] + ": " + frame[analysis.VALUE].astype(str)
@@ -65,7 +68,10 @@ def values_figure(values: Table) -> alt.FacetChart:
 
 
 def pairs_figure(pairs: Table) -> alt.FacetChart:
-    """Heat maps of mean accuracy by the values of two attributes, with a panel for each search and estimate."""
+    """Heat maps of mean accuracy by the values of two attributes, with a panel for each search and estimate.
+
+    pairs: the table search_pairs.
+    """
     frame = pairs.frame.assign(estimated=pairs.frame[analysis.ESTIMATE].map(dict(analysis.ESTIMATE.choices)))
     attributes = frame[ATTRIBUTE] + " and " + frame[analysis.OTHER_ATTRIBUTE]
     frame["panel"] = style.panels(frame, analysis.SEARCH) + "\n" + attributes + ": " + frame["estimated"]
@@ -81,7 +87,12 @@ def pairs_figure(pairs: Table) -> alt.FacetChart:
 
 
 def rules_figure(rules: Table) -> alt.FacetChart:
-    """Accuracy under each condition: in the search, on fresh images, and on fresh images outside all rules."""
+    """Accuracy under each condition: in the search, on fresh images, and on fresh images outside all rules.
+
+    Each of the three has a colour. The name of a condition has its verdict, such as "confirmed", in brackets.
+
+    rules: the table search_rules.
+    """
     # one part for each of the three accuracies, under the common name MEASURED
     frames = []
     for where, column in zip(WHERE.choices, (ACCURACY, analysis.FRESH, analysis.FRESH_OUTSIDE), strict=True):
@@ -115,18 +126,24 @@ def rules_figure(rules: Table) -> alt.FacetChart:
 
 
 def accuracies_figure(accuracies: Table) -> alt.FacetChart:
-    """How many visited subdomains have which accuracy."""
+    """How many visited subdomains have an accuracy in each tenth of 0 to 100 %, with a panel for each search.
+
+    accuracies: the table search_accuracies.
+    """
     frame = accuracies.frame.assign(panel=style.panels(accuracies.frame, analysis.SEARCH))
     frame["bin"] = [f"{100 * low:.0f} to {100 * low + 10:.0f}" for low in frame[analysis.AT_LEAST]]
     x = alt.X("bin:N", title="accuracy (%)", sort=None, axis=alt.Axis(labelAngle=-45))
     y = kinds.quantity(alt.Y, N_VISITED, "visited subdomains", zero=True, padding=0)
-    chart = kinds.bars(x, y, accuracies.columns[2:])
+    chart = kinds.bars(x, y, accuracies.columns[2:])  # the first two columns name the search
     figure = style.faceted(chart, frame, style.title(analysis.BINS.question), (analysis.SEARCH,), columns=2)
     return figure.resolve_scale(y="independent")
 
 
 def gallery_figure(gallery: Table) -> alt.FacetChart:
-    """Pictures of failures, successes and rejected images, with their prompts."""
+    """Pictures of failures, successes and rejected images, with the probability of the target and the prompt below.
+
+    There is a panel for each search and kind of picture.    gallery: the table search_gallery.
+    """
     frame = gallery.frame.assign(kind_words=gallery.frame[analysis.KIND].map(dict(analysis.KIND.choices)))
     frame["panel"] = style.panels(frame, analysis.SEARCH, "kind_words")
     frame["below"] = ["" if pd.isna(p) else f"target {p:.2f}" for p in frame[analysis.TARGET_PROBABILITY]]
@@ -139,7 +156,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     raised_px = 6 * frame["lines"].str.count("\n").max()
     for layer, offset in zip(chart.layer, ("yOffset", "dy", "dy"), strict=True):
         layer.mark[offset] -= raised_px
-    chart.layer[2].mark.lineBreak = "\n"
+    chart.layer[2].mark.lineBreak = "\n"  # the layer of prompts
 
     title = style.title(
         analysis.GALLERY.question, "Below each picture stand the probability of the target and the prompt."
@@ -339,7 +356,10 @@ def _lowest_subdomain(line: Mapping[Any, Any]) -> str:
 
 
 def causes_statements(causes: pd.DataFrame) -> Iterator[Statement]:
-    """Whose failure the lowest subdomains are: how many of each cause."""
+    """For each search, how many of its lowest subdomains have each cause: the classifier, the condition, ...
+
+    causes: lines of table search_causes.
+    """
     for search, lines in causes.groupby(analysis.SEARCH, sort=False):
         counts = lines[analysis.CAUSE].value_counts().reindex(list(analysis.CAUSE.choices)).dropna()
         by_cause = "; ".join(f"{analysis.CAUSE.choices[str(cause)]} ({int(n)})" for cause, n in counts.items())

@@ -20,9 +20,9 @@ from fca.stats.intervals import LEVEL, NO_INTERVAL, UNKNOWN_ESTIMATE, Estimated
 NO_CORRELATION = 1e-6  # as good as 0, and still a beta-binomial
 CORRELATIONS = np.concatenate([[NO_CORRELATION], np.geomspace(0.003, 0.9, 40)])  # the grid that is searched
 EVEN_SHARE = 0.8  # of the larger side's subdomains that either side must be worth, so that the sides count as even
-NULL_TABLES = 999  # of a confirmation
+NULL_TABLES = 999  # random tables of a permutation test, beside the observed one
 CONFIRMING = 0.025  # the largest p-value that confirms a rule
-EDGE = 1e-9  # accuracies and shares that are nearer to 0, 1 or each other count as equal
+EDGE = 1e-9  # accuracies, shares or statistics that are nearer to 0, 1 or each other count as equal
 
 PerSubdomain = Num[np.ndarray, " subdomains"]
 Groups = Int[np.ndarray, " subdomains"]
@@ -41,21 +41,22 @@ def effective_images(n_images: PerSubdomain, correlation: float) -> Float[np.nda
 def image_correlation(correct: PerSubdomain, n_images: PerSubdomain, group: Groups) -> float:
     """Correlation rho of two images of a subdomain: the value of CORRELATIONS with the highest likelihood.
 
-    The counts of right images are beta-binomial, with a mean p of their own for each group of subdomains: the share of
-    right images, weighted by `effective_images` at that rho. The likelihood leaves out what does not depend on rho:
+    The number c of right images of n is beta-binomial. Its mean p is the share of right images in the subdomain's
+    group, weighted by `effective_images` at that rho. The likelihood leaves out what does not depend on rho:
 
     L(rho) = sum over subdomains of log B(c + a, n - c + b) - log B(a, b)
              with a = p (1 / rho - 1),   b = (1 - p) (1 / rho - 1)
 
-    group: the group of each subdomain, as numbers 0, 1, ...
+    correct, n_images: c and n of each subdomain.
+    group: the group of each subdomain, as numbers 0, 1, ...; groups may differ in accuracy, and share one rho.
 
     >>> image_correlation(np.array([10, 0, 10, 0]), np.array([10, 10, 10, 10]), np.zeros(4, int)) > 0.5
     True
     """
     weight = n_images / (1 + np.outer(CORRELATIONS, n_images - 1))  # correlations x subdomains
-    is_in_group = np.eye(group.max() + 1)[group]  # subdomains x groups
+    is_in_group = np.eye(group.max() + 1)[group]  # 1 at the group of each subdomain, else 0; subdomains x groups
     share = (weight * correct / n_images) @ is_in_group / (weight @ is_in_group)  # correlations x groups
-    # the mean of each subdomain's group, correlations x subdomains; clipped, as log B is infinite at 0 and 1
+    # p of each subdomain's group, correlations x subdomains; clipped, as log B is infinite at 0 and 1
     mean = np.clip(share, EDGE, 1 - EDGE)[:, group]
 
     concentration = (1 / CORRELATIONS - 1)[:, None]
@@ -68,19 +69,19 @@ def image_correlation(correct: PerSubdomain, n_images: PerSubdomain, group: Grou
 def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estimated:
     """Share of right images of the population that some subdomains were drawn from, with its 95 % interval.
 
-    Each subdomain counts with its effective images w (`effective_images`); k is the number of subdomains.
+    Each of the k subdomains has c right images of n, and counts with its effective images w (`effective_images`).
 
-    p  = sum w c / n / sum w
+    p  = (sum w c / n) / sum w
     s² = sum w (c / n - p)² / (k - 1)
-    n* = p (1 - p) sum w / s² (z / t)²   the number of independent images that are worth as much as these images,
+    n* = p (1 - p) (sum w) / s² (z / t)²    the number of independent images that are worth as much as these images,
          at most their number;
          z: normal quantile, t: Student's with (sum w)² / sum w² - 1 degrees of freedom
     interval: Clopper and Pearson's of p n* right images of n*    (Korn and Graubard 1998, Survey Methodology 24:193)
 
     The interval stays in [0, 1]. Where all images are right, it is the interval of as many independent images. It
     covers the true share less often than 95 % where most subdomains are always right and a few fail, since two to five
-    subdomains often contain none that fails (experiments/failure_search/README.md). The ends are NaN with a single
-    subdomain, and so is the share without any.
+    subdomains often contain none that fails (experiments/failure_search/README.md). With a single subdomain the ends
+    are NaN; without any subdomain the share is NaN too.
 
     >>> value, low, high = share_with_interval(np.array([9, 7, 10, 8, 6]), np.array([10, 10, 10, 10, 10]))
     >>> round(value, 3), round(low, 2), round(high, 2)
@@ -112,17 +113,18 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
 def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
     """One-sided p-value for a lower accuracy inside a rule than outside; NaN with too few subdomains for a test.
 
-    It is the largest of two or three p-values. Each is too small for some tables, for which another one is valid:
+    The two sides of a rule are the subdomains inside and those outside. It is the largest of two or three p-values.
+    Each is too small for some tables, for which another one is valid:
 
-    - Student's t of the two shares, which sees how much subdomains vary, with the effective images w of each subdomain
-      and their sum W on a side:
+    - Student's t of the two shares, which accounts for how much subdomains vary. Each subdomain has c right images of n
+      and effective images w; W is the sum of w on a side:
       t = (p_in - p_out) / (s sqrt(1 / W_in + 1 / W_out)),   s² = sum w (c / n - p of the side)² / (k - 2),
       (W_in² / sum w² + W_out² / sum w²) - 2 degrees of freedom;
     - Fisher's test of all images (mid-p), which is valid where a few images decide;
     - unless the sides are even, the permutation p-value (mid-p) of the same t, among tables whose subdomains are dealt
-      to the two sides again. Accuracies near 1 are skewed, and the skew cancels in t only if the sides are even. They
-      are if each side is worth at least EVEN_SHARE times the number of subdomains of the larger side; a side with n
-      images per subdomain is worth (sum n)² / sum n² subdomains.
+      to the two sides again. Accuracies near 1 are skewed, and the skew cancels in t only if the sides are even. Sides
+      are even if each is worth at least EVEN_SHARE times the number of subdomains of the larger side; a side is worth
+      (sum n)² / sum n² subdomains, which is its number of subdomains if all have equally many images.
 
     The k subdomains can be dealt in C(k, k_in) ways, and the lowest t of all has a mid-p of 0.5 / C(k, k_in). If that
     is above CONFIRMING, no rule could be confirmed, so the result is NaN: for uneven sides of two subdomains and two,
@@ -166,7 +168,8 @@ def _student_t(
 ) -> Float[np.ndarray, " tables"]:
     """Student's t of `p_lower` for each table: accuracy inside less accuracy outside, over its standard error.
 
-    tables: numbers of right images of each subdomain.    correlation: rho of two images of a subdomain.
+    tables: the number of right images of each subdomain, a row for each table.
+    inside: which subdomains the rule holds for.    correlation: rho of two images of a subdomain.
     """
     weight = effective_images(n_images, correlation)
     accuracy = tables / n_images
@@ -182,53 +185,65 @@ def _student_t(
 
 
 def _dealt_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
-    """The mid-p of a table's t among tables in which it does not matter which side a subdomain is on.
+    """The permutation p-value (mid-p) of the t of `p_lower`, for a lower accuracy inside a rule than outside.
 
-    The share of these with a lower t, and half of those with the same.
+    It is the share of `_dealt_tables` with a lower t than the observed table, plus half of the share with the same t.
     """
     one_group = np.zeros(len(n_images), dtype=np.int64)
     correlation = image_correlation(correct, n_images, one_group)
-    t = _student_t(_dealt_tables(correct, n_images, inside, correlation), n_images, inside, correlation)
-    own_t = t[0]
+    tables = _dealt_tables(correct, n_images, inside, correlation)
+    t = _student_t(tables, n_images, inside, correlation)
+    observed_t = t[0]
 
-    n_lower = np.sum(t < own_t - EDGE)
-    n_same = np.sum(np.abs(t - own_t) <= EDGE)
+    n_lower = np.sum(t < observed_t - EDGE)
+    n_same = np.sum(np.abs(t - observed_t) <= EDGE)
     return float((n_lower + n_same / 2) / len(t))
 
 
 def _dealt_tables(
     correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"], correlation: float
 ) -> Int[np.ndarray, "tables subdomains"]:
-    """The observed table, followed by tables for a permutation test, whose subdomains are dealt to the two sides again.
+    """Tables for a permutation test of a rule: the observed one, then tables in which the rule does not matter.
 
-    If there are more than NULL_TABLES ways to choose the subdomains inside, the others are random `null_tables`. Else
-    every choice occurs equally often, the observed choice included, so that the p-value is that of the exact
-    permutation test if all subdomains have equally many images. If they have not, counts move as quantiles: the order
-    within a side, and the quantile within the step of a count, are then random.
+    A table has the number of right images of every subdomain. In the other tables, the results of some subdomains are
+    dealt to the subdomains inside the rule, and the results of all others to the subdomains outside.
+
+    If there are more than NULL_TABLES ways to choose the results that go inside, the other tables are NULL_TABLES
+    random ones (`null_tables`). Otherwise every choice occurs equally often, with the results of each side in random
+    order. The observed choice is represented by the observed table itself, repeated as often as any other choice. So
+    the p-value is exact if all subdomains have equally many images. If they do not, a count cannot move to a subdomain
+    with another number of images. Then its quantile moves (see `_quantiles`), and becomes the count that has this
+    quantile there.
+
+    inside: which subdomains the rule holds for.    correlation: rho of two images of a subdomain.
     """
-    rng = np.random.default_rng(0)  # one answer for one table
+    rng = np.random.default_rng(0)  # always the same draws, so that a table always has the same p-value
     n_subdomains = len(n_images)
     n_inside = int(inside.sum())
-    n_deals = comb(n_subdomains, n_inside)
-    if n_deals > NULL_TABLES:
+    n_choices = comb(n_subdomains, n_inside)
+    if n_choices > NULL_TABLES:
         return np.vstack([correct, null_tables(correct, n_images, correlation, NULL_TABLES, rng)])
 
-    # every choice of subdomains inside but the observed one, repeated to make at least NULL_TABLES tables
-    choices = np.zeros((n_deals, n_subdomains), dtype=bool)
-    positions_inside = np.array(list(combinations(range(n_subdomains), n_inside)))
-    np.put_along_axis(choices, positions_inside, True, axis=1)
-    others = choices[(choices != inside).any(axis=1)]
-    rounds = -(-NULL_TABLES // n_deals)  # rounded up
-    others = np.tile(others, (rounds, 1))
+    # whether each choice has each subdomain inside; choices x subdomains
+    choices = np.zeros((n_choices, n_subdomains), dtype=bool)
+    chosen_subdomains = np.array(list(combinations(range(n_subdomains), n_inside)))
+    np.put_along_axis(choices, chosen_subdomains, True, axis=1)
 
-    # the quantiles of the chosen subdomains go inside in random order, the other quantiles outside
+    # all choices but the observed one, repeated so that all tables are NULL_TABLES or more
+    is_other = (choices != inside).any(axis=1)
+    repeats = -(-NULL_TABLES // n_choices)  # rounded up
+    other_choices = np.tile(choices[is_other], (repeats, 1))  # tables x subdomains
+    observed_tables = np.tile(correct, (repeats, 1))
+
+    # a boolean index of two axes gives a flat array, table by table; each table has n_inside values inside
     below = _cumulative(correct, n_images, correlation)
-    quantiles = _quantiles(correct, n_images, below, len(others), rng)
+    quantiles = _quantiles(correct, n_images, below, len(other_choices), rng)
+    chosen = quantiles[other_choices].reshape(len(other_choices), -1)
+    not_chosen = quantiles[~other_choices].reshape(len(other_choices), -1)
     dealt = np.empty(quantiles.shape)
-    dealt[:, inside] = rng.permuted(quantiles[others].reshape(len(others), -1), axis=1)
-    dealt[:, ~inside] = rng.permuted(quantiles[~others].reshape(len(others), -1), axis=1)
-    own_tables = np.tile(correct, (rounds, 1))
-    return np.vstack([own_tables, _counts_at(dealt, n_images, below)])
+    dealt[:, inside] = rng.permuted(chosen, axis=1)
+    dealt[:, ~inside] = rng.permuted(not_chosen, axis=1)
+    return np.vstack([observed_tables, _counts_at(dealt, n_images, below)])
 
 
 def _fisher_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
@@ -243,9 +258,9 @@ def _fisher_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np
     images = int(n_images.sum())
     images_inside = int(n_images[inside].sum())
     fewest = max(0, right - (images - images_inside))  # right images that do not fit outside must be inside
-    dealt = np.arange(fewest, right_inside + 1)
+    k = np.arange(fewest, right_inside + 1)  # up to the observed number, which is the last
 
-    log_ways = _log_choose(images_inside, dealt) + _log_choose(images - images_inside, right - dealt)
+    log_ways = _log_choose(images_inside, k) + _log_choose(images - images_inside, right - k)
     probability = np.exp(log_ways - _log_choose(images, right))
     return float(probability.sum() - probability[-1] / 2)
 
@@ -260,11 +275,13 @@ def signed_root(
 ) -> Float[np.ndarray, "tables rules"]:
     """How much lower (negative) or higher the accuracy is inside each rule than outside, as a normal deviate.
 
-    The signed root of the likelihood ratio,  sign(p_in - p_out) sqrt(2 (L(p_in, p_out) - L(p, p))),  with L the log
-    likelihood of independent binomials, in which each subdomain has `weight` images.
+    It is the signed root of the likelihood ratio,  sign(p_in - p_out) sqrt(2 (L(p_in, p_out) - L(p, p))),  with L the
+    log likelihood of independent binomials: the share right of each subdomain counts as that of `weight` images. p is
+    the share right of all subdomains, p_in and p_out of those inside and outside the rule.
 
-    has:     which subdomains each rule has. Each rule needs a subdomain inside and one outside.
+    has:     which subdomains each rule holds for. Each rule needs a subdomain inside and one outside.
     correct: number of right images of each subdomain, in each table.
+    weight:  number of independent images that a subdomain is worth (`effective_images`).
 
     >>> has = np.array([[True, True, False, False]])
     >>> signed_root(has, np.array([[5, 5, 9, 9], [7, 7, 7, 7]]), np.full(4, 10), np.full(4, 10.0)).round(2)
@@ -287,18 +304,22 @@ def signed_root(
 
 def _log_likelihood(right: np.ndarray, images: np.ndarray) -> np.ndarray:
     """The log likelihood of binomial counts at their own share, without the binomial coefficient."""
-    right = np.clip(right, 0.0, images)  # rounding
+    right = np.clip(right, 0.0, images)  # rounding may lead outside
     return np.asarray(xlogy(right, right / images) + xlogy(images - right, 1 - right / images))
 
 
 def null_tables(
     correct: PerSubdomain, n_images: PerSubdomain, correlation: float, tables: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "tables subdomains"]:
-    """Random tables of right images in which no attribute matters and subdomains vary as they do in this one.
+    """Random tables of right images in which no attribute matters and subdomains vary as they do in the observed one.
 
-    With equally many images everywhere these are permutations of the counts, whatever their distribution. With other
-    numbers the quantiles are permuted: that of a count, among beta-binomial counts of as many images, goes to another
-    subdomain, and the count with this quantile among its number of images is taken.
+    If all subdomains have equally many images, the tables are permutations of the counts, whatever the distribution of
+    the counts. If they do not, a count cannot move to a subdomain with another number of images. Then the quantiles of
+    the counts are permuted, each among beta-binomial counts of as many images. A subdomain gets the count that has its
+    new quantile among counts of its own number of images.
+
+    correct: number of right images of each subdomain.    correlation: rho of two images of a subdomain.
+    tables:  how many are drawn.
 
     >>> rng = np.random.default_rng(0)
     >>> sorted(null_tables(np.array([1, 4, 9]), np.array([10, 10, 10]), 0.2, 1, rng)[0].tolist())
@@ -312,9 +333,11 @@ def null_tables(
 def _quantiles(
     correct: PerSubdomain, n_images: PerSubdomain, below: dict[int, np.ndarray], tables: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "tables subdomains"]:
-    """The quantile of each count, drawn at random within its step of the distribution, for each of some tables.
+    """Random quantiles of the counts in their beta-binomial distributions, a row for each of a number of tables.
 
-    below: `_cumulative`; a count c covers the quantiles from P(fewer than c) to P(fewer than c + 1).
+    A count c covers all quantiles from P(fewer than c) to P(fewer than c + 1), and one of these is drawn, uniformly.
+
+    below: these probabilities, as `_cumulative` returns them.
     """
     steps = [below[n][right : right + 2] for right, n in zip(correct, n_images, strict=True)]
     low, high = np.array(steps).T
@@ -324,20 +347,24 @@ def _quantiles(
 def _counts_at(
     quantiles: Float[np.ndarray, "tables subdomains"], n_images: PerSubdomain, below: dict[int, np.ndarray]
 ) -> Int[np.ndarray, "tables subdomains"]:
-    """The counts that have these quantiles among beta-binomial counts.    below: `_cumulative`."""
+    """The counts that have these quantiles in their beta-binomial distributions; the inverse of `_quantiles`.
+
+    below: the distributions, as `_cumulative` returns them.
+    """
     counts = np.empty(quantiles.shape, dtype=np.int64)
     for n, cumulative in below.items():
         has_n_images = n_images == n
+        # the last count c with P(fewer than c) <= quantile
         counts_at = np.searchsorted(cumulative, quantiles[:, has_n_images], side="right") - 1
-        counts[:, has_n_images] = np.minimum(counts_at, n)  # a quantile of 1 would be one too many
+        counts[:, has_n_images] = np.minimum(counts_at, n)  # n + 1 at a quantile of 1
     return counts
 
 
 def _cumulative(correct: PerSubdomain, n_images: PerSubdomain, correlation: float) -> dict[int, np.ndarray]:
     """Cumulative distributions of counts: number n of images -> P(fewer than k right images) for k = 0 .. n + 1.
 
-    There is one for each n in n_images. The distribution is beta-binomial with this correlation and the weighted mean
-    accuracy of the table:
+    There is one for each n in n_images. The distribution is beta-binomial with this correlation rho and the mean
+    accuracy p of the table, in which each subdomain counts with its `effective_images`:
 
     P(c) = C(n, c) B(c + a, n - c + b) / B(a, b),   a = p (1 / rho - 1),   b = (1 - p) (1 / rho - 1)
     """
@@ -357,12 +384,15 @@ def _cumulative(correct: PerSubdomain, n_images: PerSubdomain, correlation: floa
 def quantile_deviate(
     has: Rules, tables: Int[np.ndarray, "tables subdomains"], n_images: PerSubdomain, correlation: float
 ) -> Float[np.ndarray, "tables rules"]:
-    """How low the counts inside each rule are among those of as many images, as a normal deviate over the tables.
+    """How much lower (negative) or higher the counts inside each rule are than in the whole table, in quantiles.
 
-    The sum over the subdomains inside of the count's quantile (the middle of its step) less the mean of the table.
-    With equally many images it is nearly a rank sum. A few subdomains that fail wholly move it less than `signed_root`.
+    A count's quantile is its place among beta-binomial counts of as many images (the middle of its step). The statistic
+    is the sum over the subdomains inside of the quantile less the table's mean quantile, standardised over the tables
+    for each rule. If all subdomains have equally many images, it is nearly a rank sum. A few subdomains that fail
+    completely move it less than `signed_root`.
 
-    tables: first the table that is judged, from which the quantiles are fitted, then null tables.
+    has:    which subdomains each rule holds for.
+    tables: numbers of right images; first the judged table, to which the distribution is fitted, then null tables.
     """
     quantiles = np.empty(tables.shape)
     for n, cumulative in _cumulative(tables[0], n_images, correlation).items():
@@ -380,11 +410,14 @@ def p_of_rules(
     """One-sided p-value for a low accuracy inside each rule, adjusted for testing all rules together.
 
     The statistic of a rule is the lower of two: its `signed_root`, which detects a few subdomains that fail completely,
-    and its `quantile_deviate`, which detects many subdomains that are a little lower. p is the share of null tables
-    (and the judged table itself) in which the lowest statistic of all rules is as low (the maximum statistic of
-    Westfall and Young 1993). So where no rule matters, one table in twenty has any p-value up to 0.05.
+    and its `quantile_deviate`, which detects many subdomains that are a little lower. p is the share of tables (null
+    tables and the judged table itself) in which the lowest statistic of all rules is at most the rule's statistic (the
+    maximum statistic of Westfall and Young 1993). So where no rule matters, one judged table in twenty has any p-value
+    up to 0.05.
 
-    has:    which subdomains each rule has.    tables: number of null tables, in which no attribute matters.
+    has:     which subdomains each rule holds for.
+    correct: number of right images of each subdomain in the judged table.
+    tables:  number of null tables, in which no attribute matters.
 
     >>> has = np.array([[True] * 6 + [False] * 6, [True, False] * 6])
     >>> correct = np.array([4, 5, 3, 6, 5, 4, 9, 9, 8, 9, 10, 9])

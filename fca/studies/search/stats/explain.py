@@ -40,8 +40,11 @@ def by_subdomain(visited: Visits, correct: Visits, n_images: Visits) -> pd.DataF
 def value_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visits) -> pd.DataFrame:
     """Mean accuracy of the visited subdomains that have each attribute value.
 
-    Columns attribute, value, accuracy, low, high, visited. The 95 % interval is Student's over subdomains, for these
-    were drawn, each with its images; it is missing where fewer than two were visited, or all are alike.
+    Columns attribute, value, accuracy, low, high, visited (the number of these subdomains). The 95 % interval is
+    Student's over subdomains, since these are the units that were drawn, each with its images. It is missing where
+    fewer than two were visited, or all have the same accuracy.
+
+    visited, correct, n_images: of each visit its subdomain, its right images and its images.
     """
     return _means(domain, 1, by_subdomain(visited, correct, n_images), ["attribute", "value"])
 
@@ -75,13 +78,14 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visit
 
 
 def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Float[np.ndarray, " visited"]) -> float:
-    """F ratio: the mean square between cells over the mean square within cells.
-
-    NaN where either mean square has no degree of freedom, or where residuals within cells are all equal.
-
-    cell: the number of the cell of each residual.
+    """How much residuals differ between cells: the mean square between cells over the mean square within cells (F).
 
     F = (B / (k - 1)) / (W / (n - k)),   B = sum over k cells of (sum of residuals)² / size,   W = sum residual² - B
+
+    A cell has the subdomains with one pair of attribute values.
+
+    cell: the number of the cell of each of the n residuals; some numbers may have none.
+    NaN where either mean square has no degree of freedom, or where the residuals of each cell are all equal.
     """
     sizes = np.bincount(cell)
     is_filled = sizes > 0
@@ -108,7 +112,7 @@ def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[s
         inside = accuracy[is_member[results.index]]
         mean = float(inside.mean()) if len(inside) else np.nan
         each_alone = np.arange(len(inside))  # subdomains are the units that were drawn
-        low, high = mean_interval(inside, each_alone, FRACTION)
+        low, high = mean_interval(inside, each_alone, within=FRACTION)
         # iterating over a rule gives its attributes
         lines.append((*rule, *rule.values(), mean, low, high, len(inside)))
 
@@ -154,7 +158,7 @@ def find_rules(
     results = by_subdomain(visited, correct, n_images)
     counts = (results["correct"].to_numpy(), results["shown"].to_numpy())
     rules, members_by_rule = zip(*_rules(domain, 1), *_rules(domain, 2), strict=True)
-    needed = np.minimum(np.sum(members_by_rule, axis=1), MIN_SUPPORT)
+    needed = np.minimum(np.sum(members_by_rule, axis=1), MIN_SUPPORT)  # visited subdomains of each rule
     has = np.array(members_by_rule)[:, results.index]  # rules x visited
     is_free = np.ones(len(results), dtype=bool)  # in no rule so far
     rng = np.random.default_rng(0)  # fixed: the same visits give the same rules
@@ -189,16 +193,20 @@ def _lowest_rule(
 ) -> int | None:
     """The position of the rule with the lowest accuracy among some subdomains; None if no rule is significantly low.
 
-    "Lowest" is by (share inside - share) sqrt(images inside), so many images count as well as a low share.
+    The lowest rule has the smallest (share inside - share) sqrt(images inside), so that a rule with many images comes
+    before one with few and the same share. `p_of_rules` decides which rules are significantly low.
 
-    has:    which visited subdomains each rule has.    needed: how many of them a rule must have to be a candidate.
-    counts: right images and images of each visited subdomain.    among: mask of the subdomains that are compared.
+    has:    which visited subdomains each rule has.
+    needed: how many of the subdomains in `among` a rule must have to be a candidate.
+    counts: right images and images of each visited subdomain.
+    among:  which visited subdomains are compared; all others are ignored.
+    tables, rng: number of random tables of the test, and what draws them.
     """
     correct, n_images = (count[among] for count in counts)
     n_inside = has[:, among].sum(axis=1)
     # a rule that has all subdomains has none outside to be compared with
     candidates = np.flatnonzero((n_inside >= needed) & (n_inside < among.sum()))
-    all_equal = correct.sum() in (0, n_images.sum())
+    all_equal = correct.sum() in (0, n_images.sum())  # all images are wrong, or all are right
     if not len(candidates) or all_equal:
         return None
 
@@ -244,13 +252,17 @@ def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Est
 
 
 def _share_in_worst(accuracy: Accuracies, draws: Integer[np.ndarray, "draws subdomains"], n_worst: int) -> Any:
-    """Share of each subdomain's copies in a resample that is among its n_worst lowest; draws x subdomains.
+    """How far each subdomain belongs to the worst of each resample, from 0 to 1; draws x subdomains.
 
-    Subdomains of equal accuracy at the edge share the places that are left.
+    The n_worst lowest copies of a resample are its worst. Copies of equal accuracy at the edge share the places that
+    are left, so their subdomains belong to the worst in part.
+
+    draws: how often each resample has each subdomain (its copies).
     """
-    _, level = np.unique(accuracy, return_inverse=True)  # subdomains of equal accuracy share a level
-    copies_of_level = draws @ np.eye(level.max() + 1, dtype=np.int64)[level]  # draws x levels
+    _, level = np.unique(accuracy, return_inverse=True)  # rank of each accuracy, from 0; equal ones have the same
+    is_of_level = np.eye(level.max() + 1, dtype=np.int64)[level]  # subdomains x levels, 0 or 1
+    copies_of_level = draws @ is_of_level  # draws x levels
     copies_below = copies_of_level.cumsum(axis=1) - copies_of_level
-    n_in_worst = np.clip(n_worst - copies_below, 0, copies_of_level)
+    n_in_worst = np.clip(n_worst - copies_below, 0, copies_of_level)  # copies of each level among the worst
     share_of_level = n_in_worst / np.maximum(copies_of_level, 1)
     return share_of_level[:, level]

@@ -70,9 +70,11 @@ class Regression:
         self.seed = seed
 
     def fitted(self, evidence: Evidence, resampled: bool = False, **forest: Any) -> Any:
-        """The regressor fitted to the evidence, each subdomain weighted by its images.
+        """scikit-learn's regressor, fitted to the evidence; each subdomain is weighted by its number of images.
 
-        resampled: fit it to 5 bootstrap resamples as well, for standard deviations.    forest: options of a forest.
+        resampled: fit an ensemble of RESAMPLES such regressors to bootstrap resamples instead; the spread of its
+                   predictions is a standard deviation.
+        forest:    further options of a random forest.
         """
         regressor = self._regressor(**forest)
         if resampled and self.kind != "bo_forest":  # a forest resamples by itself
@@ -84,7 +86,11 @@ class Regression:
         return regressor.fit(self.features[evidence.subdomains], evidence.accuracy, sample_weight=weight)
 
     def _regressor(self, **forest: Any) -> Any:
-        """scikit-learn's regressor of this kind, not fitted.    forest: further options of a random forest."""
+        """scikit-learn's regressor of `self.kind`, not fitted.
+
+        bo: Lasso; bo_svr: a support vector machine; bo_forest: a random forest; bo_linear: least squares.
+        forest: further options of a random forest, such as oob_score; other kinds have none.
+        """
         from sklearn import ensemble, linear_model, svm
 
         if self.kind == "bo":
@@ -168,14 +174,17 @@ class PairwiseGP:
     def tune(self, evidence: Evidence) -> Tuned:
         """The prior standard deviations (a, p, o) of highest marginal likelihood, from the grid of this class.
 
-        a is that of the effects of attribute values, p of pairs of values, o of individual subdomains. The likelihood
-        is the regression's, on working logits at the mode for TYPICAL, so that Newton's method runs only once.
+        a is the one of the effects of attribute values, p of pairs of values, o of individual subdomains. To save time,
+        Newton's method runs only once, for the typical (a, p, o) of TYPICAL. The normal measurements of logits that it
+        ends with (`working_logits`) stand for the counts, and the likelihood of each (a, p, o) is the one of a linear
+        regression of these measurements.
         """
         centre = self._centre(evidence)
         logits = self._at_mode(evidence, self.TYPICAL)
         moments = {individual: self._moments(evidence, logits, centre, individual) for individual in self.INDIVIDUAL}
 
         def log_likelihood(sds: Tuned) -> float:
+            """The marginal log likelihood of the working logits with these prior standard deviations (a, p, o)."""
             additive, pairwise, individual = sds
             regression = self._regression(moments[individual], additive, pairwise)
             # rounded, so that of equal likelihoods `max` takes the first, with the smaller deviations
@@ -225,13 +234,13 @@ class PairwiseGP:
     def _posterior(self, evidence: Evidence, logits: WorkingLogits, sds: Tuned, spread: bool) -> Prediction:
         """Posterior mean and standard deviation of every subdomain's logit, given measured logits of visited ones.
 
-        Constant, values and pairs of values form a Bayesian regression, which gives subdomain s a logit with mean f and
-        variance h. A subdomain with a measured logit y of variance r has
+        Constant, values and pairs of values form a Bayesian regression, which gives every subdomain a logit with mean f
+        and variance v. A subdomain with a measured logit y of variance r has
 
         mean     = f + k (y - f),   k = o² / (r + o²)
-        variance = (1 - k)² h + k r
+        variance = (1 - k)² v + k r
 
-        A subdomain that was not visited has the mean f and the variance h + o².
+        A subdomain that was not visited has the mean f and the variance v + o².
 
         sds: (a, p, o).    spread: whether standard deviations are computed; without it they are NaN, which saves time.
         """
@@ -240,22 +249,23 @@ class PairwiseGP:
         centre = self._centre(evidence)
         regression = self._regression(self._moments(evidence, logits, centre, individual), additive, pairwise)
 
-        # posterior mean of the features' weights: prior_sd (L')⁻¹ half_solution; then f, the mean of the regression
+        # posterior mean of the features' weights: S (L')⁻¹ h, with the names of `_regression`; then f
         weights = np.zeros(len(self.strength))
         solution = solve_triangular(regression.lower, regression.half_solution, lower=True, trans=1)
         weights[regression.active] = regression.prior_sd * solution
         mean = centre + self.sparse_features @ weights
-        # k: the share of a residual that is taken as the subdomain's individual effect
+        # k: the share of a residual y - f that is taken as the subdomain's individual effect
         individual_share = individual**2 / (logits.variance + individual**2)
         mean[visited] += individual_share * (logits.value - mean[visited])
         if not spread:
             return Prediction(mean, np.full(len(mean), np.nan))
 
+        # v of every subdomain: the squared length of L⁻¹ S x, for its features x
         scaled_features = self.features[:, regression.active] * regression.prior_sd
         whitened = solve_triangular(regression.lower, scaled_features.T, lower=True)  # features x subdomains
-        shared_variance = np.sum(whitened**2, axis=0)
-        variance = shared_variance + individual**2
-        variance[visited] = (1 - individual_share) ** 2 * shared_variance[visited] + individual_share * logits.variance
+        variance_of_f = np.sum(whitened**2, axis=0)
+        variance = variance_of_f + individual**2
+        variance[visited] = (1 - individual_share) ** 2 * variance_of_f[visited] + individual_share * logits.variance
         return Prediction(mean, np.sqrt(variance))
 
     def _moments(self, evidence: Evidence, logits: WorkingLogits, centre: float, individual: float) -> _Moments:
@@ -311,10 +321,11 @@ class _Regression(NamedTuple):
 def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned: Tuned) -> float:
     """Share of the variance of accuracies that a model explains, cross-validated in 5 folds.
 
-    1 - sum (accuracy - predicted)² / sum (accuracy - baseline)²,   baseline: mean accuracy of the other folds
+    1 - sum (accuracy - predicted)² / sum (accuracy - baseline)²
 
-    A random forest predicts each subdomain by the trees that were not fitted to it (out of bag) instead of by folds. 0
-    where all accuracies are equal.
+    The baseline of a subdomain is the mean accuracy of the other folds, and its prediction is by a model fitted to
+    them. Only a random forest predicts each subdomain by the trees that were not fitted to it (out of bag). The result
+    is 0 where all accuracies are equal, and negative for a model that predicts worse than the mean.
 
     evidence: right images and images of each visited subdomain.    tuned: settings from the model's `tune`.
     """
@@ -354,7 +365,8 @@ def _held_out_predictions(
     for fold in range(FOLDS):
         is_held_out = fold_of == fold
         other_folds = Evidence(*(values[~is_held_out] for values in evidence))
-        fold_mean = model.predict(other_folds, tuned, spread=False).mean[evidence.subdomains[is_held_out]]
-        is_constant = np.ptp(fold_mean) < 1e-9  # such a model explains nothing: its skill must be 0
-        predicted[is_held_out] = baseline[is_held_out] if is_constant else fold_mean
+        expected = model.predict(other_folds, tuned, spread=False).mean  # of all subdomains of the domain
+        of_fold = expected[evidence.subdomains[is_held_out]]
+        is_constant = np.ptp(of_fold) < 1e-9  # such a model explains nothing: its skill must be 0
+        predicted[is_held_out] = baseline[is_held_out] if is_constant else of_fold
     return predicted

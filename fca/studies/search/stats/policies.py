@@ -88,12 +88,18 @@ class Policy:
         return None
 
     def covers(self, visited: Visits, correct: Visits, n_images: Visits) -> bool:
-        """Whether the next choice covers the domain because the policy's model predicts no better than the mean."""
+        """Whether the next choice ignores the policy's model, because that predicts no better than the mean.
+
+        Such a choice covers the domain: it is a subdomain with the pairs of values that were visited least.
+        """
         return False
 
     def _is_random(self, visited: Visits, n_images: Visits) -> bool:
-        """Whether the next visit is random: one of the first, or one of the reserve, a share of the later ones."""
-        if "starts" not in self.options:
+        """Whether the next visit is random: one of the first (`starts`), or one of the `reserve`.
+
+        `reserve` is the share of random visits among the later ones; they are at equal distances.
+        """
+        if "starts" not in self.options:  # `random` and `nwise` learn nothing from visits
             return False
 
         n_visits = len(visited)
@@ -116,8 +122,9 @@ class NWise(Policy):
     """
 
     def __init__(self, domain: Domain, seed: int, options: Mapping[str, Any]) -> None:
+        """Compute the covering array: `rows` are the positions of its subdomains, in the order of visits."""
         super().__init__(domain, seed, options)
-        if options["strength"] < len(domain.attributes):  # else it has all subdomains
+        if options["strength"] < len(domain.attributes):  # else a covering array has all subdomains
             self.rows = np.array([self.row_of_codes[tuple(codes)] for codes in self._covering_array()])
         else:
             self.rows = np.random.default_rng(seed).permutation(len(domain))
@@ -146,11 +153,13 @@ class NWise(Policy):
             constraints.append({"operator": "not", "condition": combination})
 
         factors = [list(range(len(values))) for values in values_by_attribute]
+        # salt: each seed has another array
         return make(factors, strength=self.options["strength"], salt=str(self.seed), constraints=constraints)
 
     def _choose(
         self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
     ) -> int:
+        """The first unvisited subdomain of the array; after all of them, a random one of the open subdomains."""
         unvisited_rows = self.rows[~np.isin(self.rows, visited)]
         return int(unvisited_rows[0] if len(unvisited_rows) else open_[0])
 
@@ -177,7 +186,7 @@ class Genetic(Policy):
         open_rows = set(open_.tolist())
 
         for _ in range(MAX_CHILDREN):
-            is_from_first = rng.random(len(n_values)) < 0.5
+            is_from_first = rng.random(len(n_values)) < 0.5  # for each attribute
             first, second = parents[rng.integers(len(parents), size=2)]
             child = np.where(is_from_first, first, second)
 
@@ -216,7 +225,7 @@ class Guided(Policy):
             raise FcaError("features", f"shape {features.shape}", f"finite, ({len(domain)}, any)", "a row a subdomain")
 
         self.model = PairwiseGP(values, pairs) if name == "gp_pairwise" else Regression(name, features, seed)
-        # of the last history only: the same one is asked for several times in a row
+        # only the last result is kept: each is needed several times in a row
         self._cached_tune_and_skill = lru_cache(1)(self._tune_and_skill)
         self._cached_scores = lru_cache(1)(self._scores)
 
@@ -237,18 +246,20 @@ class Guided(Policy):
         return cross_validated_r2(self.model, pooled(*history), tuned)
 
     def covers(self, visited: Visits, correct: Visits, n_images: Visits) -> bool:
+        """See `Policy.covers`. False for a random visit, and if the option `fallback` is off."""
         if not self.options["fallback"] or self._is_random(visited, n_images):
             return False
         _, skill = self._last_tune_and_skill(_history(visited, correct, n_images))
         return skill < 1e-6  # 0, but for rounding
 
     def _last_tune_and_skill(self, history: History) -> tuple[Tuned, float]:
-        """`_tune_and_skill` as of the visit at which the number of visits had last grown by a tenth.
+        """`_tune_and_skill` for the first visits of a history only, as many as when they had last grown by a tenth.
 
-        Tuning is slow; a resumed search tunes at the same visits.
+        Tuning is slow, so it is repeated after 1.1^k visits. This depends on the history alone, so that a resumed
+        search tunes at the same visits.
         """
         n_visits = history.shape[1]
-        last_power = int(np.log(n_visits) / np.log(1.1))
+        last_power = int(np.log(n_visits) / np.log(1.1))  # k
         n_visits_then = max(1, int(1.1**last_power))
         return self._cached_tune_and_skill(history[:, :n_visits_then].tobytes())
 
@@ -272,7 +283,7 @@ class Guided(Policy):
             n_visits_of_cell = self.covered_cells[visited].sum(axis=0)
             # sum of 1 / (1 + visits) over the pairs of values of each open subdomain
             novelty = self.covered_cells[open_] @ (1 / (1 + n_visits_of_cell))
-            return int(open_[np.argmax(novelty.round(9))])
+            return int(open_[np.argmax(novelty.round(9))])  # rounded, so that sums of equal terms are equal
 
         # else visit the subdomain of highest score, by the last fit
         history = _history(visited, correct, n_images)

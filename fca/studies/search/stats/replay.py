@@ -20,8 +20,8 @@ from fca.types import FcaError, check_choice, keyed_rng
 INTERCEPT = 2.2  # mean logit of all tables but scattered ones
 HIGH_LOGIT, FAILING_LOGIT = 4.0, -1.0  # of a scattered table: most subdomains, and those that fail
 FAILING_SHARE = 0.04  # of the subdomains of a scattered table
-_STRUCTURED = (0.3, 0.8, 0.35)
 # standard deviations, in logits, of the effects of single subdomains, of values, of pairs, of triples
+_STRUCTURED = (0.3, 0.8, 0.35)
 SPREADS = {
     "structured": _STRUCTURED,
     "harder": (0.4, 0.8, 0.5, 0.2),
@@ -58,7 +58,7 @@ class Replay(NamedTuple):
 def simulated(domain: Domain, seed: int, kind: str = "structured", images: int = 50) -> Simulated:
     """A random table of subdomains x images: which conditions are hard, and which images are right.
 
-    kind says how the logit of a subdomain's accuracy p is drawn:
+    The kind of table decides how the logit of a subdomain's accuracy p is drawn:
 
     structured: logit p = 2.2 + N(0, 0.8²) per value + N(0, 0.35²) per pair of values + N(0, 0.3²) per subdomain.
     harder:     as structured, with standard deviations 0.5 for pairs, 0.2 for triples, 0.4 for subdomains.
@@ -76,14 +76,15 @@ def simulated(domain: Domain, seed: int, kind: str = "structured", images: int =
     n_subdomains = len(domain)
     n_attributes = len(domain.attributes)
 
-    # total standard deviation of a structured table's logits: a subdomain has C(attributes, n) tuples of n values
+    # standard deviation of a structured table's logits: a subdomain has C(attributes, n) tuples of n values, whose
+    # effects are independent
     subdomain_sd, *tuple_sds = _STRUCTURED
     variances = [subdomain_sd**2, *(comb(n_attributes, n) * sd**2 for n, sd in enumerate(tuple_sds, 1))]
     total_sd = np.sqrt(sum(variances))
 
     subdomain_sd, *tuple_sds = SPREADS[kind] or (total_sd,)  # `none` has no entries: all spread is of subdomains
     logit = rng.normal(HIGH_LOGIT if kind == "scattered" else INTERCEPT, subdomain_sd, n_subdomains)
-    for strength, tuple_sd in enumerate(tuple_sds, 1):
+    for strength, tuple_sd in enumerate(tuple_sds, 1):  # values, pairs, triples
         for _, cells in domain.indicators(strength):  # cells: subdomains x tuples of values, 0 or 1
             logit += cells @ rng.normal(0, tuple_sd, cells.shape[1])
 
@@ -113,8 +114,8 @@ def replay(
 
     name, seed, options: of the policy, see `make_policy`.
     right:   for each subdomain, whether its images are right, in the order drawn: 1 or 0; -1 where there is none.
-    batches: number of images of the first, second, ... visit of a subdomain; the last number holds for later visits. A
-             visit has fewer images where fewer remain in the table.
+    batches: number of images of the first, second, ... visit of a subdomain; the last number applies to later visits. A
+             visit has fewer images if fewer remain in the table.
     most:    the largest number of visits; None: as many as there are subdomains.
     """
     policy = make_policy(name, domain, seed, **options)
@@ -143,8 +144,7 @@ def accuracies(right: Int8[np.ndarray, "subdomains images"]) -> Float[np.ndarray
 def worst(accuracy: Float[np.ndarray, " subdomains"], share: float = 0.1) -> Bool[np.ndarray, " subdomains"]:
     """Which subdomains are the worst: this share of those that have an accuracy, such as 103 of 1,032.
 
-    Of equal accuracies the first count.
-
+    At least one is. Of equal accuracies at the edge, the first subdomains are taken.
     Raises FcaError where no accuracy is known.
 
     >>> worst(np.array([0.5, 0.2, 0.9, 0.2]), 0.25)
@@ -161,10 +161,12 @@ def worst(accuracy: Float[np.ndarray, " subdomains"], share: float = 0.1) -> Boo
 def coverage(visited: Int[np.ndarray, " n"], lowest: Bool[np.ndarray, " subdomains"]) -> Float[np.ndarray, " n"]:
     """Share of the `worst` subdomains that were visited, after each visit.
 
+    visited: the subdomain of each visit.    lowest: which subdomains are the worst.
+
     >>> coverage(np.array([3, 1, 1, 0]), np.array([True, True, False, False]))
     array([0. , 0.5, 0.5, 1. ])
     """
-    _, first_visits = np.unique(visited, return_index=True)
+    _, first_visits = np.unique(visited, return_index=True)  # a further visit of a subdomain finds nothing new
     is_first_visit = np.isin(np.arange(len(visited)), first_visits)
     return np.cumsum(is_first_visit & lowest[visited]) / lowest.sum()
 

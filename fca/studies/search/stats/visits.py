@@ -23,13 +23,14 @@ class SearchVisits:
 
     @property
     def history(self) -> Int[np.ndarray, "3 visits"]:
-        """Subdomain, images right and images shown of every visit, in the order begun; a visit in hand shows none."""
+        """Subdomain, images right and images shown of every visit, in the order begun; unfinished visits show none."""
         return self._counts[:, : self._n_begun]
 
     def ask(self) -> int | None:
-        """The subdomain to visit next, or None after `most` visits. `tell` adds the counts of its images.
+        """The subdomain to visit next, or None after `most` visits.
 
-        Raises FcaError where no subdomain is open.
+        The visit is added to the history without images; `tell` adds the counts of its images. Raises FcaError if no
+        subdomain may be visited again.
         """
         if self._n_begun == self.most:
             return None
@@ -43,6 +44,6 @@ class SearchVisits:
         return subdomain
 
     def tell(self, subdomain: int, answer: tuple[int, int]) -> None:
-        """Count a visit's images: those that were right, and those that were shown."""
+        """Count the images of the oldest unfinished visit: those that were right, and those that were shown."""
         self._counts[1:, self._n_finished] = answer
         self._n_finished += 1
