@@ -129,8 +129,8 @@ class MaskedImageNet:
         if self.ranks is not None:  # rank 1: the image with the strongest spurious cue of its class
             listed["rank"] = listed["image_id"].map(_rank_of_image(self.ranks, set(listed["image_id"])))
 
-        # The table is part of the data's identity. Paths are taken out of it, because the folders may be elsewhere on
-        # another machine.
+        # The columns of the table stay with the images as annotations, but the paths are taken out of it, because the
+        # same data may be in other folders.
         image_of_id = dict(zip(listed["image_id"], listed.pop("image"), strict=True))
         mask_of_id = dict(zip(listed["image_id"], listed.pop("mask"), strict=True))
         images = Directory(str(images_root))
