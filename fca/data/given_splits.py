@@ -34,13 +34,13 @@ def known_split(name: str, splits: Splits) -> bool:
 
 
 def split_meanings(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
-    """Which split each of a set's own split names is: name -> train, val or test; None = its images are left out.
+    """Which of our splits each of a set's own splits is: own name -> train, val or test; None = its images are left out.
 
     own:    the set's own split names, also repeated ones. The result is sorted by name.
-    splits: own name -> train, val or test, or null to leave those images out; takes precedence over the usual names.
+    splits: own name -> train, val or test, or null to leave those images out. It takes precedence over the usual names.
 
-    A set with only one split is all test, whatever the split is called. A set with train and val, and no test, is
-    tested on val: the split that its authors held out is the only one to test on. See `tested_on_val`.
+    A set with only one split is all test, whatever the split is called. In a set with train and val but no test, val
+    becomes test, because it is the only split that its authors held out. See `tested_on_val`.
 
     Raises FcaError naming the splits that are neither mapped nor called by a usual name (a single one may have any
     name), those that are mapped but not in the set, or two usual names of one meaning.
@@ -73,9 +73,10 @@ def tested_on_val(own: Sequence[str], splits: Splits) -> list[str]:
 
 
 def _meanings_by_name(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
-    """Which split each of a set's own split names means, whatever other splits the set has; None = left out.
+    """Which split each of a set's own split names means by itself, whatever other splits the set has; None = left out.
 
-    Arguments, order and errors as for `split_meanings`. A single split with an unknown name is test.
+    `split_meanings` then looks at all of them together. Arguments, order and errors are those of `split_meanings`. A
+    name that is not known is only accepted if it is the set's single split, which is test.
     """
     mapped = dict(splits or {})
     names = sorted(set(own))
@@ -86,10 +87,11 @@ def _meanings_by_name(own: Sequence[str], splits: Splits) -> dict[str, str | Non
 
     meanings = {name: mapped[name] if name in mapped else usual_meaning(name) or "test" for name in names}
 
-    # A single split may have any name.
+    # A single split may have any name, unless the user mapped names.
     unknown = []
     if mapped or len(names) > 1:
         unknown = [name for name in names if not known_split(name, mapped)]
+    # A name that is mapped but not in the set may be misspelt. If it is mapped to null, nothing is lost.
     absent = [name for name, meaning in mapped.items() if meaning is not None and name not in names]
 
     # Two names may share a meaning only if the user mapped them.
