@@ -34,7 +34,7 @@ def known_split(name: str, splits: Splits) -> bool:
 
 
 def split_meanings(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
-    """Which of our splits each of a set's own splits is: own name -> train, val or test; None = its images are left out.
+    """Which of our splits each of a set's own splits is: own name -> train, val or test; None = images are left out.
 
     own:    the set's own split names, also repeated ones. The result is sorted by name.
     splits: own name -> train, val or test, or null to leave those images out. It takes precedence over the usual names.

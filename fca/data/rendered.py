@@ -54,7 +54,8 @@ class RenderedObjects:
     def load(self) -> ImageData:
         """List the images; each is drawn when it is read. Raises FcaError for unknown names and counts out of range."""
         self._check()
-        levels = LEVELS if self.cue is None else ["easy"]
+        levels = LEVELS if self.cue is None else ["easy"]  # with a cue all images are easy
+        # The key of an image is (split, label, attribute, level, index).
         test_keys = product(["test"], self.classes, self.attributes, levels, range(self.per_level))
         keys = [*test_keys, *self._keys_outside_test("val"), *self._keys_outside_test("train")]
         listed = pd.DataFrame([_line_of_image(*key) for key in keys])
@@ -62,7 +63,8 @@ class RenderedObjects:
         if self.cue is None:
             return self._assembled("rendered", listed, version)
 
-        # A cue is something behind the object that occurs with a class.
+        # A cue is something behind the object that occurs with a class, such as a colour. Draw whose cue each image
+        # has.
         strength = float(self.cue_strength)
         ids_and_labels = zip(listed["image_id"], listed["label"], strict=True)
         cue_classes = [self._class_of_cue(image_id, label) for image_id, label in ids_and_labels]
@@ -86,14 +88,19 @@ class RenderedObjects:
         return replace(data, side=self.size)
 
     def _draw(self, image_id: str) -> Rendered | Cued:
-        """Draw an image and its masks, which depend on the id and the settings alone."""
+        """Draw an image and its masks. They depend only on the id and the settings: the same image at every reading.
+
+        image_id: split/class/attribute/level/index, see `_line_of_image`.
+        """
         split, label, attribute, level, index = image_id.split("/")
-        scene_index = FIRST_INDEX[split] + int(index)  # no scene is in two splits
+        scene_index = FIRST_INDEX[split] + int(index)  # indices of the splits do not overlap: no scene is in two splits
         scene = scene_of(label, attribute, level, scene_index, self.seed)
         if self.cue is None:
             return render(scene, self.size)
         cue_class = self._class_of_cue(image_id, label)
-        return cued(scene, self.cue, cue_class, self.classes, f"{self.seed}/{image_id}", self.size)
+        return cued(
+            scene, self.cue, cue_class, self.classes, f"{self.seed}/{image_id}", self.size
+        )  # the text is a seed
 
     def _background(self, image_id: str) -> UInt8[np.ndarray, "size size 3"]:
         """Draw the background of an image, with its cue and without its object."""
@@ -113,15 +120,18 @@ class RenderedObjects:
         return label if has_cue_of_label else uniform_class
 
     def _keys_outside_test(self, split: str) -> Iterator[tuple[str, str, str, str, int]]:
-        """(split, label, attribute, level, index) of each training or validation image (`split`).
+        """The key (split, label, attribute, level, index) of each training or validation image.
 
-        The images of a class take turns over the attributes at the first level, then at the next one, and so on.
+        The images of a class take turns over all attributes at the first level, then over all attributes at the next
+        level, and so on. After the last level they begin again, with the next index.
+
+        split: "train" or "val".
         """
         variants = [(attribute, level) for level in self.train_levels for attribute in self.attributes]
         count = self.train_per_class if split == "train" else self.val_per_class
         for label, position in product(self.classes, range(count)):
-            index, variant = divmod(position, len(variants))
-            attribute, level = variants[variant]
+            index, variant_number = divmod(position, len(variants))
+            attribute, level = variants[variant_number]
             yield split, label, attribute, level, index
 
     def _check(self) -> None:
@@ -156,7 +166,7 @@ def _check_names(key: str, names: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _line_of_image(split: str, label: str, attribute: str, level: str, index: int) -> dict[str, object]:
-    """The columns of one image; the images of a triplet differ only in `level`."""
+    """The columns of one image, with its id. The three images of a triplet share all but the level and the id."""
     return {
         "image_id": f"{split}/{label}/{attribute}/{level}/{index:02d}",
         "label": label,
