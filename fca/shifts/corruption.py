@@ -258,7 +258,9 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
     """A lens out of focus: the image convolved with a disk whose rim is softened by a small Gaussian.
 
     radius: of the disk, in pixels.    softness: standard deviation of the Gaussian, in pixels.
-    Beyond its edge the image is mirrored at the centre of the last pixel.
+
+    Beyond its edge the image is mirrored at the centre of the last pixel. The sum over the disk's weights is computed
+    directly if they are few, otherwise by Fourier transforms.
 
     >>> defocus_blur(np.ones((9, 9, 3), np.float32), 1, 0.2).round(3).max()
     np.float32(1.0)
@@ -266,7 +268,7 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
     kernel = _disk(radius, softness)
     reach = kernel.shape[0] // 2
     padded = np.pad(image, ((reach, reach), (reach, reach), (0, 0)), "reflect")
-    if np.count_nonzero(kernel) <= MAX_WEIGHTS_OF_DIRECT_SUM:  # few weights: faster than a Fourier transform
+    if np.count_nonzero(kernel) <= MAX_WEIGHTS_OF_DIRECT_SUM:  # then the direct sum is faster
         height, width = image.shape[:2]
         total = np.zeros_like(image)
         for row, column in np.argwhere(kernel):
@@ -303,9 +305,9 @@ def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
     disk = ndimage.correlate1d(disk, gaussian, axis=0, mode="mirror")
     disk = ndimage.correlate1d(disk, gaussian, axis=1, mode="mirror")
 
-    # drop weights too small to change a pixel: the convolution is faster with fewer weights
+    # Weights that are too small to change a pixel become 0: the convolution is faster with fewer weights.
     disk[disk < 1e-7 * disk.max()] = 0
-    # crop equally on all sides, so that the centre of the disk stays in the middle
+    # Crop equally on all sides, so that the centre of the disk stays in the middle.
     used_reach = int(np.abs(x[disk.any(axis=0)]).max())
     used = slice(reach - used_reach, reach + used_reach + 1)
     return disk[used, used]
@@ -428,7 +430,7 @@ def snow(
     small_shape = (int(np.ceil(height / size)), int(np.ceil(width / size)), 1)
     flakes = rng.standard_normal(small_shape, dtype=np.float32) * np.float32(spread) + np.float32(mean)
     flakes = ops.enlarged(flakes, size, height, width)
-    flakes[flakes < threshold] = 0
+    flakes[flakes < threshold] = 0  # elsewhere no flake
     flakes = ops.smeared(np.minimum(flakes, 1), radius, blur, rng.uniform(-135, -45))
 
     # whitened scene, then the flakes upright and turned by 180 degrees
@@ -510,7 +512,7 @@ def _light_on_water(liquid: np.ndarray) -> Map:
     is_edge = ops.edges(liquid, 50.0, 150.0)
     if is_edge.any():
         depth = ndimage.distance_transform_edt(~is_edge)  # distance from the nearest edge, in pixels
-    else:  # no edge to measure from: the largest depth everywhere
+    else:  # no edge to measure from: the largest depth everywhere, to which depths are cut below
         depth = np.full(liquid.shape, 20.0)
     depth = ndimage.uniform_filter(np.minimum(depth, 20).astype(np.float32), 3, mode="mirror")
 
@@ -584,10 +586,11 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     height, width = image.shape[:2]
     middle = np.array([height // 2, width // 2])
     side = min(height, width) // 3  # half the side of the square
-    corners = middle + side * np.array([[1, 1], [-1, 1], [-1, -1]])
+    corners = middle + side * np.array([[1, 1], [-1, 1], [-1, -1]])  # three, each as (row, column)
     moved_corners = corners + rng.uniform(-jitter, jitter, corners.shape)
 
-    # the inverse map, from positions of the changed image to the original: (row, column) = A (row', column', 1)
+    # The affine map A that takes the moved corners back to the corners: (row, column) = A (row', column', 1). It gives
+    # for each pixel of the changed image the position in the original where its colour is read.
     inverse = np.linalg.solve(np.c_[moved_corners, np.ones(3)], corners).T
     y, x = np.mgrid[:height, :width].astype(np.float64)
     rows = inverse[0][0] * y + inverse[0][1] * x + inverse[0][2]
