@@ -190,8 +190,11 @@ def _smooth(signatures: Signatures, sigma: float) -> Pictures:
 def _best_shift(a: Pictures, b: Pictures) -> tuple[Float32[np.ndarray, " pairs"], Int[np.ndarray, "pairs 2"]]:
     """Move the first picture of each pair to where it correlates best with the second: that correlation, and the shift.
 
-    The pictures `a` are moved by -1, 0 or 1 cell along each axis (nine shifts). The Pearson correlation is that of the
-    inner cells. It is -1 if a picture of the pair has too little contrast to be compared.
+    a, b: the first and the second picture of every pair.
+
+    The first picture is moved by -1, 0 or 1 cell along each axis (nine shifts). The Pearson correlation is that of the
+    inner cells, because a shift brings new cells in at the border. It is -1 if a picture has too little contrast to be
+    compared.
     """
     target = _centred(b[:, INNER, INNER])
     correlations = np.empty((len(SHIFTS), len(a)), np.float32)

@@ -262,7 +262,7 @@ def _hold_splits(images: Images, splits: Splits) -> bool:
     images: a folder (the names on its path) -> how many images are directly in it.
     splits: the set's own name of a split -> ours.
     """
-    inner_folders = {(folder[0], folder[1]) for folder in images if len(folder) > 1}
+    inner_folders = {(folder[0], folder[1]) for folder in images if len(folder) > 1}  # (top folder, folder in it)
     if not inner_folders or {top for top, _ in inner_folders} != {folder[0] for folder in images}:
         return False
     inner_names = {name for _, name in inner_folders}

@@ -687,8 +687,7 @@ class AnnotatedImages(Manifest):
     def _report(self, lines: pd.DataFrame, workers: pd.DataFrame, items: pd.DataFrame) -> None:
         """Log who was removed, which images need more masks, and how well workers did on attention checks.
 
-        lines: all annotations, with `iou`.    workers: as `screened` returns them.    items: the images of the data
-               set.
+        lines: all annotations, with `iou`.    workers: as `screened` returns them.    items: of the data set.
         """
         removed = workers.index[~workers["kept"]].tolist()
         if removed:

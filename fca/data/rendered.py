@@ -166,7 +166,10 @@ def _check_names(key: str, names: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _line_of_image(split: str, label: str, attribute: str, level: str, index: int) -> dict[str, object]:
-    """The columns of one image, with its id. The three images of a triplet share all but the level and the id."""
+    """The columns of one image, with its id.
+
+    A triplet is one object at the three levels of an attribute: its images differ only in the level and the id.
+    """
     return {
         "image_id": f"{split}/{label}/{attribute}/{level}/{index:02d}",
         "label": label,

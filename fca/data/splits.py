@@ -202,7 +202,7 @@ def _first_side_with_room(
     """
     group_of_image, counts = _groups_in_random_order(items, UNIT, seed)  # a group: a picture, or an image without copy
     class_counts_by_group = _class_counts_by_group(counts)
-    first_image_of_class = np.unique(items["label"], return_index=True)[1]
+    first_image_of_class = np.unique(items["label"], return_index=True)[1]  # in alphabetical order, as in `counts`
     room = quota[:, first_image_of_class].tolist()  # sides x classes: images that each side can still take
     last_side = len(room)
 
@@ -427,15 +427,15 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
 
 
 def _warn_of_held_out_val(name: str, images: pd.DataFrame, items: pd.DataFrame, tested: Sequence[str]) -> None:
-    """Warn that validation images were held out from training images, and say why; nothing if none were.
+    """Warn that validation images were held out from training images, with the reason; no warning if none were.
 
-    images, items: the images before and after `with_val`.
+    name: of the data set.    images, items: the images before and after validation images were held out.
     tested: the set's own names of validation splits that are used as the test split.
     """
     was_train = (images["split"] == "train").to_numpy()
     classes_with_val = set(images["label"][images["split"] == "val"].unique())
-    lacking = sorted(set(images["label"].unique()) - classes_with_val)
-    if not was_train.any() or not lacking:  # then `with_val` changed nothing
+    lacking = sorted(set(images["label"].unique()) - classes_with_val)  # classes without validation images
+    if not was_train.any() or not lacking:  # then nothing was held out
         return
 
     n_held_out = int((was_train & (items["split"] == "val").to_numpy()).sum())
@@ -685,9 +685,9 @@ def assemble(
         read=AtPosition(read, ids),
         mask=AtPosition(mask, ids) if mask else no_mask,
         mirror=mirror,
-        fingerprint_kind="content" if "content" in items else "version",
+        fingerprint_kind="content" if "content" in items else "version",  # what identifies the images
         group=group,
-        unused=len(images) - len(items),
+        unused=len(images) - len(items),  # images of the used splits that were left out
     )
 
 

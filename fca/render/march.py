@@ -59,11 +59,13 @@ class Grid:
 
 @lru_cache(maxsize=32)
 def _grid(object_model: Model) -> Grid:
-    """The grid over a model's ball: for each cell a lower bound on its distance to the object, and the nearby parts.
+    """The grid around a model: for each cell a lower bound on its distance to the object, and the nearby parts.
 
-    The model is not stretched, and lengths are in radii of its ball.
+    The grid divides the cube around the model's ball, a sphere that holds the model; lengths are in its radii. A ray
+    crosses empty cells in large steps, and near the surface it needs only the parts that may be nearest there. The
+    model is not stretched.
     """
-    # distances of all parts from the middles of all cells, in radii; parts x cells
+    # The distance of every part from the middle of every cell: parts x cells.
     side = ((np.arange(CELLS) + 0.5) * CELL - MARGIN).astype(np.float32)
     centre, radius = object_model.ball
     middles = np.stack(np.meshgrid(side, side, side, indexing="ij")).reshape(3, -1) * np.float32(radius) + centre
@@ -77,7 +79,8 @@ def _grid(object_model: Model) -> Grid:
     between_cells = distance_transform_edt(is_empty).ravel() * CELL - HALF_DIAGONAL
     clearance = np.maximum(between_cells, nearest * CAUTION) - HALF_DIAGONAL
 
-    # bit i of a cell is set if part i may be the nearest one somewhere in it, that is if it nearly is at the middle
+    # Part i may be the nearest one somewhere in a cell if at the cell's middle it is nearly the nearest one. Then bit i
+    # of the cell's number is set.
     may_be_nearest = distances <= nearest + SLACK * HALF_DIAGONAL
     part_numbers = np.arange(len(distances), dtype=np.uint16)[:, None]
     bits = np.left_shift(may_be_nearest, part_numbers)
@@ -255,10 +258,11 @@ def view_frame(scene: Scene) -> Frame:
 
 
 def march(scene: Scene, size: int) -> Hits:
-    """Find the object's surface in an image of size x size pixels; what is outside of the image has no pixels.
+    """Find the pixels that show the object in an image of size x size pixels, and the object's surface there.
 
-    Each pixel in the circle of the object's ball gets a ray. A ray first crosses empty space in steps that the grid's
-    lower bounds allow, then approaches the surface by exact distances.
+    Each pixel in the circle of the ball around the object gets a ray. A ray first crosses empty space in steps that the
+    grid's lower bounds on distances allow, then approaches the surface by exact distances. The object may be partly
+    outside of the image; there it has no pixels.
     """
     pixels, u, v = _inside_circle(scene, size)
     frame = view_frame(scene)
@@ -273,7 +277,8 @@ def march(scene: Scene, size: int) -> Hits:
 
     entering_rays = _rays_into_ball(solid, eye, directions)
     rays = _advance_through_grid(solid, eye, entering_rays)
-    # numbered anew, so that `met` are positions among these rays
+    # Rays carry the numbers of their pixels. For this step they are numbered anew, so that `met` are positions in
+    # `rays`.
     met, depth = _meet_surface(solid, eye, rays._replace(numbers=np.arange(len(rays.numbers))))
     points = eye + rays.directions.take(met, axis=1) * depth
     return Hits(pixels[rays.numbers[met]], points, frame, solid)
@@ -282,21 +287,21 @@ def march(scene: Scene, size: int) -> Hits:
 def _inside_circle(scene: Scene, size: int) -> tuple[Int[np.ndarray, " points"], Plane, Plane]:
     """The pixels whose centre is in the circle of the object's ball, and their positions (right, up) in that circle.
 
-    The circle has the centre (0, 0) and the radius 1. The positions are in the image of the object before its roll, in
-    which rays are marched. Pixels are positions in the flattened image.
+    The circle has the centre (0, 0) and the radius 1. Pixels are positions in the flattened image. The object may be
+    rolled (rotated in the image); rays are marched through the image before this roll, so positions are rotated back.
     """
     position = (np.arange(size) + 0.5) / size - 0.5
     dx = (position - scene.x) / scene.scale
     dy = (position - scene.y) / scene.scale
 
-    # only within the circle's bounding box
+    # Only pixels in the circle's bounding box are compared with the circle.
     box_columns = np.flatnonzero(np.abs(dx) < 1)
     box_rows = np.flatnonzero(np.abs(dy) < 1)
     rows_in_box, columns_in_box = np.nonzero(dx[box_columns] ** 2 + dy[box_rows, None] ** 2 < 1)
     rows = box_rows[rows_in_box]
     columns = box_columns[columns_in_box]
 
-    # positions turned back by the roll, as that is a rotation of the image
+    # Rotate the positions back by the roll.
     cos = np.float32(np.cos(np.radians(scene.roll)))
     sin = np.float32(np.sin(np.radians(scene.roll)))
     right = dx.astype(np.float32)[columns]
@@ -325,10 +330,11 @@ def _rays_into_ball(solid: Solid, eye: Column, directions: Points) -> Rays:
 
 
 def _advance_through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
-    """Move rays ahead, up to the depth to which the grid guarantees that they meet nothing.
+    """Move rays ahead through empty space, up to the depth to which the grid guarantees that they meet nothing.
 
-    A ray moves by the clearance of its cell again and again, until the clearance is small. Rays that leave the ball are
-    left out: they miss the object.
+    The clearance of a grid cell is a lower bound on the distance of its points to the object. A ray moves by the
+    clearance of its cell again and again, until the clearance is small. Rays that leave the ball are left out: they
+    miss the object.
     """
     start = solid.in_cells(eye)
     directions = solid.to_cells(rays.directions)
@@ -354,10 +360,10 @@ def _advance_through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
 
 
 def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
-    """The numbers of the rays that meet the object, in ascending order, and the depth at which each meets it.
+    """The numbers of the rays that meet the object, in ascending order, and the depth at which each of them meets it.
 
-    Rays take steps by their exact distance to the object (`Solid.near`). A few neither meet the object nor leave the
-    ball within EXACT_STEPS, because they graze its surface; these are sampled in small even steps.
+    Rays take EXACT_STEPS steps that depend on their distance to the object (`Solid.near`). The few rays that have then
+    neither met the object nor left the ball graze its surface; these are sampled in small even steps.
     """
     met_numbers, met_depths = [], []
     step = np.zeros_like(rays.depth)  # from a ray's previous point to its present one

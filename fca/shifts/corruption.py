@@ -90,9 +90,9 @@ class Corruption:
     def identity(self) -> dict[str, Any]:
         """What identifies this shift in the id of a run: kind, severity and version of the drawing code.
 
-        The seed is part of it only for kinds that draw random numbers. Frost also names its source of ice. `at` is part
-        of it only for the reference size: for `stored` and None the key is left out, because rows that were stored
-        before the reference size existed do not have it.
+        The seed is part of it only for kinds that draw random numbers. Frost also names its source of ice. The key `at`
+        is part of it only for the reference size. For `stored` and None it is left out, so that runs which were stored
+        before the reference size existed keep their ids.
 
         >>> Corruption("contrast", 1, seed=7).identity()
         {'corruption': 'contrast', 'severity': 1, 'drawing': 1, 'at': 'reference'}
@@ -116,8 +116,11 @@ class Corruption:
         """A function from the position of an image in the data to its corrupted pixels.
 
         The random numbers of an image depend only on the seed, the image id and the shift. So its pixels are the same
-        in any order, worker process or batch.
-        The function raises FcaError for an image with a side below SMALLEST pixels.
+        in any order, worker process or batch. An image above the reference size is first resized and cropped to it, if
+        `at` states so.
+
+        The function raises FcaError for an image with a side below SMALLEST pixels: kernels would
+        be wider than the image.
         """
         image_ids = data.items["image_id"].tolist()
 
@@ -158,11 +161,10 @@ class Corruption:
 
 
 def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
-    """An image after a corruption, with the published constants for its size (see `constants`).
+    """An image after a corruption, with the published constants for the image's own size (see `constants`).
 
-    The published ImageNet-C was made from crops of 224 pixels, and so are runs on larger images (see `Corruption`);
-    this function corrupts an image of any size as it is.
-    Raises FcaError for a kind or severity that does not exist.
+    The published ImageNet-C was made from crops of 224 pixels. Runs bring larger images to that size first (see
+    `Corruption`); this function does not. Raises FcaError for a kind or severity that does not exist.
 
     >>> image = np.full((32, 48, 3), 100, np.uint8)
     >>> corrupted(image, "brightness", 5, np.random.default_rng(0))[0, 0].tolist()

@@ -292,8 +292,8 @@ def ice(height: int, width: int, shrink: Number, *, rng: Rng) -> Map:
     down, right, turn = _from_nearest_crystal(rows, columns, rng)
     along, beside = _on_arm(down, right, turn)
 
-    # Barbs are a triangle wave with the period BARB along the arm. 0.577 is the tangent of 30 degrees: beside the arm
-    # the wave is shifted by it, so that barbs leave the arm at 60 degrees. The arm itself is the second summand.
+    # Barbs are a triangle wave with the period BARB along the arm. Beside the arm the wave is shifted by tan 30 degrees
+    # (0.577) per pixel, so that barbs leave the arm at 60 degrees. The arm itself is the second summand of `feather`.
     phase = (along - beside * np.float32(0.577)) * np.float32(1 / BARB)
     barb = np.abs(phase - np.floor(phase) - np.float32(0.5)) * 2
     feather = barb * barb * np.exp(beside * np.float32(-1 / 14)) + np.exp(np.square(beside) * np.float32(-0.44))
@@ -306,9 +306,9 @@ def ice(height: int, width: int, shrink: Number, *, rng: Rng) -> Map:
 
 
 def _from_nearest_crystal(rows: np.ndarray, columns: np.ndarray, rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Place crystals at random, and return for every position how far it is from the nearest one, and the turn of that.
+    """Place ice crystals at random, and describe for every position its nearest crystal.
 
-    The three results have one value per position: the distance below the crystal, the distance to its right, and the
+    The three results have one value per position: how far it is below that crystal, how far it is to its right, and the
     turn of the crystal. The turn is random between 0 and 1; 1 is a turn by 60 degrees, after which a crystal with six
     arms looks the same.
 
