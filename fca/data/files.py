@@ -131,8 +131,8 @@ def _decode_upright(content: bytes, path: str, mode: str, white: int | None = No
             white = WHITE  # Pillow already scales these files to 65535
 
         # Pillow reads only the high bytes of 16-bit colours, which are enough for the pixels if white is 65535. The low
-        # bytes are read, too, if there is another `white`, or a record of the largest value.
-        record = IN_FILE.get()
+        # bytes are read, too, for another `white`, and if the largest value has to be noted in IN_FILE.
+        record = IN_FILE.get()  # None if nothing has to be noted
         low_bytes = _low_bytes(content, image, white) if white or record else None
         has_only_high_bytes = record is not None and low_bytes is None and _raw_modes_of_16_bits(image) != []
 

@@ -330,7 +330,8 @@ class Folder:
         """
         files = open_root(self.root, "images in folders that are named by their class")
         file_inventory = inventory(files)
-        paths = [path for path in file_inventory.listing.files["path"].to_pylist() if path != INDEX]
+        all_paths = file_inventory.listing.files["path"].to_pylist()
+        paths = [path for path in all_paths if path != INDEX]  # the table of groups is no file of the set
         sorted_paths = sorted_files(files, paths)
         warn_of_left_out(files.root, sorted_paths.left_out())
 

@@ -166,9 +166,11 @@ class Manifest:
         return {column: columns.get(column, column) for column in our_columns}
 
     def _read_manifest(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
-        """The manifest with all its lines and columns, see `_parse`. It may be below the root or elsewhere.
+        """Read the manifest with all its lines and columns, see `_parse`. It may be below the root or elsewhere.
 
-        Raises FcaError if it does not exist or cannot be read as a table.
+        files, sizes: the root, and path -> bytes of all files below it.
+
+        Raises FcaError if the manifest does not exist or cannot be read as a table.
         """
         file_elsewhere = Path(self.file).expanduser()
         if self.file not in sizes and not file_elsewhere.is_file():

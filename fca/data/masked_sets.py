@@ -91,7 +91,8 @@ class MaskedImageNet:
         """
         check_choice("dataset.name", self.name, LAYOUTS)
         layout = LAYOUTS[self.name]
-        group_of_wnid = read_superclasses(self.name).of  # wnid: ImageNet's name of a class, such as n04228054
+        # A wnid is ImageNet's name of a class, such as n04228054. Users may classify wnids, or the groups of wnids.
+        group_of_wnid = read_superclasses(self.name).of
         n_groups = len(set(group_of_wnid.values()))
         check_choice("dataset.classes", self.classes, sorted({len(group_of_wnid), n_groups}))
 
@@ -118,7 +119,7 @@ class MaskedImageNet:
 
         # The size of an image and its name identify it: reading the bytes of all images would take too long.
         image_files = [images_root / path for path in listed["image"]]
-        listed["bytes"] = [file.stat().st_size if file.is_file() else -1 for file in image_files]
+        listed["bytes"] = [file.stat().st_size if file.is_file() else -1 for file in image_files]  # -1: no such file
         missing_images = listed["image"][listed["bytes"] < 0].tolist()
         if missing_images:
             step = "set dataset.imagenet to the folder with train/<wnid>/ and val/<wnid>/"

@@ -350,15 +350,20 @@ class Lease:
     """
 
     def __init__(self, cache: Path, sizes: dict[str, int]) -> None:
-        """Lease shards of a cache.    sizes: name of each shard -> its bytes."""
+        """Lease shards of a cache: write them into a new lease file, and lock it.
+
+        sizes: name of each shard -> its bytes.
+        """
         self.sizes = sizes
         path = cache / f".{uuid.uuid4().hex}.lease"
         file = path.open("w")
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(sizes))
         file.flush()
+        # `_end_lease` runs when this object is deleted, but not at the end of the process: the lock then ends anyway,
+        # and other processes remove the file.
         finalizer = weakref.finalize(self, _end_lease, path, file, os.getpid())
-        finalizer.atexit = False  # the lock ends with the process anyway, and others then remove the file
+        finalizer.atexit = False
 
 
 def _end_lease(path: Path, file: Any, owner: int) -> None:

@@ -458,7 +458,8 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
     The draw is stratified by class and keyed by `seed`; the result has its own fingerprint. Logs warnings of copies and
     groups that are in several splits. Raises FcaError naming the classes that lack images in train, val or test.
     """
-    data_by_seed: dict[int, ImageData] = vars(data).setdefault("_for_training", {})  # planning calls this once a run
+    # The result is remembered in the data themselves, because planning calls this once for each run.
+    data_by_seed: dict[int, ImageData] = vars(data).setdefault("_for_training", {})
     if seed in data_by_seed:
         return data_by_seed[seed]
 
@@ -568,6 +569,7 @@ def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) ->
     if trained_on == data.fingerprint or set(data.items["split"]) != {"test"}:
         return data
 
+    # The result is remembered in the data themselves: it takes a draw of splits.
     data_by_fingerprint: dict[str, ImageData] = vars(data).setdefault("_as_trained_on", {})
     if trained_on in data_by_fingerprint:
         return data_by_fingerprint[trained_on]
@@ -582,7 +584,10 @@ def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) ->
 
 
 def _split_70_10_20(data: ImageData, seed: int) -> ImageData:
-    """The data with 20 % of every class as test, 10 % as val (at least one image each), and the others as train."""
+    """Draw splits: 20 % of every class become test, 10 % val (at least one image each), and the other images train.
+
+    If the data have groups, a group is not split. The fingerprint of the result depends on the draw.
+    """
     shares = [0.2, 0.1]
     if data.group is not None:
         side = _sides_of_connected_groups(data.items, data.group, shares, seed)
@@ -758,12 +763,17 @@ def _check_names(items: pd.DataFrame, column: str, kind: str) -> None:
 def _used_images_by_id(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:
     """The images of the used splits, sorted by id, with the column `split` as train, val or test.
 
-    The columns image_id, label and split are first. Raises FcaError for `splits` of a set that has none.
+    The columns image_id, label and split come first, and all other columns are kept. Images of a set without splits are
+    test.
+
+    splits: the set's own name of a split -> ours, or null if the split is not used.    name: of the set, for messages.
+
+    Raises FcaError for `splits` of a set that has none.
     """
     if splits and "split" not in listed:
         raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")
 
-    our_splits: list[str | None] = ["test"] * len(listed)  # of a set without splits; None: the split is not used
+    our_splits: list[str | None] = ["test"] * len(listed)  # None will mean that the split is not used
     if "split" in listed:
         own_splits = listed["split"].tolist()
         meanings = split_meanings(own_splits, splits)

@@ -402,7 +402,11 @@ def _outside_share(points: Points, x: float, y: float) -> float:
 
 
 def _color(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene in which the object is mixed with the background behind it until its contrast is the target."""
+    """The scene in which the object is mixed with the background behind it, until their contrast is the target.
+
+    The contrast is that of an easy scene as it is. hits: the pixels that show the object, in an image of PROBE pixels a
+    side.
+    """
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
 
     def measured(changed: Scene) -> float:
@@ -414,26 +418,34 @@ def _color(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _light(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene with less light, until the luminance is the target; if hard, the lamp is low and at the side."""
+    """The scene with less light, so that the mean luminance of the object is the target.
+
+    In hard scenes the lamp is also low and at the side. Easy scenes stay as they are. hits: the pixels that show the
+    object, in an image of PROBE pixels a side.
+    """
     if scene.level == "hard":
         scene = replace(scene, light_azimuth=scene.light_azimuth * 2, light_elevation=-15.0)
     present_luminance = luminance(draw(scene, hits, PROBE))
     if scene.level == "easy":
         return replace(scene, measured=present_luminance)
 
-    # measured again: bright pixels are clipped, so luminance is not quite proportional to exposure
+    # Luminance is nearly proportional to exposure. It is measured again, because bright pixels are clipped.
     scene = replace(scene, exposure=scene.exposure * target / present_luminance)
     return replace(scene, measured=luminance(draw(scene, hits, PROBE)))
 
 
 def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene with a cover that hides the target share of the object's pixels."""
+    """The scene with a cover in front of the object that hides the share `target` of its pixels.
+
+    hits: the pixels that show the object without a cover, in an image of PROBE pixels a side.
+    """
     random = keyed_rng(scene.noise_key, "occlusion")
-    # a shade of the background, so that the cover does not attract a network
+    # The cover has a shade of the background, so that it does not attract a network.
     shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.8, 0.92)
     red, green, blue = shade.tolist()
     scene = replace(scene, cover=str(random.choice(COVERS)), cover_color=(red, green, blue))
 
+    # The cover is where its field is below a limit, so the limit is a quantile of the field over the object's pixels.
     values = cover_field(scene, PROBE).reshape(-1)[hits.pixels]
     limit = float(np.quantile(values, target))
     return replace(scene, cover_limit=limit, measured=float((values < limit).mean()))
@@ -518,7 +530,10 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _background(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene with a background of the target contrast: plain if easy, a pattern if medium, clutter if hard."""
+    """The scene with a background whose contrast is the target: plain if easy, a pattern if medium, clutter if hard.
+
+    The contrast is the root mean square distance of the background's colours from their mean. `hits` is not used.
+    """
     pattern = str(keyed_rng(scene.noise_key, "background").choice(["stripes", "checks"]))
     backdrop_of_level = {"easy": "plain", "medium": pattern, "hard": "clutter"}
 

@@ -168,7 +168,11 @@ class Solid:
         return points * (np.float32(radius) / self.stretch) + centre
 
     def _distances_by_part(self, points: Points) -> Iterator[tuple[int, Int[np.ndarray, " listed"], Plane]]:
-        """For each part its number, the points whose grid cell lists it, and their distances to it in model units."""
+        """For each part: its number, the points of which it may be the nearest part, and their distances to it.
+
+        Distances are in the model's units.
+        Which parts these are is known for each grid cell, so that most distances need not be computed.
+        """
         parts_of_point = _grid(self.model).parts[_cell_numbers(self.in_cells(points))]
         in_model = self._in_model(points)
         for part_number, part in enumerate(self.model.parts):
@@ -391,7 +395,7 @@ def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray
 
 
 def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -> tuple[Plane, Plane, Plane]:
-    """How far each ray moves next, and the `step` and `free_before` with which this function is called after that move.
+    """How far each ray moves next, and the `step` and `free_before` for the next call, after that move.
 
     Around each point of a ray there is a free ball, whose radius is the distance to the object. The distances at the
     previous and the present point give a slope. If the surface comes nearer fast, it is taken for a plane, and the ray
@@ -400,14 +404,14 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
 
     If the free balls of the previous and the present point do not touch, the ray may have passed through the object.
     Then the move is negative: the ray goes back to the end of the previous point's ball. A ray that has passed its end
-    cannot go back, because it is dropped. So a move may exceed `remaining` only within the present free ball, where
-    there is no object to be missed.
+    is dropped, so it could not go back. So a move may exceed `remaining` only within the present free ball, where there
+    is no object to be missed.
 
     step:        from the previous point to the present one; 0 if there is no previous point.
     free_before: distance to the object at the previous point.    free: at the present point.
     remaining:   from the present point to the end of the ray, where it leaves the ball around the object.
     """
-    # without a previous point (step 0) the surface is taken to be straight ahead: slope -1
+    # Without a previous point (step 0) the surface is taken to be straight ahead: slope -1.
     slope = np.where(step > 0, (free - free_before) / np.maximum(step, SMALL_STEP), np.float32(-1))
     to_plane = free / np.maximum(-slope, MIN_APPROACH)
     to_touching_balls = 2 * free / np.maximum(1 - slope, MIN_APPROACH)
@@ -415,7 +419,7 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     longest_step = np.maximum(remaining - SMALL_STEP, free)
     ahead = np.maximum(np.minimum(ahead, longest_step), SMALL_STEP)
 
-    # the free balls do not touch; a step of SMALL_STEP is never taken back, so that every ray gets ahead
+    # The free balls do not touch. A step of SMALL_STEP is never taken back, so that every ray gets ahead.
     went_too_far = (step > free_before + free) & (step > SMALL_STEP)
     shorter_step = np.maximum(free_before, SMALL_STEP)
     return (
@@ -426,21 +430,23 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
 
 
 def _sample_evenly(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
-    """The positions of the rays that meet the object, and the depth at which each meets it.
+    """Sample rays at small even steps up to their ends: the positions of rays that meet the object, and the depths.
 
-    Every ray is sampled at small even steps up to its end. It meets the object at its first point that touches it. All
-    points of all rays are evaluated at once.
+    A ray meets the object at its first sampled point that touches it. All points of all rays are evaluated at once.
+
+    eye: the point from which all rays start.
     """
     n_steps = np.ceil((rays.end - rays.depth) / SMALL_STEP).astype(int)
 
-    # arrays with one entry per ray and step, in order of ray and depth: [0, 0, 0, 1, 1, ...] and [0, 1, 2, 0, 1, ...]
+    # One entry per ray and step, in the order of rays and steps. For rays with 3 and 2 steps: ray = [0, 0, 0, 1, 1],
+    # step = [0, 1, 2, 0, 1].
     ray = np.repeat(np.arange(len(n_steps)), n_steps)
     first_entry = np.cumsum(n_steps) - n_steps
     step = np.arange(len(ray)) - np.repeat(first_entry, n_steps)
     depth = rays.depth[ray] + step.astype(np.float32) * SMALL_STEP
     points = eye + rays.directions.take(ray, axis=1) * depth
 
-    # exclude most points by the grid, which is cheaper than the exact distance
+    # Most points are excluded by the grid's lower bounds, which are cheaper than the exact distance.
     close = (solid.clearance(solid.in_cells(points)) < TOUCH).nonzero()[0]
     inside = close[solid.near(points.take(close, axis=1)) < TOUCH]
     met_rays, first_inside = np.unique(ray[inside], return_index=True)  # the first touching point of each ray

@@ -338,15 +338,15 @@ def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, "
     """For every pixel, the pixel that its colour comes from after one round of copies in `glass_blur`.
 
     Both are indices into the flattened image (row by row). In a round, pixels are visited from the bottom right to the
-    top left, and each copies the current colour of a random neighbour. That neighbour may have copied before, so a
-    colour can come from a chain of pixels. Each entry of `path` is the next pixel of a chain. All chains are followed
-    to their ends at once: every `path = path[path]` doubles the steps taken.
+    top left, and each copies the present colour of a random neighbour. That neighbour may have copied before in this
+    round, so a colour can come from a chain of pixels. Each entry of `path` is the next pixel of a chain. All chains
+    are followed to their ends at once: every `path = path[path]` doubles the steps taken.
 
     reach: a neighbour is -reach to reach - 1 pixels away in each direction; a frame of about that width copies nothing.
     """
     n_pixels = height * width
     pixel = np.arange(n_pixels).reshape(height, width)
-    # pixels whose neighbours are all inside the image
+    # Only pixels whose possible neighbours are all inside the image copy.
     is_copying = np.zeros((height, width), bool)
     is_copying[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
     copying = pixel[is_copying]
@@ -354,10 +354,11 @@ def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, "
     down, right = rng.integers(-reach, reach, (2, len(copying)))
     neighbour = copying + down * width + right  # index of one neighbour for each copying pixel
 
-    # pixels with larger indices come first in a round, so such a neighbour has its new colour already
+    # Pixels with larger indices come first in a round, so a neighbour with a larger index has its new colour already.
     was_visited = is_copying.ravel()[neighbour] & (neighbour > copying)
 
-    # index i stands for pixel i after this round, n_pixels + i for its colour before the round, where a chain ends
+    # Index i stands for pixel i after this round. Index n_pixels + i stands for its colour before the round, where a
+    # chain ends.
     old_colour = pixel.ravel() + n_pixels
     path = np.concatenate([old_colour, old_colour])
     path[copying] = np.where(was_visited, neighbour, neighbour + n_pixels)
