@@ -187,7 +187,7 @@ class Manifest:
         """The table in a manifest's bytes.
 
         Our columns (path, label, image_id, split, mask) and the group are text, "" where a value is missing, because a
-        class may be called NA or 01. Other columns have the types that pandas infers, or those of the Parquet file.
+        class may be called NA or 01. Other columns have the types that pandas infers, or the types in the Parquet file.
         Raises ValueError for too many lines, and FcaError if one of our columns holds lists or structs.
         """
         text_columns = set(self._file_columns().values())

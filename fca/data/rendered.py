@@ -35,7 +35,7 @@ class RenderedObjects:
     mirror:          whether a mirrored image still shows its class.
     cue:             null, or what occurs behind the objects of a class: color, texture or object (see fca.render.cue).
                      Then all images have the easy values of all attributes, and objects cover a tenth of the image.
-    cue_strength:    the probability that an image has the cue of its own class; else its cue is that of a class drawn
+    cue_strength:    the probability that an image has the cue of its own class; else it has the cue of a class drawn
                      uniformly from all.
     """
 
@@ -82,7 +82,7 @@ class RenderedObjects:
             Share(0.1, self.seed),  # not used if there are validation images
             version=version,
             mask=lambda image_id: self._draw(image_id)[1],
-            mirror=self.mirror and self.cue != "texture",  # a mirrored grating is that of another class
+            mirror=self.mirror and self.cue != "texture",  # a mirrored grating is the cue of another class
             official=True,
         )
         return replace(data, side=self.size)

@@ -183,7 +183,7 @@ def _side_by_class_quota(
     if not is_copy.any():
         return side
 
-    # The images of classes with copies are drawn again; those of other classes keep their sides.
+    # The images of classes with copies are drawn again; all other images keep their sides.
     class_has_copies = items["label"].isin(items["label"][is_copy]).to_numpy()
     picture = items[CONTENT].astype("str").where(is_copy)  # missing for images without a copy
     items_of_classes = items.assign(**{UNIT: picture})[class_has_copies]
@@ -697,7 +697,13 @@ def assemble(
 
 
 def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
-    """Raise FcaError for images of which no data set can be made: see `assemble` for the reasons."""
+    """Raise FcaError for images that cannot be a data set.
+
+    There must be images, an id must occur once, and there must be two classes. Control characters are refused in ids,
+    classes and groups, because a fingerprint uses them as separators and a terminal obeys them.
+
+    items: one line per image.    name: of the data set, for messages.    group: the column of groups, or None.
+    """
     step = "look at dataset.root and its keys"
     if items.empty:
         raise FcaError(f"images of {name}", 0, "at least two classes of images", step)

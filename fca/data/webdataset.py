@@ -179,18 +179,21 @@ class _SampleCollector:
     def add(self, file: BinaryIO, member: tarfile.TarInfo) -> None:
         """Add a member of the tar file to its sample, as the class or an image; hidden and other members are skipped.
 
+        The members with the same key are one sample. The key is the member's path up to the first dot of its name. The
+        suffix after that dot is `self.suffix` for the member that holds the class.
+
         file: the opened tar file, from which the member's bytes are read.
 
         Raises ValueError for a member that is too large, and for a second image or class of a sample.
         """
         folder, _, name = member.name.rpartition("/")
-        stem, _, suffixes = name.partition(".")  # WebDataset's keys end at the first dot of the name
+        stem, _, suffix = name.partition(".")
         key = f"{folder}/{stem}" if folder else stem
         names_on_path = set(member.name.split("/")) - {".", ".."}
         if not (member.isreg() and stem) or any(map(is_hidden, names_on_path)):
             return
 
-        if suffixes == self.suffix:
+        if suffix == self.suffix:
             self._add_label(key, _content(file, member))
         elif suffix_of(name) in SUFFIXES:
             _add_image(self.images, key, file, member)

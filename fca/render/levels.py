@@ -115,7 +115,7 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
     scene, hits = placed(scene, target)
     if attribute not in _LOOKS:  # view, rotation, size and position, which `placed` has set
         return scene
-    if low == high:  # an easy level whose only value is that of the unchanged scene
+    if low == high:  # an easy level with only one value, which the unchanged scene has
         return replace(scene, measured=low)
     return _LOOKS[attribute](scene, at_probe_size(scene, hits), target)
 
@@ -291,8 +291,8 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     # With scale 0.5 the radius of the ball is half of the image's side, so the ball fills the image.
     hits = march(replace(scene, x=0.0, y=0.0, scale=0.5), FILLED)
     row, column = np.divmod(hits.pixels, FILLED)
-    # The object as points, one at a random-like place within each of its pixels. If all were at the centres of pixels,
-    # whole columns would leave the frame at once when the object moves.
+    # The object as points, one in each of its pixels, at places that an evenly spread sequence (R2) gives. If all were
+    # at the centres of pixels, whole columns of them would leave the frame at once when the object moves.
     offsets = np.stack([np.arange(len(column)) * step % 1 for step in R2])
     points = (np.stack([column, row]) + offsets) / FILLED * 2 - 1  # in radii of the ball
 
@@ -404,8 +404,7 @@ def _outside_share(points: Points, x: float, y: float) -> float:
 def _color(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene in which the object is mixed with the background behind it, until their contrast is the target.
 
-    The contrast is that of an easy scene as it is. hits: the pixels that show the object, in an image of PROBE pixels a
-    side.
+    Easy scenes stay as they are. hits: the pixels that show the object, in an image of PROBE pixels a side.
     """
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
 

@@ -367,7 +367,9 @@ def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray
     """The numbers of the rays that meet the object, in ascending order, and the depth at which each of them meets it.
 
     Rays take EXACT_STEPS steps that depend on their distance to the object (`Solid.near`). The few rays that have then
-    neither met the object nor left the ball graze its surface; these are sampled in small even steps.
+    neither met the object nor left the ball around it graze its surface; these are sampled in small even steps.
+
+    eye: the point from which all rays start.
     """
     met_numbers, met_depths = [], []
     step = np.zeros_like(rays.depth)  # from a ray's previous point to its present one
@@ -378,13 +380,15 @@ def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray
         met_numbers.append(rays.numbers[touching])
         met_depths.append(rays.depth[touching] + free[touching])
 
+        # Only a share CAUTION of the distance is used, because some distances are approximate.
         move, step, free_before = _next_step(step, free_before, free * CAUTION, rays.end - rays.depth)
         is_going = (free >= TOUCH) & (rays.depth + move < rays.end)
         rays = rays._replace(depth=rays.depth + move).only(is_going)
         step = step[is_going]
         free_before = free_before[is_going]
 
-    # the last step of a ray may have passed through the object beyond `free_before`: sampling begins there
+    # The last step of a ray may have passed through the object, but not within `free_before` of the previous point. So
+    # sampling begins there.
     surely_free_depth = rays.depth - np.maximum(step - free_before, 0)
     grazing, grazing_depths = _sample_evenly(solid, eye, rays._replace(depth=surely_free_depth))
 

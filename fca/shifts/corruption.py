@@ -598,7 +598,7 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     y, x = np.mgrid[:height, :width].astype(np.float64)
     rows = inverse[0][0] * y + inverse[0][1] * x + inverse[0][2]
     columns = inverse[1][0] * y + inverse[1][1] * x + inverse[1][2]
-    stretched = ops.warped(image, rows, columns, "mirror")
+    stretched = ops.warped(image, rows, columns, "mirror")  # beyond the edge: as in the published generator, also below
     if not reach:  # no displacement
         return stretched
 
