@@ -204,6 +204,7 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
     if not raw_modes:
         return None
 
+    # Only for these two modes Pillow has decoders of both byte orders.
     has_other_byte_order = all(mode.startswith(("RGB;16", "RGBA;16")) for mode in raw_modes)
     if not has_other_byte_order:
         needs_low_bytes = white not in (None, WHITE)

@@ -369,8 +369,8 @@ RESERVED_COLUMNS = ("image_id", "label", "split", *FILE_COLUMNS)  # what the fol
 def groups_of(file_inventory: Inventory, paths: Sequence[str], group: str) -> list[str]:
     """For each image, the name of the group that it belongs to: its value in a column of the root's index.csv.
 
-    paths: of the images.    group: the name of the column. The value may be "", which means that an image is in no
-           group.
+    paths: of the images.
+    group: the name of the column. A value "" means that the image is in no group.
 
     Raises FcaError if there is no such file or column, if the column is one of RESERVED_COLUMNS, and for images that
     the file does not list, or lists with different values.

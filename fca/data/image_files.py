@@ -90,8 +90,8 @@ def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = Fa
     A suffix of images (SUFFIXES) or of texts (TEXT_SUFFIXES) decides without a look into the file. Files with other
     suffixes are opened, by several threads.
 
-    files: the root.    paths: of its files.    looks_into_texts: whether files with the suffix of a text are opened,
-           too.
+    files: the root.    paths: of its files.
+    looks_into_texts: whether files with the suffix of a text are opened, too.
     """
     kind_of_suffix = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
     # For each file: IMAGE, OTHER, or None where the suffix does not decide.

@@ -35,8 +35,8 @@ def listed_paths(paths: Iterable[str], files: Collection[str], root: str) -> lis
 def _path_in_listing(path: str, files: Collection[str], prefixes: Collection[str]) -> str:
     """Rewrite one path to the form in which the root's listing has it, see `listed_paths`.
 
-    files: the paths of all files below the root.    prefixes: the root, with a slash at its end, with and without
-           links.
+    files:    the paths of all files below the root.
+    prefixes: the path of the root and a slash, once with its links kept and once with its links resolved.
     """
     normal_path = posixpath.normpath(path)
     if normal_path in files:
@@ -45,6 +45,8 @@ def _path_in_listing(path: str, files: Collection[str], prefixes: Collection[str
         path_from_windows = posixpath.normpath(path.replace("\\", "/"))
         if path_from_windows in files:
             return path_from_windows
+
+    # A full path becomes relative to the root.
     for prefix in prefixes:
         if normal_path.startswith(prefix):
             return normal_path.removeprefix(prefix)

@@ -285,6 +285,7 @@ class Manifest:
 
         wrong_rows = np.flatnonzero(~is_box & ~is_blank)
         if len(wrong_rows):
+            # The message counts among the selected lines, from 1.
             descriptions = [f"{row + 1} ({', '.join(map(str, values.iloc[row]))})" for row in wrong_rows]
             allowed = "x0 <= x1 and y0 <= y1, whole numbers of pixels from 0, or all four blank"
             step = f"correct {self.file}, or use where"

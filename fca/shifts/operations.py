@@ -161,7 +161,7 @@ def warped(image: Image, rows: Map, columns: Map, mode: str) -> Image:
 
 
 def _folded(index: Indices, length: int, mode: str) -> Indices:
-    """Indices of rows (or columns), in which every index outside the image is replaced by the index of its mirror image.
+    """Indices of rows (or columns), where every index outside the image is replaced by the index of its mirror image.
 
     length: number of rows (or columns) of the image.
     mode:   `reflect` mirrors at the outer edge of the first and last pixel, so the pattern repeats after 2 length
