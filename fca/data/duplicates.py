@@ -115,7 +115,7 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
     smooth = _smooth(signatures, 1.2)
     fine_contrast = (signatures - smooth)[:, INNER, INNER].std(axis=(1, 2))  # of each image, in grey levels
 
-    near_pairs_by_step = [np.empty((0, 2), np.int64)]  # begins with an empty array, in case that there are no pairs
+    near_pairs_by_step = [np.empty((0, 2), np.int64)]  # begins with an empty array, in case there are no pairs
     pairs_of_blocks = list(combinations_with_replacement(_blocks(len(signatures)), 2))  # also each block with itself
     for first, second in watched(pairs_of_blocks, "comparing pictures", long=len(pairs_of_blocks) >= MANY_BLOCKS):
         cosine = frequencies[first] @ frequencies[second].T  # images of the first block x images of the second block
@@ -134,7 +134,7 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
             a, b = pairs.T
             residual = _unexplained(smooth[a], smooth[b], shift)
-            # Copies of images that are much larger than a signature agree better, so less tolerance is left to them.
+            # Copies of images that are much larger than a signature agree better, so their tolerance is smaller.
             sharpness = np.clip(SIDE / sides[pairs].min(axis=1), MIN_SHARPNESS, 1)
             tolerance = TOLERANCE * (NOISE + fine_contrast[pairs].max(axis=1)) * sharpness
             near_pairs_by_step.append(pairs[residual <= tolerance])

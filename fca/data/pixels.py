@@ -576,7 +576,7 @@ def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
     """
     shift_identity = json.dumps(shift.identity(), sort_keys=True)
     shift_digest = hashlib.sha256(shift_identity.encode()).hexdigest()[:12]
-    masks = shift.masks(data) if isinstance(shift, DependsOnSize) else data.mask
+    masks = shift.masks(data) if isinstance(shift, DependsOnSize) else data.mask  # such a shift may resize images
     return at_rows(
         replace(data, mask=masks),
         data.rows(split),

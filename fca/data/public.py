@@ -347,7 +347,10 @@ class Dtd(Downloaded):
     compat: str | None = None
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError for another fold, and if images or lists are absent."""
+        """List the images of the fold, one of the ten published ways to divide them into train, val and test.
+
+        Raises FcaError for another fold, and if images or lists are absent.
+        """
         if self.fold not in range(1, 11):
             raise FcaError("dataset.fold", self.fold, "1 to 10", "take one of the published folds")
         as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
@@ -474,7 +477,8 @@ class Gtsrb(Downloaded):
         ]
         frames = pd.concat(annotations).reset_index(drop=True)
 
-        # Final_Training/Images/00014/00003_00012.ppm: class 14, track 3 (counted anew in every class), frame 12
+        # A track is the frames of one filmed sign. Final_Training/Images/00014/00003_00012.ppm: class 14, track 3
+        # (counted anew in every class), frame 12.
         numbers = frames["image_id"].str.extract(f"/{TRAINING_NAME}$")
         track_number, frame_number = numbers[0], numbers[1].astype(int)
         frames["track"] = frames["label"] + "/" + track_number
@@ -542,8 +546,8 @@ class ImageNet(PublicSet):
     def load(self) -> ImageData:
         """List the images.
 
-        Raises FcaError if they are absent, not in folders of wnids or not as many as published, for an unknown split,
-        and for a class with too few validation images to halve.
+        Raises FcaError if they are absent, not in folders of wnids (ImageNet's names of classes) or not as many as
+        published, for an unknown split, and for a class with too few validation images to halve.
         """
         if self.split not in (None, VAL_HALF):
             raise FcaError("dataset.split", self.split, f"null or {VAL_HALF}", "see conf/dataset/imagenet.yaml")

@@ -93,20 +93,20 @@ class RenderedObjects:
         image_id: split/class/attribute/level/index, see `_line_of_image`.
         """
         split, label, attribute, level, index = image_id.split("/")
-        scene_index = FIRST_INDEX[split] + int(index)  # indices of the splits do not overlap: no scene is in two splits
+        scene_index = FIRST_INDEX[split] + int(index)  # so that no scene is in two splits
         scene = scene_of(label, attribute, level, scene_index, self.seed)
         if self.cue is None:
             return render(scene, self.size)
         cue_class = self._class_of_cue(image_id, label)
-        return cued(
-            scene, self.cue, cue_class, self.classes, f"{self.seed}/{image_id}", self.size
-        )  # the text is a seed
+        background_key = f"{self.seed}/{image_id}"  # seeds the background's random numbers
+        return cued(scene, self.cue, cue_class, self.classes, background_key, self.size)
 
     def _background(self, image_id: str) -> UInt8[np.ndarray, "size size 3"]:
         """Draw the background of an image, with its cue and without its object."""
         label = image_id.split("/")[1]
         cue_class = self._class_of_cue(image_id, label)
-        return background(str(self.cue), cue_class, self.classes, f"{self.seed}/{image_id}", self.size)
+        background_key = f"{self.seed}/{image_id}"  # as in `_draw`, so that it is the background of the image
+        return background(str(self.cue), cue_class, self.classes, background_key, self.size)
 
     def _class_of_cue(self, image_id: str, label: str) -> str:
         """Draw the class whose cue an image has: with probability `cue_strength` its own (`label`), else any class.

@@ -234,9 +234,8 @@ def _sides_of_connected_groups(
 
     group_names = items[group].astype("str").mask(without_group(items, group))
     connected = connected_images(items, group)  # numbers of the joined groups
-    smallest_name = group_names.groupby(connected).transform(
-        "min"
-    )  # of each image's joined group; missing without names
+    # For each image, the smallest name in its joined group; missing if no image of that group has a name.
+    smallest_name = group_names.groupby(connected).transform("min")
     content_of_copies = items[CONTENT].astype("str").where(is_copy)
     joined_group = smallest_name.fillna(content_of_copies)
     return group_sides(items.assign(**{UNIT: joined_group}), UNIT, shares, seed)

@@ -132,8 +132,8 @@ def _sample_table(path: Path, label: str) -> pa.Table:
     """Read a tar file through: a table with one line per sample, with the columns of SAMPLE_SCHEMA.
 
     These are key, label (the class as text), content (digest of the image's bytes), at, size and why. The encoded image
-    is in the `size` bytes from position `at` of the file on. A sample without an image has `why`, the reason, in place
-    of the last three.
+    is in the `size` bytes from position `at` of the file on. In a sample without an image `why` is the reason, and
+    content, at and size are missing.
 
     label: the suffix of the members that hold the class, see WebDataset.
 
@@ -349,7 +349,7 @@ def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
     """
     are_numbers = not labels.empty and labels.str.fullmatch(INTEGER_PATTERN).all()
     if not are_numbers:
-        unknown_names = sorted(set(labels) - set(classes or labels))
+        unknown_names = sorted(set(labels) - set(classes or labels))  # none if there are no `classes`
         if unknown_names:
             allowed = f"null, or the names of integers; the labels are names such as {first_few(unknown_names)}"
             raise FcaError("dataset.classes", first_few(classes or []), allowed, "leave it out")
