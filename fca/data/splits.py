@@ -332,7 +332,8 @@ def _with_classes_on_all_sides(
     n_groups = int(may_move.sum())
     n_classes = counts.shape[1]
 
-    # Small random surcharges make the optimum unique: among groups of equal size the first one moves.
+    # Small random surcharges make the optimum unique: among groups of equal size the first one moves. A surcharge is
+    # below 1 / n_groups of a group's images, so it may decide between groups of nearly equal size, too.
     surcharge = np.sort(np.random.default_rng(0).random(n_groups))
     images = counts[may_move].sum(axis=1) * (1 + surcharge / n_groups)
     cost = np.where(np.arange(n_sides) == side[may_move, None], 0, images[:, None])  # groups x sides

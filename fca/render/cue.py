@@ -110,9 +110,9 @@ def background(cue: str, class_name: str, classes: Sequence[str], key: str, size
     random = keyed_rng("fca.render.cue", VERSION, key)
     class_index = classes.index(class_name)
     hue = random.random()
-    amount = random.uniform(0.1, 0.45)
+    amount = random.uniform(0.1, 0.45)  # contrast of the clouds
     saturation = random.uniform(0.1, 0.4)
-    dark, light = random.uniform((0.35, 0.55), (0.5, 0.8)).tolist()
+    dark, light = random.uniform((0.35, 0.55), (0.5, 0.8)).tolist()  # the two brightnesses of the clouds
 
     if cue == "texture":
         mean_colour = np.array(hsv_to_rgb(hue, saturation / 2, (dark + light) / 2), np.float32)
@@ -123,13 +123,13 @@ def background(cue: str, class_name: str, classes: Sequence[str], key: str, size
         hue = (class_index + random.uniform(-0.25, 0.25)) / len(classes)  # nearer to this class's hue than to others
         saturation = 0.3 + saturation / 2  # strong enough for a hue to be seen
 
-    # clouds of two brightnesses of the hue
+    # Clouds in two brightnesses of nearly the same hue. Of the scene only the background is used.
     second_hue = (hue + random.uniform(-0.02, 0.02)) % 1
     colours = (hsv_to_rgb(hue % 1, saturation, dark), hsv_to_rgb(second_hue, saturation, light))
     scene_of_clouds = Scene("", "", "", 0, 0, key, backdrop_amount=amount, backdrop_colors=colours)
     picture = backdrop(scene_of_clouds, size).copy()
 
-    if cue == "object":
+    if cue == "object":  # draw the solid that stands for the class in one of the four corners
         right, down = random.choice([-BESIDE, BESIDE], 2).tolist()
         co_object = replace(_scene_of_co_object(co_objects(classes)[class_name]), x=right, y=down, scale=SMALL)
         hits = march(co_object, size)

@@ -140,9 +140,10 @@ def _backdrop_pattern(scene: Scene, size: int) -> Field:
     if scene.backdrop == "plain":
         return -2 * down  # from 1 at the top to -1 at the bottom
     if scene.backdrop == "clouds":
-        return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)
+        return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)  # clouds are 0.5 on average
 
-    # stripes and checks are turned by a random angle, with 2 `cells` bands over the side of the image
+    # Stripes and checks are turned by a random angle, with 2 `cells` bands over the side of the image. A pattern is 1
+    # in bands with an odd number, and -1 in the other bands.
     random = keyed_rng(scene.noise_key, "pattern")
     angle = random.uniform(0, np.pi)
     cells = random.uniform(5, 9)
@@ -169,7 +170,7 @@ def _clutter(key: str, size: int) -> Picture:
         rgb = colorsys.hsv_to_rgb(hue, 0.3 + 0.6 * saturation, 0.25 + 0.7 * value)
         centre = random.random(2)
         if shape < 0.4:
-            sides, flattening = 3, 1.0
+            sides, flattening = 3, 1.0  # a triangle
         elif shape < 0.8:
             sides, flattening = 4, 0.35  # a bar
         else:
@@ -230,17 +231,17 @@ def _texture(scene: Scene, points: Points) -> Bool[np.ndarray, " points"]:
     """
     check_choice("texture", scene.texture, TEXTURES)
     random = keyed_rng(scene.noise_key, "texture")
-    # positions in cells of the pattern, with a random offset
+    # Positions in units of a cell of the pattern, with a random offset.
     cells = np.float32(random.uniform(4.0, 6.0))
     x, y, z = points * cells + random.random((3, 1)).astype(np.float32)
     if scene.texture == "checks":
         has_colour = (np.floor(x) + np.floor(y) + np.floor(z)) % 2 > 0
     elif scene.texture == "stripes":
         a, b, c = random.normal(size=3).astype(np.float32)  # a random direction, across which the stripes run
-        has_colour = ((a * x + b * y + c * z) / np.sqrt(a * a + b * b + c * c)) % 1 < 0.55
-    elif scene.texture == "dots":
+        has_colour = ((a * x + b * y + c * z) / np.sqrt(a * a + b * b + c * c)) % 1 < 0.55  # of the width of a cell
+    elif scene.texture == "dots":  # a ball in the middle of each cell
         has_colour = (x % 1 - 0.5) ** 2 + (y % 1 - 0.5) ** 2 + (z % 1 - 0.5) ** 2 < 0.24
-    else:  # patches
+    else:  # patches, where the sum of four random waves is positive
         waves = random.normal(size=(4, 3)).astype(np.float32) * 2
         has_colour = sum(np.sin(wave[0] * x + wave[1] * y + wave[2] * z) for wave in waves) > 0
     return np.asarray(has_colour, bool)
@@ -329,7 +330,7 @@ def finish(scene: Scene, picture: Picture) -> Picture:
     if not loss:
         return picture
 
-    # the picture on a sensor with few cells, with its noise, saved as JPEG and enlarged again
+    # The picture on a sensor with few cells (64 to 10 a side), with its noise, saved as JPEG and enlarged again.
     cells = round(10 + 54 * (1 - loss) ** 1.5)
     on_sensor = np.asarray(_image(picture).resize((cells, cells), Image.Resampling.BOX), np.float32) / 255
     noisy = on_sensor + np.float32(0.45 * loss * loss) * _noise(scene, cells, cells)

@@ -273,7 +273,8 @@ def march(scene: Scene, size: int) -> Hits:
     solid = solid_of(scene)
     eye = (frame[2] * np.float32(VIEWER_DISTANCE))[:, None]
 
-    # direction = (a right + b up - to_viewer) / its length
+    # u and v are a pixel's position in the circle, from -1 to 1. SPREAD is the tangent of the angle between the centre
+    # and the rim of the circle, as seen by the viewer. direction = (a right + b up - to_viewer) / its length
     a = u * np.float32(SPREAD)
     b = v * np.float32(SPREAD)
     inverse_length = 1 / np.sqrt(1 + a * a + b * b)

@@ -519,7 +519,7 @@ def _light_on_water(liquid: np.ndarray) -> Map:
         depth = np.full(liquid.shape, 20.0)
     depth = ndimage.uniform_filter(np.minimum(depth, 20).astype(np.float32), 3, mode="mirror")
 
-    # embossing: the correlation is large where the depth rises towards the lower right
+    # Embossing: the correlation is large where the depth rises towards the lower right.
     relief = ops.equalised(depth.astype(np.uint8)).astype(np.float32)
     emboss = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
     lit = ndimage.correlate(relief, emboss, mode="mirror")
@@ -558,7 +558,7 @@ def saturate(image: Image, factor: Number, increase: Number) -> Image:
     saturation = chroma / np.where(value == 0, 1, value)
     new_saturation = np.clip(saturation * np.float32(factor) + np.float32(increase), 0, 1)
 
-    # each channel's distance below the value, as a share of the chroma
+    # Each channel's distance below the value, as a share of the chroma.
     is_grey = chroma == 0
     red = np.array([0, 1, 1], np.float32)  # shares of pure red: channels green and blue are 0
     share_of_chroma = np.where(is_grey, red, below_value / np.where(is_grey, 1, chroma))
