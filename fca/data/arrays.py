@@ -71,7 +71,8 @@ class Cifar(Downloaded):
     torchvision downloads, checks and reads them.
 
     name:     cifar10 or cifar100 (its 100 fine classes).    version: of the images; part of the fingerprint.
-    root:     the folder that holds, or shall hold, the extracted python archive (cifar-10-batches-py).
+    root:     the folder that holds (or will hold, after the download) the extracted python archive
+              (cifar-10-batches-py).
     """
 
     name: Annotated[str, Allowed(choices=tuple(TORCHVISION_CLASS))]

@@ -45,7 +45,7 @@ PostScript is not among them, because an interpreter would run it, nor are forma
 UNAMBIGUOUS_FORMATS = frozenset(
     {"JPEG", "PNG", "GIF", "TIFF", "WEBP", "AVIF", "JPEG2000", "DDS", "ICNS", "PSD", "QOI", "SUN", "HEIF"}
 )
-"""Formats whose first bytes nothing else has by chance."""
+"""Formats that begin with bytes that no other file has by chance."""
 
 TARGA = (".tga", ".icb", ".vda", ".vst")
 """Names of images in the one common format that has no first bytes of its own."""

@@ -76,6 +76,7 @@ def open_pixels(
     """
 
     def decode_row(row: int) -> UInt8[np.ndarray, "size size 3"]:
+        """The image at this position in `data.items`, after the geometry."""
         image, _no_mask = geometry(data.read(row))
         return image
 
@@ -96,6 +97,7 @@ def open_originals(
         raise FcaError("geometry", geometry, "a ResizeCrop", "set recipe.crop_from=input")
 
     def decode_row(row: int) -> UInt8[np.ndarray, "height width 3"]:
+        """The resized image at this position in `data.items`."""
         token = REDUCED.set(geometry.side)  # a large JPEG is then decoded at a smaller scale
         try:
             return geometry.resized(data.read(row))

@@ -323,7 +323,7 @@ def _images_in_lists(folder: Path, lists: Mapping[str, str], suffix: str = "") -
 class Food101(Downloaded):
     """`dataset=food101`: 101 dishes, 750 training and 250 test images each; the training images are not cleaned.
 
-    root: the folder that holds, or shall hold, food-101.
+    root: the folder that holds (or will hold, after the download) food-101.
     """
 
     def load(self) -> ImageData:
@@ -338,7 +338,7 @@ class Food101(Downloaded):
 class Dtd(Downloaded):
     """`dataset=dtd`: 47 textures, 120 images each, in ten published folds of 40 for train, val and test.
 
-    fold:     1 to 10.    root: the folder that holds, or shall hold, dtd.
+    fold:     1 to 10.    root: the folder that holds (or will hold, after the download) dtd.
     val:      what to hold out from the training images if there is no validation split (that is, with compat).
     compat:   fca = fold 1 with its val as test, and its test left out.
     """
@@ -394,7 +394,7 @@ CUB_MD5 = "97eceeb196236b17998738112f37df78"
 class Cub200(Downloaded):
     """`dataset=cub200`: 5,994 training and 5,794 test photographs of 200 species.
 
-    root:     the folder that holds, or shall hold, CUB_200_2011.
+    root:     the folder that holds (or will hold, after the download) CUB_200_2011.
     """
 
     def load(self) -> ImageData:
@@ -448,8 +448,8 @@ TEST_NAME = r"\d+\.ppm"
 class Gtsrb(Downloaded):
     """`dataset=gtsrb`: 43 traffic signs, the 39,209 final training and 12,630 final test images.
 
-    root:     the folder that holds, or shall hold, the tree GTSRB with Final_Training and Final_Test, and beside it
-              GT-final_test.csv.
+    root:     the folder that holds (or will hold, after the download) the tree GTSRB with Final_Training and
+              Final_Test, and beside it GT-final_test.csv.
     group:    track: all frames of one filmed sign, which are nearly equal, go to either train or val. The column
               `track` (class/number) names the sign; test images have none. None: every frame is drawn alone.
     compat:   fca = every fifth frame of the training images is test, so that every test sign is also trained on.

@@ -108,7 +108,7 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
         raise FcaError("index", index, "0 or above", "take another index")
 
     scene = replace(base_scene(label, attribute, level, index, seed), measure=measure)
-    # Draw the value that the measure shall have. It keeps away from the ends of the range, because the search for it
+    # Draw the value that the measure should have. It keeps away from the ends of the range, because the search for it
     # may miss it slightly.
     margin = INSET * (high - low)
     target = float(keyed_rng(scene.noise_key, level).uniform(low + margin, high - margin))
@@ -279,7 +279,7 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     The scene comes with `scale` as the wanted extent of the object, as a share of the image's side. It leaves with
     `scale` as the radius of the ball, in the same unit, which gives the object this extent.
 
-    target: the value that the measure of the scene's attribute shall have. It is used only if the attribute is view,
+    target: the value that the measure of the scene's attribute should have. It is used only if the attribute is view,
             rotation, size or position.
     """
     if scene.attribute == "view":

@@ -147,6 +147,7 @@ class Corruption:
         """
 
         def mask_of(index: int) -> Mask | None:
+            """The object mask at this position, at the size of the corrupted image; None if there is no mask."""
             mask = data.mask(index)
             if mask is None or not self._is_resized(mask):
                 return mask
