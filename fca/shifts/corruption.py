@@ -151,7 +151,7 @@ class Corruption:
             mask = data.mask(index)
             if mask is None or not self._is_resized(mask):
                 return mask
-            no_pixels = np.zeros((*mask.shape, 3), np.uint8)
+            no_pixels = np.zeros((*mask.shape, 3), np.uint8)  # takes the place of the image: only its mask is needed
             return REFERENCE(no_pixels, mask)[1]
 
         return mask_of
