@@ -84,18 +84,18 @@ class Cifar(Downloaded):
         An image id is the split and the number of the image in it, such as train/00012. Raises FcaError if the files
         are absent or damaged.
         """
-        archives = {"train": self._load_archive(train=True), "test": self._load_archive(train=False)}
+        data_sets = {"train": self._torchvision_set(train=True), "test": self._torchvision_set(train=False)}
         rows = []
-        for split, archive in archives.items():
-            for i, target in enumerate(archive.targets):
-                rows.append((f"{split}/{i:05d}", archive.classes[target], split))
+        for split, data_set in data_sets.items():
+            for i, target in enumerate(data_set.targets):
+                rows.append((f"{split}/{i:05d}", data_set.classes[target], split))
         listed = pd.DataFrame(rows, columns=["image_id", "label", "split"])
 
-        pixels_of_split = {split: archive.data for split, archive in archives.items()}
+        pixels_of_split = {split: data_set.data for split, data_set in data_sets.items()}
         read = partial(row_of, pixels_of_split)  # a function of the image id
         return assemble(self.name, listed, read, self.val, version=self.version, mirror=self.mirror, official=True)
 
-    def _load_archive(self, *, train: bool) -> Any:
+    def _torchvision_set(self, *, train: bool) -> Any:
         """torchvision's data set of the training or test images, with all pixels in `data`.
 
         Raises FcaError if the files are absent, damaged, or cannot be downloaded.

@@ -112,18 +112,18 @@ def held_out(items: pd.DataFrame, draw: Share, group: str | None = None) -> Bool
 def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: int) -> Int[np.ndarray, " images"]:
     """Divide images among sides (such as test, val and train) without splitting a group: the side of each image.
 
-    Side s gets about the share shares[s] of every class. The last side, which is not in `shares`, gets the other
-    images.
+    Side s gets about the share shares[s] of every class. The last side, which is not in `shares`, gets the rest.
 
     group: a column whose values name the groups. A group may have images of several classes. An image without a value
            is a group by itself.
 
-    1. The groups come in a random order that is keyed by their names. Each one goes to the side on which it reduces the
-    error most. The error of a side is the sum over classes c of missing[c]^2 / n_images[c], where missing[c] is the
-    number of images that the side should have minus the number that it has. 2. The groups are visited again, in the
-    same order, and each may change to a better side. This ends when no group changes, or after MAX_PASSES. 3. If a
-    class is absent from a side, the fewest images change sides that give every class a place on every side, or on as
-    many sides as its groups allow (the last side has precedence).
+    1. The groups come in a random order that is keyed by their names. Each one goes to the side on which it reduces
+       the error most. The error of a side is the sum over classes c of missing[c]^2 / n_images[c], where missing[c] is
+       the number of images that the side should have minus the number that it has.
+    2. The groups are visited again, in the same order, and each may change to a better side. This ends when no group
+       changes, or after MAX_PASSES.
+    3. If a class is absent from a side, the fewest images change sides that give every class a place on every side, or
+       on as many sides as its groups allow (the last side has precedence).
 
     So groups that have one class and equal sizes are drawn as single images are. If each group has only one class, a
     class misses its share by at most half of its largest group.

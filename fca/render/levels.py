@@ -404,7 +404,9 @@ def _outside_share(points: Points, x: float, y: float) -> float:
 def _color(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene in which the object is mixed with the background behind it, until their contrast is the target.
 
-    Easy scenes stay as they are. hits: the pixels that show the object, in an image of PROBE pixels a side.
+    Easy scenes stay as they are.
+
+    hits: the pixels that show the object, in an image of PROBE pixels a side.
     """
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
 
@@ -419,8 +421,9 @@ def _color(scene: Scene, hits: Hits, target: float) -> Scene:
 def _light(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene with less light, so that the mean luminance of the object is the target.
 
-    In hard scenes the lamp is also low and at the side. Easy scenes stay as they are. hits: the pixels that show the
-    object, in an image of PROBE pixels a side.
+    In hard scenes the lamp is also low and at the side. Easy scenes stay as they are.
+
+    hits: the pixels that show the object, in an image of PROBE pixels a side.
     """
     if scene.level == "hard":
         scene = replace(scene, light_azimuth=scene.light_azimuth * 2, light_elevation=-15.0)
