@@ -106,8 +106,8 @@ class Cifar(Downloaded):
         try:
             return data_set(root, train=train, download=self.download)
         except (RuntimeError, OSError) as error:  # not found or corrupted; no network
-            other = "try the download again" if self.download else "set dataset.download=true"
-            step = f"bring that folder (from {data_set.url}), or {other} ({error})"
+            alternative = "try the download again" if self.download else "set dataset.download=true"
+            step = f"bring that folder (from {data_set.url}), or {alternative} ({error})"
             raise FcaError("dataset.root", root, f"a folder that holds {data_set.base_folder}, whole", step) from error
 
 
@@ -191,6 +191,6 @@ def _map_bitmaps(file: Path) -> UInt8[np.ndarray, "_ pixels"]:
     except Exception as error:  # no .npy, or shorter than its header declares; its parser raises many kinds
         raise FcaError("file", file, "a whole .npy of bitmaps", f"bring it again: {SOURCE} ({error})") from error
     if bitmaps.dtype != np.uint8 or bitmaps.ndim != 2 or bitmaps.shape[1] != SIDE * SIDE:
-        found = f"{bitmaps.dtype} {bitmaps.shape} in {file}"
-        raise FcaError("bitmaps", found, "uint8 (drawings, 784)", f"bring {SOURCE}")
+        actual = f"{bitmaps.dtype} {bitmaps.shape} in {file}"
+        raise FcaError("bitmaps", actual, "uint8 (drawings, 784)", f"bring {SOURCE}")
     return bitmaps

@@ -231,14 +231,14 @@ def _stored_table(path: Path, identity: bytes, columns: pa.Schema = _DIGEST_SCHE
     return columns.empty_table()
 
 
-def remembered_table(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.Table]) -> pa.Table:
-    """A table about the content of one large file, such as a tar of many images: a stored one, or else made by `look`.
+def remembered_table(file: Path, meaning: str, columns: pa.Schema, make_table: Callable[[], pa.Table]) -> pa.Table:
+    """A table about the content of one large file, such as a tar of many images: a stored one, or else a new one.
 
     The stored table is used as long as the file looks unchanged, that is while its path, size, times and inode stay the
     same. So the file need not be read through in every run.
 
     meaning: a text with all that decides the table beside the file's bytes, such as settings.
-    columns: the columns of the table.    look: reads the file and returns the table.
+    columns: the columns of the table.    make_table: reads the file and returns the table.
     """
     status = file.stat()
     began = time.time_ns()
@@ -252,7 +252,7 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, look: Callabl
     if table.num_rows:
         return table
 
-    table = look()
+    table = make_table()
     if status.st_ctime_ns < began - CLOCK_NS:  # else the file could change again and look the same
         _write(path, state.encode(), table)
     return table
@@ -305,15 +305,19 @@ def _shared_inventory(files: Files) -> Inventory | None:
     return Inventory(files, listing, files_with_digests)  # `began` stays 0: the other process listed the files
 
 
-def share(found: Inventory) -> None:
+def share(file_inventory: Inventory) -> None:
     """Let the other processes of this sweep have an inventory; does nothing outside of a sweep.
 
     Files and folders are stored in one table, where a folder has the size -1.
     """
     if SWEEP in os.environ:
-        folder_lines = [{"path": path, "size": _FOLDER_SIZE} for path in found.listing.folders]
+        folder_lines = [{"path": path, "size": _FOLDER_SIZE} for path in file_inventory.listing.folders]
         folders = pa.Table.from_pylist(folder_lines, _DIGEST_SCHEMA)
-        _write(_shared_path(found.files), _root_identity(found.files), pa.concat_tables([found.known, folders]))
+        _write(
+            _shared_path(file_inventory.files),
+            _root_identity(file_inventory.files),
+            pa.concat_tables([file_inventory.known, folders]),
+        )
 
 
 def _shared_path(files: Files) -> Path:

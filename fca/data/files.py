@@ -391,22 +391,22 @@ WAITING_S_PER_FILE = 1e-4  # a faster look did not wait for the disk, and thread
 Part = TypeVar("Part")
 
 
-def map_in_batches(look: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: ThreadPoolExecutor) -> list[Part]:
-    """Call `look` with batches of the paths, and return its results in order.
+def map_in_batches(work: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: ThreadPoolExecutor) -> list[Part]:
+    """Call `work` with batches of the paths, and return its results in order.
 
     The first batch is timed. Only if the files are slow to reach, as on a network, the other batches go to the threads
     of `pool`; otherwise threads would be no faster.
 
-    look: takes at most FILES_PER_BATCH paths.
+    work: takes at most FILES_PER_BATCH paths.
     """
     batches = [paths[start : start + FILES_PER_BATCH] for start in range(0, len(paths), FILES_PER_BATCH)]
 
     began = time.perf_counter()
-    results = [look(batch) for batch in batches[:1]]
+    results = [work(batch) for batch in batches[:1]]
     had_to_wait = time.perf_counter() - began > WAITING_S_PER_FILE * FILES_PER_BATCH
 
     map_batches = pool.map if had_to_wait else map
-    results += map_batches(look, batches[1:])
+    results += map_batches(work, batches[1:])
     return results
 
 

@@ -158,11 +158,14 @@ class RenderedObjects:
                 raise FcaError(f"dataset.{key}", number, f"{low:,} to {high:,}", "take another number")
 
 
-def _check_names(key: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise FcaError unless there are names, all of them known, and each only once.    key: the setting of `names`."""
-    wrong = [name for name in names if name not in known or list(names).count(name) > 1]
+def _check_names(key: str, names: Sequence[str], known_names: Sequence[str]) -> None:
+    """Raise FcaError unless there are names, all of them among `known_names`, and each only once.
+
+    key: the setting that has the `names`, for the message.
+    """
+    wrong = [name for name in names if name not in known_names or list(names).count(name) > 1]
     if wrong or not names:
-        raise FcaError(key, ", ".join(wrong) or "nothing", ", ".join(known), "name each that you want once")
+        raise FcaError(key, ", ".join(wrong) or "nothing", ", ".join(known_names), "name each that you want once")
 
 
 def _line_of_image(split: str, label: str, attribute: str, level: str, index: int) -> dict[str, object]:

@@ -426,11 +426,13 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
     return items.drop(left_out.index).reset_index(drop=True)
 
 
-def _warn_of_held_out_val(name: str, images: pd.DataFrame, items: pd.DataFrame, tested: Sequence[str]) -> None:
+def _warn_of_held_out_val(
+    name: str, images: pd.DataFrame, items: pd.DataFrame, val_used_as_test: Sequence[str]
+) -> None:
     """Warn that validation images were held out from training images, with the reason; no warning if none were.
 
     name: of the data set.    images, items: the images before and after validation images were held out.
-    tested: the set's own names of validation splits that are used as the test split.
+    val_used_as_test: the set's own names of validation splits that are used as the test split.
     """
     was_train = (images["split"] == "train").to_numpy()
     classes_with_val = set(images["label"][images["split"] == "val"].unique())
@@ -447,8 +449,8 @@ def _warn_of_held_out_val(name: str, images: pd.DataFrame, items: pd.DataFrame, 
         return
 
     reason = "it has no validation split"
-    if tested:
-        reason = f"its {first_few(tested)} images are the test images, as it has no test split"
+    if val_used_as_test:
+        reason = f"its {first_few(val_used_as_test)} images are the test images, as it has no test split"
     log.warning("%s: %s; held out for validation: %d of %d training images", name, reason, n_held_out, n_train)
 
 

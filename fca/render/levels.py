@@ -237,10 +237,13 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[st
     return {"color": color, "accent": accent, "backdrop_colors": (first, second)}
 
 
-def _object_colours(usual: Model, has_usual_hue: bool, random: np.random.Generator) -> tuple[Colour, Colour]:
-    """Of the main parts, and of the second ones, which are darker and of a similar hue."""
-    hue = usual.hue + random.uniform(-0.04, 0.04) if has_usual_hue else random.random()
-    saturation = float(np.clip(usual.saturation + random.uniform(-0.15, 0.15), 0.15, 1))
+def _object_colours(usual_look: Model, has_usual_hue: bool, random: np.random.Generator) -> tuple[Colour, Colour]:
+    """Random colours of an object's main parts and second parts; the second colour is darker and of a similar hue.
+
+    usual_look: the object's class, with its usual hue and saturation.    has_usual_hue: else the hue is any.
+    """
+    hue = usual_look.hue + random.uniform(-0.04, 0.04) if has_usual_hue else random.random()
+    saturation = float(np.clip(usual_look.saturation + random.uniform(-0.15, 0.15), 0.15, 1))
     value = random.uniform(0.6, 0.95)
     color = hsv_to_rgb(hue % 1, saturation, value)
     accent = hsv_to_rgb((hue + random.uniform(0.04, 0.12)) % 1, saturation * 0.9, value * 0.65)
@@ -248,7 +251,7 @@ def _object_colours(usual: Model, has_usual_hue: bool, random: np.random.Generat
 
 
 def _background_colours(random: np.random.Generator) -> tuple[Colour, Colour]:
-    """Two pale colours of similar hue and different brightness."""
+    """Random colours of a background: two pale colours of similar hue and different brightness."""
     hue = random.random()
     first_value = random.uniform(0.3, 0.9)
     step = random.choice([-1, 1]) * random.uniform(0.1, 0.25)
