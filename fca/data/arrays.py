@@ -54,6 +54,7 @@ class Digits:
         grey = np.round(scans.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)  # scans have values of 0 to 16
 
         def enlarged(image_id: str) -> Pixels:
+            """The scan with this id, enlarged from 8 x 8 to 32 x 32 pixels."""
             scan = Image.fromarray(grey[int(image_id)])
             return np.array(scan.resize((32, 32), Image.Resampling.BICUBIC).convert("RGB"))
 
@@ -70,26 +71,31 @@ class Cifar(Downloaded):
     torchvision downloads, checks and reads them.
 
     name:     cifar10 or cifar100 (its 100 fine classes).    version: of the images; part of the fingerprint.
-    root:     the folder that holds, or shall hold, the extracted python archive (cifar-10-batches-py).
+    root:     the folder that holds (or will hold, after the download) the extracted python archive
+              (cifar-10-batches-py).
     """
 
     name: Annotated[str, Allowed(choices=tuple(TORCHVISION_CLASS))]
     version: str
 
     def load(self) -> ImageData:
-        """List the images; torchvision checks the files' md5. Raises FcaError if they are absent or damaged."""
-        archives = {"train": self._load_archive(train=True), "test": self._load_archive(train=False)}
+        """List the images, after torchvision has checked the files' md5.
+
+        An image id is the split and the number of the image in it, such as train/00012. Raises FcaError if the files
+        are absent or damaged.
+        """
+        data_sets = {"train": self._torchvision_set(train=True), "test": self._torchvision_set(train=False)}
         rows = []
-        for split, archive in archives.items():
-            for i, target in enumerate(archive.targets):
-                rows.append((f"{split}/{i:05d}", archive.classes[target], split))
+        for split, data_set in data_sets.items():
+            for i, target in enumerate(data_set.targets):
+                rows.append((f"{split}/{i:05d}", data_set.classes[target], split))
         listed = pd.DataFrame(rows, columns=["image_id", "label", "split"])
 
-        pixels_of_split = {split: archive.data for split, archive in archives.items()}
-        read = partial(row_of, pixels_of_split)
+        pixels_of_split = {split: data_set.data for split, data_set in data_sets.items()}
+        read = partial(row_of, pixels_of_split)  # a function of the image id
         return assemble(self.name, listed, read, self.val, version=self.version, mirror=self.mirror, official=True)
 
-    def _load_archive(self, *, train: bool) -> Any:
+    def _torchvision_set(self, *, train: bool) -> Any:
         """torchvision's data set of the training or test images, with all pixels in `data`.
 
         Raises FcaError if the files are absent, damaged, or cannot be downloaded.
@@ -100,8 +106,8 @@ class Cifar(Downloaded):
         try:
             return data_set(root, train=train, download=self.download)
         except (RuntimeError, OSError) as error:  # not found or corrupted; no network
-            other = "try the download again" if self.download else "set dataset.download=true"
-            step = f"bring that folder (from {data_set.url}), or {other} ({error})"
+            alternative = "try the download again" if self.download else "set dataset.download=true"
+            step = f"bring that folder (from {data_set.url}), or {alternative} ({error})"
             raise FcaError("dataset.root", root, f"a folder that holds {data_set.base_folder}, whole", step) from error
 
 
@@ -135,8 +141,11 @@ class QuickDraw(PublicSet):
     mirror: bool = False
 
     def load(self) -> ImageData:
-        """List the sample. Raises FcaError for absent or damaged files, and if `per_class` is below 3."""
-        as_released = splits_as_released(self.compat)
+        """Sample the drawings of each class, and list them.
+
+        Raises FcaError for absent or damaged files, and if `per_class` is below 3.
+        """
+        as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
         if self.per_class < 3:
             raise FcaError("dataset.per_class", self.per_class, "3 or more", "train, val and test need one each")
 
@@ -149,11 +158,12 @@ class QuickDraw(PublicSet):
         drawings = {file.stem: _map_bitmaps(file) for file in files}
         samples = [self._sample(class_key, len(bitmaps)) for class_key, bitmaps in drawings.items()]
         listed = pd.concat(samples, ignore_index=True)
-        row_in_file = listed.pop("row")
+        row_in_file = listed.pop("row")  # only needed here: the image id has the number, too
         is_test = row_in_file % 5 == 0 if as_released else held_out(listed, self.test)
         listed["split"] = np.where(is_test, "test", "train")
 
         def white_on_black(image_id: str) -> Pixels:
+            """The drawing with this id, with its grey values in all three channels."""
             return np.repeat(row_of(drawings, image_id).reshape(SIDE, SIDE, 1), 3, axis=2)
 
         return assemble(
@@ -161,9 +171,12 @@ class QuickDraw(PublicSet):
         )
 
     def _sample(self, class_key: str, n: int) -> pd.DataFrame:
-        """Draw `per_class` of the n drawings of a class: image_id, label and row (the number in the class's file)."""
-        draw = random.Random(f"quickdraw:{class_key}:{self.sample_seed}")
-        rows = draw.sample(range(n), min(n, self.per_class))
+        """Draw a sample of `per_class` of the n drawings of a class: columns image_id, label and row.
+
+        class_key: the class, which also seeds the draw.    row: the number of a drawing in the class's file.
+        """
+        rng = random.Random(f"quickdraw:{class_key}:{self.sample_seed}")
+        rows = rng.sample(range(n), min(n, self.per_class))
         ids = [f"{class_key}/{row:06d}" for row in rows]
         return pd.DataFrame({"image_id": ids, "label": class_key, "row": rows})
 
@@ -178,6 +191,6 @@ def _map_bitmaps(file: Path) -> UInt8[np.ndarray, "_ pixels"]:
     except Exception as error:  # no .npy, or shorter than its header declares; its parser raises many kinds
         raise FcaError("file", file, "a whole .npy of bitmaps", f"bring it again: {SOURCE} ({error})") from error
     if bitmaps.dtype != np.uint8 or bitmaps.ndim != 2 or bitmaps.shape[1] != SIDE * SIDE:
-        found = f"{bitmaps.dtype} {bitmaps.shape} in {file}"
-        raise FcaError("bitmaps", found, "uint8 (drawings, 784)", f"bring {SOURCE}")
+        actual = f"{bitmaps.dtype} {bitmaps.shape} in {file}"
+        raise FcaError("bitmaps", actual, "uint8 (drawings, 784)", f"bring {SOURCE}")
     return bitmaps

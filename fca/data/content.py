@@ -58,10 +58,11 @@ class Inventory:
     began: int = 0
 
     def digests(self, paths: Iterable[str]) -> dict[str, str]:
-        """The digest of each file of `paths`, and of all others for which it is known: path -> digest.
+        """The digests of files' bytes: path -> digest, for all `paths` and for other files whose digest is known.
 
-        A digest is the xxh3 hash of the file's bytes (128 bits, 32 hex digits), or UNREADABLE. Those that are not known
-        are computed now, by several threads; a progress bar shows MB/s if that takes long.
+        A digest is the xxh3 hash of the file's bytes (128 bits as 32 hex digits), or UNREADABLE. Digests of `paths`
+        that are not known are computed now, by several threads, and stored for later runs. A progress bar shows MB/s if
+        that takes long.
         """
         is_requested = pc.is_in(self.known["path"], pa.array(list(paths), pa.string()))
         is_missing = pc.and_(is_requested, pc.is_null(self.known["digest"])).combine_chunks()
@@ -76,27 +77,28 @@ class Inventory:
         return dict(zip(with_digest["path"].to_pylist(), with_digest["digest"].to_pylist(), strict=True))
 
     def _remember(self) -> None:
-        """Store the digests in the root's index, and share them with the processes of this sweep.
+        """Store the known digests in the root's index, and share them with the processes of this sweep.
 
-        The index leaves out unreadable files, which may be mended, and files that changed just before they were listed:
-        they may change again within one tick of the clock, and would look the same.
+        The index leaves out unreadable files, which somebody may repair, and files that changed just before they were
+        listed: they may change again within one tick of the file system's clock, and would then look the same.
         """
         share(self)
         # Any later change of these files gets another time, even with the coarsest clock of a file system.
         is_unchanged = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
-        is_readable = pc.not_equal(self.known["digest"], UNREADABLE)  # null, and so left out, where it is not known
+        is_readable = pc.not_equal(self.known["digest"], UNREADABLE)  # null, and so left out, where no digest is known
         lasting = self.known.filter(pc.and_(is_unchanged, is_readable))
-        # An empty table is only written to note that the root was listed, see `has_index`.
+        # An empty table does not replace an index. If there is none yet it is written, as `has_index` looks for the
+        # file.
         if lasting.num_rows or not os.path.exists(_index_path(self.files)):  # noqa: PTH110  False also if unreadable
             _write(_index_path(self.files), _root_identity(self.files), lasting)
 
 
 def inventory(files: Files) -> Inventory:
-    """The files under a root, with the digests that are known.
+    """List the files under a root, with the digests of their bytes that are known from earlier runs.
 
-    Within a sweep (`fca run -m`) the files are those that its first process listed; otherwise they are listed now.
+    Within a sweep (`fca run -m`) the root is listed only once: the result is what the first process of the sweep found.
     """
-    shared = _shared_inventory(files)
+    shared = _shared_inventory(files)  # None outside of a sweep, and in its first process
     if shared:
         return shared
 
@@ -114,13 +116,15 @@ def has_index(root: str) -> bool:
 
 
 def _with_known_digests(files: pa.Table, index: pa.Table) -> pa.Table:
-    """The files with the digests that the index has for them; missing for files that are new or look changed.
+    """The listed files with the column `digest`, taken from the index; missing for files that are new or look changed.
 
-    files: one line per file, with the columns of FILE_SCHEMA: path, size, times and inode.    index: also `digest`.
+    files: one line per file, with the columns of FILE_SCHEMA: path, size, times and inode.
+    index: the files of an earlier listing, with the same columns and `digest`.
     """
     if index.select(FILE_SCHEMA.names).equals(files):
         return index  # nothing has changed: much faster than the comparison of single files
 
+    # A file is the tuple of all its columns: if one of them has changed, it is not found in the index.
     indexed_files = zip(*(index[name].to_pylist() for name in FILE_SCHEMA.names), strict=True)
     digest_of_file = dict(zip(indexed_files, index["digest"].to_pylist(), strict=True))
     current_files = zip(*(files[name].to_pylist() for name in FILE_SCHEMA.names), strict=True)
@@ -136,7 +140,10 @@ def _with_digests(files: pa.Table, digests: pa.Array) -> pa.Table:
 
 
 def _read_and_digest(files: Files, lines: pa.Table) -> list[str]:
-    """Read files and return the digests of their bytes, in their order.    lines: path and size of each file."""
+    """Read files by several threads, and return the digests of their bytes in the same order.
+
+    lines: one line per file, with the columns `path` and `size` (bytes).
+    """
     paths = lines["path"].to_pylist()
     sizes = lines["size"].to_pylist()
     is_long = len(paths) >= MANY_IMAGES or sum(sizes) >= MANY_BYTES
@@ -184,14 +191,16 @@ def _index_path(files: Files) -> Path:
 
 
 def _root_identity(files: Files) -> bytes:
-    """A text that identifies a root, and the version (1) of its index."""
+    """A text that identifies a root and the version (1) of its index; stored in the index, and hashed for its name."""
     return f"1 {Path(files.root).resolve()}".encode()
 
 
 def _write(path: Path, identity: bytes, table: pa.Table) -> None:
-    """Write a table with its identity (what it is about), whole or not at all.
+    """Write a table with its identity, whole or not at all; a table is later read only with the same identity.
 
-    If nothing can be written, a warning says so and work goes on: the files will be read again next time.
+    identity: a text that states what the table is about, such as the path of the root whose files it lists.
+
+    If nothing can be written, a warning is logged and the work goes on: the files will be read again next time.
     """
     buffer = io.BytesIO()
     table_with_identity = table.replace_schema_metadata({"fca": identity, "lines": str(table.num_rows)})
@@ -222,14 +231,19 @@ def _stored_table(path: Path, identity: bytes, columns: pa.Schema = _DIGEST_SCHE
     return columns.empty_table()
 
 
-def remembered_table(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.Table]) -> pa.Table:
-    """The table that `look` makes of a file with many images, or the stored one if the file looks unchanged.
+def remembered_table(file: Path, meaning: str, columns: pa.Schema, make_table: Callable[[], pa.Table]) -> pa.Table:
+    """A table about the content of one large file, such as a tar of many images: a stored one, or else a new one.
 
-    A file looks unchanged while its path, size, times and inode stay.
-    meaning: all that decides the table beside the file's bytes, as text.    columns: those of the table.
+    The stored table is used as long as the file looks unchanged, that is while its path, size, times and inode stay the
+    same. So the file need not be read through in every run.
+
+    meaning: a text with all that decides the table beside the file's bytes, such as settings.
+    columns: the columns of the table.    make_table: reads the file and returns the table.
     """
     status = file.stat()
     began = time.time_ns()
+    # The identity of the table; 1 is the version of what is stored. The name of its file leaves out what changes with
+    # the content, so that a new table replaces the old one.
     state = f"1 {file.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {meaning}"
     key = hashlib.sha256(f"{file.resolve()} {meaning}".encode()).hexdigest()[:16]
     path = _cache_folder() / "inside" / f"{key}.parquet"
@@ -238,7 +252,7 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, look: Callabl
     if table.num_rows:
         return table
 
-    table = look()
+    table = make_table()
     if status.st_ctime_ns < began - CLOCK_NS:  # else the file could change again and look the same
         _write(path, state.encode(), table)
     return table
@@ -249,9 +263,10 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, look: Callabl
 
 @contextmanager
 def shared_listings() -> Iterator[None]:
-    """Within this context each root is listed once: processes that are started inside take over what was found.
+    """Within this context, processes that are started list each root only once: the first one shares what it found.
 
-    The listings are stored in a folder, whose name is in the environment variable SWEEP. It is removed at the end.
+    The listings are stored in a folder of the cache, which is removed at the end. The environment variable SWEEP, which
+    the processes inherit, has its name.
     """
     sweeps = _cache_folder() / "sweeps"
     outer_token = os.environ.get(SWEEP)  # of a context around this one
@@ -264,14 +279,19 @@ def shared_listings() -> Iterator[None]:
         if outer_token:
             os.environ[SWEEP] = outer_token
         shutil.rmtree(sweeps / token, ignore_errors=True)
-        with suppress(OSError):  # of a cache that may not be read: the work is done, and `_write` has warned
+        # Remove folders of sweeps that were killed. An error is ignored: the work of this sweep is done, and where the
+        # cache cannot be used, `_write` has warned.
+        with suppress(OSError):
             for sweep in sweeps.glob("*"):
                 if time.time() - sweep.stat().st_mtime > ABANDONED_S:
                     shutil.rmtree(sweep, ignore_errors=True)
 
 
 def _shared_inventory(files: Files) -> Inventory | None:
-    """The inventory of a root that a process of this sweep shared; None outside of a sweep, or if none did."""
+    """The inventory of a root that another process of this sweep has shared; None if none has, and outside of a sweep.
+
+    See `share` for the stored table.
+    """
     if SWEEP not in os.environ:
         return None
     table = _stored_table(_shared_path(files), _root_identity(files))
@@ -282,18 +302,22 @@ def _shared_inventory(files: Files) -> Inventory | None:
     folders = table.filter(is_folder)["path"].to_pylist()
     files_with_digests = table.filter(pc.invert(is_folder))
     listing = Listing(files_with_digests.select(FILE_SCHEMA.names), frozenset(folders))
-    return Inventory(files, listing, files_with_digests)
+    return Inventory(files, listing, files_with_digests)  # `began` stays 0: the other process listed the files
 
 
-def share(found: Inventory) -> None:
+def share(file_inventory: Inventory) -> None:
     """Let the other processes of this sweep have an inventory; does nothing outside of a sweep.
 
     Files and folders are stored in one table, where a folder has the size -1.
     """
     if SWEEP in os.environ:
-        folder_lines = [{"path": path, "size": _FOLDER_SIZE} for path in found.listing.folders]
+        folder_lines = [{"path": path, "size": _FOLDER_SIZE} for path in file_inventory.listing.folders]
         folders = pa.Table.from_pylist(folder_lines, _DIGEST_SCHEMA)
-        _write(_shared_path(found.files), _root_identity(found.files), pa.concat_tables([found.known, folders]))
+        _write(
+            _shared_path(file_inventory.files),
+            _root_identity(file_inventory.files),
+            pa.concat_tables([file_inventory.known, folders]),
+        )
 
 
 def _shared_path(files: Files) -> Path:

@@ -13,35 +13,42 @@ CONTENT = "content"  # the column with a digest of each image's file, where imag
 
 
 def connected_images(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarray, " images"]:
-    """Number the sets of images that belong together: for each image, the number of its set, from 0 on.
+    """Number the sets of images that belong together, from 0 on, and return for each image the number of its set.
 
-    Images belong together if they have equal content (column CONTENT) or are in one group, also through other images.
+    Two images belong together if their content is equal (column CONTENT), if they are in one group, or if a chain of
+    such images connects them. An image that is connected to no other is a set by itself.
+
     group: a column whose values name the groups; an image without a value is in no group. None = there are no groups.
 
     >>> connected_images(pd.DataFrame({"content": list("abac"), "patient": ["1", "2", "3", "2"]}), "patient").tolist()
     [0, 1, 0, 1]
     """
     positions = pd.Series(np.arange(len(items)))
-    partitions = []  # each: the number of an image's set, missing if the image is in none
+    # By content and by group: for each image the number of its content or group, missing if the image has none.
+    partitions = []
     if CONTENT in items:
         content = items[CONTENT].reset_index(drop=True).astype("str")
         number_of_content = pd.Series(pd.factorize(content)[0])
-        partitions.append(number_of_content.mask(content == UNREADABLE))  # unreadable images are no copies
+        # All unreadable images have the content UNREADABLE, but they are no copies of each other.
+        partitions.append(number_of_content.mask(content == UNREADABLE))
     if group is not None:
         names = items[group].reset_index(drop=True).astype("str").mask(without_group(items, group).to_numpy())
         partitions.append(pd.Series(pd.factorize(names)[0]).where(names.notna()))
 
-    # Only partitions in which a set has several images connect anything.
+    # A partition connects images only if a content or group occurs more than once. If none does, all are alone.
     joining = [partition for partition in partitions if partition.dropna().duplicated().any()]
     if not joining:
         return positions.to_numpy()
 
-    from scipy.sparse import coo_array
+    from scipy.sparse import coo_array  # imported here: planning needs neither
     from scipy.sparse.csgraph import connected_components
 
-    # A graph with an edge from each image to the first image of its set; images of one component belong together.
+    # A graph with an edge from each image to the first image of the same content or group. Images of one connected
+    # component belong together.
     first_images = []
     for partition in joining:
+        # All images of a group have the same number, so `idxmin` is the position of the first one. An image without a
+        # number gets an edge to itself.
         first = partition.groupby(partition).transform("idxmin").fillna(positions)
         first_images.append(first.astype(np.int64))
     sources = np.concatenate([positions] * len(first_images))
@@ -52,7 +59,7 @@ def connected_images(items: pd.DataFrame, group: str | None = None) -> Int[np.nd
 
 
 def are_copies(items: pd.DataFrame) -> Bool[np.ndarray, " images"]:
-    """For each image, whether another one has the same content; all False if content is not known."""
+    """For each image, whether another image has equal content; all False if the content of the images is not known."""
     picture = connected_images(items)
     n_images = np.bincount(picture, minlength=1)  # of each picture
     return np.asarray(n_images[picture] > 1)
@@ -64,10 +71,10 @@ def without_group(items: pd.DataFrame, group: str) -> pd.Series:
 
 
 def pictures_of_copies(items: pd.DataFrame) -> pd.DataFrame:
-    """The pictures that several images show, because their content is equal: one line per picture.
+    """The pictures that exist as several images of equal content, one line per picture; empty if content is not known.
 
-    Columns: train, val and test (the number of its images there), `labels` (how many different ones its images have)
-    and `images` (their ids, separated by \\x1f). It is empty if content is not known.
+    Columns: train, val and test (how many of the picture's images are in each split), `labels` (how many different
+    labels its images have) and `images` (their ids, separated by \\x1f, a character that no id has).
     """
     copies = items[are_copies(items)]
     if copies.empty:

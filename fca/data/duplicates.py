@@ -37,27 +37,32 @@ Pictures = Float32[np.ndarray, "pairs 32 32"]
 
 
 def signature(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "32 32"]:
-    """The picture resized to 32 x 32 cells of grey, whatever its shape."""
+    """The picture as SIDE x SIDE grey pixels (32 x 32), whatever its own shape; `near_pairs` compares these."""
     return np.asarray(Image.fromarray(image).convert("L").resize((SIDE, SIDE), Image.Resampling.BICUBIC))
 
 
 def perceptual_hashes(signatures: Signatures) -> UInt64[np.ndarray, " images"]:
-    """A hash of 64 bits per image, most of which are equal for similar pictures.
+    """A hash of 64 bits for each image. The hashes of similar pictures agree in most of their bits.
 
-    Each bit is whether a low DCT frequency exceeds the median of the image's low frequencies. The bit of frequency
-    (0, 0), the brightness, is always 0.
+    Each bit states whether one low DCT frequency of the image exceeds the median of its low frequencies. The bit of
+    frequency (0, 0), the brightness, is always 0.
+
+    signatures: every image, resized to 32 x 32 grey pixels.
     """
     frequencies = _low_frequencies(signatures)
     is_above_median = frequencies > np.median(frequencies, axis=1, keepdims=True)
-    bits = np.pad(is_above_median, ((0, 0), (1, 0)))  # images x 64: a 0 for the brightness before the 63 others
+    bits = np.pad(is_above_median, ((0, 0), (1, 0)))  # images x 64: a 0 for the brightness, then the 63 frequencies
     bytes_of_hash = np.ascontiguousarray(np.packbits(bits, axis=1))  # images x 8
     return bytes_of_hash.view(np.uint64)[:, 0]
 
 
 def exact_pairs(digests: Sequence[bytes]) -> Int32[np.ndarray, "pairs 2"]:
-    """All pairs of positions with equal digests, the smaller position first.
+    """All pairs of images whose digests are equal: the positions of both images, the smaller position first.
 
-    If more than MAX_ALL_PAIRS digests are equal, each of them is paired only with the first.
+    digests: of the content of each image.
+
+    If more than MAX_ALL_PAIRS images have the same digest, each of them is paired only with the first one, because the
+    number of all pairs would be too large.
 
     >>> exact_pairs([b"x", b"y", b"x", b"x"]).tolist()
     [[0, 2], [0, 3], [2, 3]]
@@ -66,9 +71,11 @@ def exact_pairs(digests: Sequence[bytes]) -> Int32[np.ndarray, "pairs 2"]:
     for position, digest in enumerate(digests):
         positions_by_digest[digest].append(position)
 
+    # A list of index pairs, used as an index, turns the positions of one digest into pairs of positions.
     copies = [np.asarray(positions) for positions in positions_by_digest.values() if len(positions) > 1]
     pairs = [positions[_pairs_within(len(positions))] for positions in copies]
-    return np.concatenate([np.empty((0, 2), np.int32), *pairs]).astype(np.int32)
+    no_pairs = np.empty((0, 2), np.int32)  # the result if all digests differ
+    return np.concatenate([no_pairs, *pairs]).astype(np.int32)
 
 
 def _pairs_within(n: int) -> Int[np.ndarray, "pairs 2"]:
@@ -82,42 +89,52 @@ def _pairs_within(n: int) -> Int[np.ndarray, "pairs 2"]:
 
 
 def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int32[np.ndarray, "pairs 2"]:
-    """Pairs of positions of images that show the same picture, the smaller position first, also of exact copies.
+    """Find the pairs of images that show the same picture: copies that were re-encoded, resized or shifted a little.
 
-    sides: the shorter side of each stored image in pixels.
+    Returns the positions of both images of each pair, the smaller position first. Exact copies are among the pairs.
 
-    There are three comparisons; each takes the pairs that passed the one before it:
+    signatures: every image, resized to 32 x 32 grey pixels, which are called cells here. See `signature`.
+    sides:      the shorter side of each image before it was resized, in pixels.
 
-    1. The cosine of the low DCT frequencies of all pairs (the idea of the perceptual hash before it is rounded to
-       bits), with one matrix product per pair of blocks of images: n^2 / 2 * 63 multiplications.
-    2. The correlation of edges and texture, the best over shifts by a cell.
-    3. What remains of one smoothed picture after a fit by the other. The tolerance grows with the finest detail of
-       both, which a resize loses: smooth pictures must agree to a few grey levels (two scans of one digit do not), and
-       busy ones may differ more.
+    Three comparisons follow one another, the fastest first. Each one sees only the pairs that passed the one before:
 
-    Flat pictures match nothing. In images below 32 pixels a shift by one pixel is more than a cell and is not detected.
+    1. The cosine between the low DCT frequencies of both images exceeds MIN_COSINE. A perceptual hash rounds the same
+       frequencies to bits. All pairs are compared, with one matrix product per pair of blocks of images: n^2 / 2 * 63
+       multiplications for n images.
+    2. The correlation of edges and texture is at least MIN_CORRELATION, at the best shift by up to one cell.
+    3. One smoothed picture is fitted to the other. What remains is at most the tolerance, which grows with the finest
+       detail of both pictures, because a resize loses detail. So smooth pictures must agree to a few grey levels (two
+       scans of one digit do not), and pictures with much detail may differ more.
+
+    Pictures without any contrast match nothing. An image below 32 pixels has more than one cell per pixel, so a shift
+    of it by one pixel is not detected.
     """
     frequencies = _low_frequencies(signatures)
     frequencies /= np.maximum(np.linalg.norm(frequencies, axis=1, keepdims=True), 1e-6)  # a flat picture has norm 0
-    detail = _smooth(signatures, 0.7) - _smooth(signatures, 2.0)  # edges and texture: a difference of Gaussians
+    edges_and_texture = _smooth(signatures, 0.7) - _smooth(signatures, 2.0)  # a difference of Gaussians
     smooth = _smooth(signatures, 1.2)
     fine_contrast = (signatures - smooth)[:, INNER, INNER].std(axis=(1, 2))  # of each image, in grey levels
 
-    near_pairs_by_step = [np.empty((0, 2), np.int64)]  # the empty one: for no pairs
-    blocks = list(combinations_with_replacement(_blocks(len(signatures)), 2))
-    for first, second in watched(blocks, "comparing pictures", long=len(blocks) >= MANY_BLOCKS):
-        i, j = np.nonzero(frequencies[first] @ frequencies[second].T > MIN_COSINE)
-        candidates = np.stack([i + first.start, j + second.start], axis=1)
-        candidates = candidates[candidates[:, 0] < candidates[:, 1]]  # a block with itself has each pair twice
+    near_pairs_by_step = [np.empty((0, 2), np.int64)]  # begins with an empty array, in case there are no pairs
+    pairs_of_blocks = list(combinations_with_replacement(_blocks(len(signatures)), 2))  # also each block with itself
+    for first, second in watched(pairs_of_blocks, "comparing pictures", long=len(pairs_of_blocks) >= MANY_BLOCKS):
+        cosine = frequencies[first] @ frequencies[second].T  # images of the first block x images of the second block
+        i, j = np.nonzero(cosine > MIN_COSINE)
+        candidates = np.stack([i + first.start, j + second.start], axis=1)  # positions among all images
+        # A block with itself has each pair twice, and each image with itself.
+        candidates = candidates[candidates[:, 0] < candidates[:, 1]]
 
-        # At most BLOCK pairs at a time, because the closer comparisons need memory.
+        # The closer comparisons need much memory, so they take at most BLOCK pairs at a time.
         for pairs in np.array_split(candidates, len(candidates) // BLOCK + 1):
-            correlation, shift = _best_shift(detail[pairs[:, 0]], detail[pairs[:, 1]])
+            a, b = pairs.T
+            correlation, shift = _best_shift(edges_and_texture[a], edges_and_texture[b])
             is_correlated = correlation >= MIN_CORRELATION
             pairs = pairs[is_correlated]
             shift = shift[is_correlated]
 
-            residual = _unexplained(smooth[pairs[:, 0]], smooth[pairs[:, 1]], shift)
+            a, b = pairs.T
+            residual = _unexplained(smooth[a], smooth[b], shift)
+            # Copies of images that are much larger than a signature agree better, so their tolerance is smaller.
             sharpness = np.clip(SIDE / sides[pairs].min(axis=1), MIN_SHARPNESS, 1)
             tolerance = TOLERANCE * (NOISE + fine_contrast[pairs].max(axis=1)) * sharpness
             near_pairs_by_step.append(pairs[residual <= tolerance])
@@ -125,11 +142,14 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
 
 def _unexplained(a: Pictures, b: Pictures, shift: Int[np.ndarray, "pairs 2"]) -> Float[np.ndarray, " pairs"]:
-    """The standard deviation, in grey levels, of what remains of `b` after a least-squares fit by `a` moved by `shift`.
+    """How much of picture `b` is not explained by picture `a`: the standard deviation of the residuals, in grey levels.
 
-    b ~ w0 a + w1 da/dy + w2 da/dx + constant
+    For each pair, `a` is moved by `shift` (in cells, along each axis) and fitted to `b` by least squares:
 
-    w0 and the constant allow for another contrast and brightness, the derivatives for a shift by a fraction of a cell.
+        b ~ w0 a + w1 da/dy + w2 da/dx + constant
+
+    w0 and the constant allow for another contrast and brightness, and the derivatives for a shift by a fraction of a
+    cell. Subtracting the means of all four pictures takes the place of the constant. Only the inner cells are compared.
     """
     da_dy, da_dx = np.gradient(a, axis=(1, 2))
     moved_inner_pixels = [_moved(picture, shift) for picture in (a, da_dy, da_dx)]
@@ -145,14 +165,16 @@ def _unexplained(a: Pictures, b: Pictures, shift: Int[np.ndarray, "pairs 2"]) ->
 
 
 def _low_frequencies(signatures: Signatures) -> Float32[np.ndarray, "images 63"]:
-    """The lowest 8 x 8 DCT frequencies of each image, without the first one, the mean.
+    """The lowest 8 x 8 DCT frequencies of each image without frequency (0, 0), which is the mean.
 
-    The images are faded out towards the border, where a shift changes most.
+    Before the transform the images are faded out towards the border, because a shift changes the cells there most.
+
+    signatures: every image, resized to 32 x 32 grey pixels.
     """
     fade = np.sqrt(np.sin(np.pi * (np.arange(SIDE) + 0.5) / SIDE))
     window = np.outer(fade, fade).astype(np.float32)
     low = np.empty((len(signatures), N_FREQUENCIES * N_FREQUENCIES - 1), np.float32)
-    for rows in _blocks(len(signatures)):  # in blocks, because the DCT of all images would need much memory
+    for rows in _blocks(len(signatures)):  # the DCT of all images at once would need much memory
         grey = signatures[rows].astype(np.float32)
         mean = (grey * window).sum(axis=(1, 2), keepdims=True) / window.sum()
         frequencies = dctn((grey - mean) * window, axes=(1, 2), norm="ortho")[:, :N_FREQUENCIES, :N_FREQUENCIES]
@@ -166,37 +188,45 @@ def _smooth(signatures: Signatures, sigma: float) -> Pictures:
 
 
 def _best_shift(a: Pictures, b: Pictures) -> tuple[Float32[np.ndarray, " pairs"], Int[np.ndarray, "pairs 2"]]:
-    """The Pearson correlation of the inner pixels of each pair at its best shift, and that shift.
+    """Move the first picture of each pair to where it correlates best with the second: that correlation, and the shift.
 
-    The shifts move `a` by -1, 0 or 1 cell along each axis. The correlation is -1 if a picture of the pair is flat.
+    a, b: the first and the second picture of every pair.
+
+    The first picture is moved by -1, 0 or 1 cell along each axis (nine shifts). The Pearson correlation is that of the
+    inner cells, because a shift brings new cells in at the border. It is -1 if a picture has too little contrast to be
+    compared.
     """
     target = _centred(b[:, INNER, INNER])
     correlations = np.empty((len(SHIFTS), len(a)), np.float32)
     for k, (y, x) in enumerate(SHIFTS):
         moved = _centred(a[:, MARGIN + y : SIDE - MARGIN + y, MARGIN + x : SIDE - MARGIN + x])
         norms = np.linalg.norm(moved, axis=1) * np.linalg.norm(target, axis=1)
-        # A norm is the standard deviation * sqrt(pixels), so their product compares with MIN_CONTRAST^2 * pixels.
+        # A norm is (standard deviation) * sqrt(number of pixels): if both deviations are MIN_CONTRAST, the product of
+        # the norms is MIN_CONTRAST^2 * (number of pixels).
         is_flat = norms < MIN_CONTRAST**2 * target.shape[1]
         products = np.einsum("ij,ij->i", moved, target)  # i: pair, j: pixel
-        correlations[k] = np.where(is_flat, -1, products / np.maximum(norms, 1e-6))  # 1e-6: never divide by 0
+        correlations[k] = np.where(is_flat, -1, products / np.maximum(norms, 1e-6))  # 1e-6: no division by 0
     return correlations.max(axis=0), SHIFTS[correlations.argmax(axis=0)]
 
 
-def _moved(pictures: Pictures, shift: Int[np.ndarray, "pairs 2"]) -> Float32[np.ndarray, "pairs inner inner"]:
-    """The inner pixels of each picture, read its own `shift` (cells down and right) further on."""
+def _moved(pictures: Pictures, shifts: Int[np.ndarray, "pairs 2"]) -> Float32[np.ndarray, "pairs inner inner"]:
+    """The inner cells of each picture after a shift of its own: the value of a cell is read `shift` cells further on.
+
+    shifts: for each picture, the number of cells down and to the right.
+    """
     cells = np.arange(MARGIN, SIDE - MARGIN)
-    rows = cells + shift[:, :1]  # pairs x inner
-    columns = cells + shift[:, 1:]
+    rows = cells + shifts[:, :1]  # pairs x inner: the rows to read for each picture
+    columns = cells + shifts[:, 1:]
     picture = np.arange(len(pictures))
     return pictures[picture[:, None, None], rows[:, :, None], columns[:, None, :]]  # indices: picture, row, column
 
 
 def _centred(pixels: Float32[np.ndarray, "pairs inner inner"]) -> Float32[np.ndarray, "pairs pixels"]:
-    """The pixels of each picture in one line, minus their mean."""
+    """The pixels of each picture as one flat line, from which the picture's mean is subtracted."""
     flat = pixels.reshape(len(pixels), pixels.shape[1] * pixels.shape[2])
     return flat - flat.mean(axis=1, keepdims=True)
 
 
 def _blocks(n: int) -> list[slice]:
-    """Slices of at most BLOCK of n images."""
+    """Divide n images into blocks of at most BLOCK, and return the slice of each block."""
     return [slice(start, start + BLOCK) for start in range(0, n, BLOCK)]

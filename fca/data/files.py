@@ -47,15 +47,16 @@ def decode(content: bytes, path: str, white: int | None = None) -> UInt8[np.ndar
     """Decode an image file's bytes into RGB pixels, turned upright by the EXIF orientation.
 
     Transparent parts become white, as on a page (the colours under them are arbitrary and never visible). 16-bit values
-    are scaled to 8 bits (65535 -> 255), not clipped. Grey, palette, 1-bit and CMYK images are converted to RGB. Only
-    the first frame of an animation is decoded. If the context variable IN_FILE is set, its record is filled in.
+    are scaled to 8 bits (65535 becomes 255), not clipped. Grey, palette, 1-bit and CMYK images are converted to RGB.
+    Only the first frame of an animation is decoded. If the context variable IN_FILE is set, damage and the largest
+    value of the file are noted in it.
 
-    path:  only for messages and for the suffix.
+    path:  the file's name, of which only the suffix is used; also for messages.
     white: the value that becomes 255 in a 16-bit file, for cameras that use fewer bits (4095 for 12 bits); None means
            65535. It has no effect on 8-bit files and on files that state their largest value (PGM, PPM).
 
-    Raises UnreadableImage naming `path` if the content is truncated, no image, floating point, a raw photograph or
-    HEIC without its package, or if a value exceeds `white`.
+    Raises UnreadableImage naming `path` if the content is truncated, no image, floating point, a raw photograph or HEIC
+    without its package, or if a value exceeds `white`.
     """
     if record := IN_FILE.get():
         record.damage = damage(content)
@@ -65,6 +66,7 @@ def decode(content: bytes, path: str, white: int | None = None) -> UInt8[np.ndar
 def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "height width"]:
     """Decode an image file's bytes into an object mask, which is True on the object.
 
+    path:    the file's name, of which only the suffix is used; also for messages.
     objects: which pixels are the object: "bright" (values above 127) or "dark" (all others). In a file without a value
              above 1, the value 1 is bright.
 
@@ -128,14 +130,15 @@ def _decode_upright(content: bytes, path: str, mode: str, white: int | None = No
         if _states_range(image):
             white = WHITE  # Pillow already scales these files to 65535
 
-        # Pillow reads only the high bytes of 16-bit colours. The low ones are read if `white` or the record needs them.
-        record = IN_FILE.get()
+        # Pillow reads only the high bytes of 16-bit colours, which are enough for the pixels if white is 65535. The low
+        # bytes are read, too, for another `white`, and if the largest value has to be noted in IN_FILE.
+        record = IN_FILE.get()  # None if nothing has to be noted
         low_bytes = _low_bytes(content, image, white) if white or record else None
         has_only_high_bytes = record is not None and low_bytes is None and _raw_modes_of_16_bits(image) != []
 
         ImageOps.exif_transpose(image, in_place=True)
         image.load()
-        if has_only_high_bytes:  # Pillow has no decoder for the low ones
+        if has_only_high_bytes:  # a kind of file of which Pillow cannot read the low bytes
             _note_largest_by_high_bytes(image, white)
 
         upright = _to_eight_bits(image, low_bytes, white)
@@ -190,9 +193,10 @@ OTHER_BYTE_ORDER = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" el
 def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Image | None:
     """The low bytes of an image with 16-bit colours, as an upright 8-bit image; None for all other images.
 
-    Pillow reads only the high byte of such colours. Here it is made to read the file in the other byte order, so that
-    the byte that it keeps is the low one. High and low bytes together are needed to scale colours to a `white` below
-    65535. Raises ValueError if they are needed and Pillow has no decoder for the other byte order.
+    High and low bytes together are needed to scale colours to a `white` below 65535. Pillow reads only the high byte of
+    such colours. Here it is made to read the file in the other byte order, so that the byte that it keeps is the low
+    one. For some kinds of files it has no decoder of the other byte order. Then the result is None, too, but ValueError
+    is raised if `white` is not 65535.
 
     content: the file's bytes.    image: the same file, opened but not decoded.
     """
@@ -200,6 +204,7 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
     if not raw_modes:
         return None
 
+    # Only for these two modes Pillow has decoders of both byte orders.
     has_other_byte_order = all(mode.startswith(("RGB;16", "RGBA;16")) for mode in raw_modes)
     if not has_other_byte_order:
         needs_low_bytes = white not in (None, WHITE)
@@ -208,7 +213,7 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
         return None
 
     with Image.open(io.BytesIO(content), formats=[str(image.format)]) as low:
-        # A tile is a part of the file with the decoder's arguments, which include the byte order.
+        # A tile is a part of the file, with the arguments of its decoder, which include the byte order.
         low.tile = [tile._replace(args=_with_other_byte_order(tile.args)) for tile in low.tile]
         ImageOps.exif_transpose(low, in_place=True)
         low.load()
@@ -216,9 +221,10 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
 
 
 def _raw_modes_of_16_bits(image: ImageFile) -> list[str]:
-    """Pillow's raw mode of each tile (such as "RGB;16B"), if only the high bytes of its 16-bit channels are read.
+    """The raw modes (such as "RGB;16B") of the parts of a file, if Pillow reads only the high bytes of its channels.
 
-    Empty for all other files.
+    A raw mode is Pillow's name of how pixels are stored. Empty for files without 16-bit channels, and for grey values,
+    of which Pillow reads all bits.
     """
     if image.mode.startswith("I"):  # Pillow keeps all bits of these grey values
         return []
@@ -251,10 +257,13 @@ def _errors_as_unreadable(path: str) -> Iterator[None]:
 
 
 def _to_eight_bits(image: Image.Image, low_bytes: Image.Image | None, white: int | None) -> Image.Image:
-    """The decoded image with 8 bits per channel, on white where it is transparent.
+    """The decoded image with 8 bits per channel, on a white background where it is transparent.
 
-    low_bytes: the low bytes of 16-bit colours, of which `image` holds the high ones; None for all other images.
-    Raises ValueError for floating point or 32-bit pixels and for values above `white`.
+    low_bytes: the low bytes of 16-bit colours, of which `image` holds the high bytes; None for all other images.
+    white:     the value that becomes 255; None means 65535.
+
+    The largest 16-bit value is noted in IN_FILE, if that is set. Raises ValueError for floating point or 32-bit pixels,
+    and for values above `white`.
     """
     if image.mode == "F":
         raise ValueError("floating point pixels have no agreed range; store 8 or 16 bits")
@@ -270,7 +279,7 @@ def _to_eight_bits(image: Image.Image, low_bytes: Image.Image | None, white: int
         values = np.asarray(image).astype(np.int64) * 256 + np.asarray(low_bytes)
         colours = values[..., :3] if image.mode == "RGBA" else values
         _note_largest(colours, white)
-        if white not in (None, WHITE):  # for 65535 the high bytes are the scaled values
+        if white not in (None, WHITE):  # else the high bytes, which `image` holds, are the scaled values
             image = _with_scaled_colours(image, colours, white)
 
     if image.has_transparency_data:
@@ -382,20 +391,22 @@ WAITING_S_PER_FILE = 1e-4  # a faster look did not wait for the disk, and thread
 Part = TypeVar("Part")
 
 
-def map_in_batches(look: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: ThreadPoolExecutor) -> list[Part]:
-    """Call `look` with the paths in batches of FILES_PER_BATCH, and return its results in order.
+def map_in_batches(work: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: ThreadPoolExecutor) -> list[Part]:
+    """Call `work` with batches of the paths, and return its results in order.
 
-    The first batch is timed: the other batches go to the threads of `pool` only if the files are slow to reach, because
-    otherwise threads would be no faster.
+    The first batch is timed. Only if the files are slow to reach, as on a network, the other batches go to the threads
+    of `pool`; otherwise threads would be no faster.
+
+    work: takes at most FILES_PER_BATCH paths.
     """
     batches = [paths[start : start + FILES_PER_BATCH] for start in range(0, len(paths), FILES_PER_BATCH)]
 
     began = time.perf_counter()
-    results = [look(batch) for batch in batches[:1]]
+    results = [work(batch) for batch in batches[:1]]
     had_to_wait = time.perf_counter() - began > WAITING_S_PER_FILE * FILES_PER_BATCH
 
     map_batches = pool.map if had_to_wait else map
-    results += map_batches(look, batches[1:])
+    results += map_batches(work, batches[1:])
     return results
 
 
@@ -432,7 +443,7 @@ class Directory:
     root: str
 
     def listing(self) -> Listing:
-        """List all files and folders; a warning names the links that lead nowhere.
+        """List all files and folders, without hidden ones; a warning names the links that lead nowhere.
 
         Raises FcaError for a folder that cannot be read and for a name that is not UTF-8.
         """
@@ -441,8 +452,9 @@ class Directory:
         dead_links: list[str] = []
         link_targets: set[str] = set()  # of all links that were followed
 
-        # The tree is read one depth after another, the folders of one depth in parallel.
-        is_behind_link_of_folder = {"": False}  # "" is the root
+        # The tree is read one depth after another, the folders of one depth in parallel. For each folder of the present
+        # depth: whether it was reached through a link. "" is the root.
+        is_behind_link_of_folder = {"": False}
         with ThreadPoolExecutor(READER_THREADS) as pool:
             while is_behind_link_of_folder:
                 entries_of_folders = pool.map(self._entries, is_behind_link_of_folder)
@@ -452,8 +464,10 @@ class Directory:
                     dead_links += entries.dead_links
                     next_depth |= dict.fromkeys(entries.folders, is_behind_link)
                     for folder, target in entries.links:
+                        # Behind a link, a second link to the same folder is not followed: folders that link to each
+                        # other would be found under any number of names.
                         if is_behind_link and target in link_targets:
-                            continue  # else links between folders would multiply
+                            continue
                         next_depth[folder] = True
                         link_targets.add(target)
 
@@ -484,10 +498,12 @@ class Directory:
         return entries
 
     def _add_entry(self, entry: os.DirEntry[str], folder: str, entries: FolderEntries) -> None:
-        """Append an entry of `folder` to the list of `entries` that it belongs to.
+        """Append an entry of a folder to the list of `entries` (files, folders, links, dead links) to which it belongs.
 
-        Pipes, devices and links to a folder around this one are appended to none. Raises FcaError if the name is not
-        UTF-8.
+        Pipes, devices, and links to a folder around this one are appended to no list. Raises FcaError if the name is
+        not UTF-8.
+
+        folder: its path relative to the root; "" for the root.
         """
         if not _is_utf8(entry.name):
             raise FcaError("file name", os.fsencode(entry.path), "UTF-8", "rename the file")
@@ -544,7 +560,7 @@ def _open_without_waiting(name: str, flags: int) -> int:
 def bytes_of(path: str | Path) -> bytes:
     """All bytes of a file.
 
-    Raises ValueError for a pipe or a device, which might never end, and for a file above MAX_FILE_BYTES.
+    Raises ValueError for a pipe or device, because reading it might never end, and for a file above MAX_FILE_BYTES.
     """
     with open(path, "rb", opener=_open_without_waiting) as file:
         status = os.fstat(file.fileno())
@@ -572,10 +588,10 @@ class Archive:
     root: str
 
     def listing(self) -> Listing:
-        """List the files of the archive, and the folders that hold them or have an entry of their own.
+        """List the files of the archive without hidden ones, and the folders that hold files or have an entry.
 
         Raises FcaError if the archive's central directory (the list of its members) is damaged, and for a member whose
-        path is absolute, contains "..", an empty part or Windows' separator, or is longer than MAX_PATH_LENGTH.
+        path is absolute, contains "..", an empty name or the separator of Windows, or is longer than MAX_PATH_LENGTH.
         """
         status = Path(self.root).stat()
         try:
@@ -590,7 +606,7 @@ class Archive:
             names = member.filename.rstrip("/").split("/")  # a folder's own entry ends with a slash
             leaves_root = bool({"", ".", ".."} & set(names))  # "" also begins an absolute path
             made_on_windows = member.create_system == 0
-            has_windows_separator = made_on_windows and "\\" in member.filename  # no name on Windows contains it
+            has_windows_separator = made_on_windows and "\\" in member.filename  # on Windows no file name contains it
             if leaves_root or len(member.filename) > MAX_PATH_LENGTH or has_windows_separator:
                 what, allowed = "member of the archive", f"plain/paths/like/this, at most {MAX_PATH_LENGTH} letters"
                 raise FcaError(what, f"{member.filename:.200}", allowed, f"pack {self.root} again")
@@ -697,6 +713,6 @@ def parallel_map(work: Callable[[int], Result], n: int, workers: int, doing: str
     [0, 1, 4, 9]
     """
     with ThreadPoolExecutor(threads(workers)) as pool:
-        # In batches, because `pool.map` computes ahead without a limit.
+        # In batches: otherwise `pool.map` would compute all results ahead, whether or not the caller has taken any.
         for start in watched(range(0, n, MAX_WAITING_RESULTS), doing, long=n >= MANY_IMAGES):
             yield from pool.map(work, range(start, min(start + MAX_WAITING_RESULTS, n)))

@@ -46,16 +46,16 @@ class ImagesByLayout(NamedTuple):
 
 
 def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits: Splits) -> ImagesByLayout:
-    """The images with their classes and splits, which the folders of their paths name.
+    """List the images with their classes and splits, which are the names of the folders on their paths.
 
-    images:  paths relative to the root.    folders: all folders, to find those without an image.
-    roles:   what each folder of a path is, from the root on: "class", "split" or "*" (neither), joined by "/"; deeper
-             folders belong to the class.
-    splits:  own split name -> ours; folders of splits that it leaves out are ignored.
+    images:  paths of the images relative to the root.    folders: all folders, to find those without an image.
+    roles:   what the folder at each depth of a path is, from the root on: "class", "split" or "*" (neither), joined by
+             "/". Folders below these belong to the class.
+    splits:  the set's own name of a split -> ours, or null to leave its images out.
 
-    Raises FcaError naming the paths if no image is inside of a class folder, if a class, or a split with a usual or
-    mapped name, holds no image (its images may have been lost), and if two folders are one class (names that are
-    spellings of one name, see fca.names, or folders under different parents).
+    Raises FcaError naming the paths in these cases: no image is inside of a class folder; a class holds no image, or a
+    split with a usual or mapped name (its images may have been lost); two folders are one class, because their names
+    are spellings of one name (see fca.names) or because they have the same name under different parents.
     """
     role = roles.split("/")
     if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
@@ -65,11 +65,12 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     ignored_splits = {name for name, our_name in (splits or {}).items() if our_name is None}
 
     def is_used(path: str) -> bool:
-        """Whether a file or folder is in no ignored split."""
+        """Whether a file or folder is in no ignored split, also because it is above the folders of splits."""
         names = path.split("/")
         return split_depth is None or len(names) <= split_depth or names[split_depth] not in ignored_splits
 
     used = [path for path in images if is_used(path)]
+    # The names on a path are joined by slashes: an image has as many folders above it as its path has slashes.
     in_class = [path for path in used if path.count("/") >= len(role)]
     loose = sorted(path for path in used if path.count("/") < len(role))
     if loose and not in_class:
@@ -79,7 +80,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     without_images = _folders_without_images(used, used_folders, role, splits)
 
     names_on_paths = [tuple(path.split("/")) for path in in_class]
-    class_folders = sorted({names[: len(role)] for names in names_on_paths})
+    class_folders = sorted({names[: len(role)] for names in names_on_paths})  # with the folders above them
     _check_one_folder_per_class(class_folders, class_depth, split_depth)
 
     listed = pd.DataFrame({"image_id": in_class, "label": [names[class_depth] for names in names_on_paths]})
@@ -91,13 +92,15 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
 def _folders_without_images(
     images: Sequence[str], folders: Iterable[str], role: Sequence[str], splits: Splits
 ) -> set[str]:
-    """The folders that hold no image and are neither a class nor a split; of nested ones, only the outermost.
+    """The folders that hold no image, not even in folders inside, and are neither a class nor a split.
 
-    Raises FcaError if there are classes or splits that hold no image.
+    Of nested ones, only the outermost is named. Raises FcaError if there are classes or splits that hold no image.
 
-    images, folders: paths.    role: what the folder at each depth is, see `by_layout`.
+    images, folders: paths relative to the root.    role: what the folder at each depth is, see `by_layout`.
+    splits: the set's own name of a split -> ours.
     """
-    innermost = {tuple(path.split("/")[:-1][: len(role)]) for path in images}  # deeper folders belong to the class
+    # A folder is a tuple of the names on its path. Folders deeper than the roles belong to the class above them.
+    innermost = {tuple(path.split("/")[:-1][: len(role)]) for path in images}
     with_images = {folder[:depth] for folder in innermost for depth in range(1, len(folder) + 1)}
 
     without_images: set[str] = set()
@@ -123,11 +126,14 @@ def _folders_without_images(
 
 
 def recognised(paths: Sequence[str], splits: Splits) -> str:
-    """Recognise what each folder on these image paths is: the roles that `by_layout` takes. For dataset.layout=null.
+    """Recognise from the names of folders what each folder on the images' paths is, for dataset.layout=null.
 
-    A folder that wraps all others is skipped. Of the folders below, those with usual (or mapped) split names are
-    splits; or the class folders hold the splits. Otherwise these folders are classes, and the folder around them, if
-    there is one, is a split. A few images beside these folders change nothing.
+    Returns the roles that `by_layout` takes: "class", "split" or "*" for each depth, joined by "/".
+
+    A folder that wraps all others is skipped ("*"). If the folders below it have usual (or mapped) names of splits,
+    they are splits that hold classes. If all of them hold folders with such names, they are classes that hold splits.
+    Otherwise they are classes, and the folder around them, if there is one, is a split. A few images beside these
+    folders change nothing.
 
     Raises FcaError if the top folders hold no image themselves and two of them hold a folder of the same name (inside
     of wrappers, too): the top folders could be splits of those classes, or classes.
@@ -152,7 +158,8 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
         images_of_splits = [_images_below(images, split) for split in used_splits]
         images_of_splits = [images for images in images_of_splits if images]  # a split may hold loose images alone
         roles.append("split")
-        while images_of_splits and all(map(_is_one_wrapper, images_of_splits)):  # train/images/cat/1.png
+        # Each split may have one folder around its classes, as in train/images/cat/1.png.
+        while images_of_splits and all(map(_is_one_wrapper, images_of_splits)):
             images_of_splits = [_images_below(images) for images in images_of_splits]
             roles.append("*")
         return "/".join([*roles, "class"])
@@ -182,7 +189,11 @@ Images = Counter[tuple[str, ...]]
 
 
 def _images_below(images: Images, top: str | None = None) -> Images:
-    """The folders inside of the top folder `top` (None: of any top folder), with paths that begin below it."""
+    """The folders one level further down, with paths that begin there: train/cat becomes cat.
+
+    images: a folder (the names on its path) -> how many images are directly in it; so is the result.
+    top:    only folders inside of this top folder; None = of any top folder.
+    """
     below: Images = Counter()
     for folder, n in images.items():
         if len(folder) > 1 and top in (None, folder[0]):
@@ -191,7 +202,9 @@ def _images_below(images: Images, top: str | None = None) -> Images:
 
 
 def _inner_folders(images: Images, top: str) -> list[tuple[str, str]]:
-    """(name, path) of each folder in a top folder, sorted; if one of them wraps all others, also of those in it.
+    """The (name, path) of each folder directly in the top folder `top`, sorted by name.
+
+    If one folder wraps all others there, the folders in it are returned, too, and so on.
 
     images: a folder (the names on its path) -> how many images are directly in it.
     """
@@ -216,12 +229,14 @@ def _is_one_wrapper(images: Images) -> bool:
 
 
 def _are_splits(images: Images, splits: Splits) -> bool:
-    """Whether the top folders are splits. Not all need to have known split names, as a class may be called "train".
+    """Whether the top folders are splits. Not all of them need the name of a split, and a class may be called "train".
 
-    They are splits if all names are known, or if folders with two known meanings (as train and test) hold folders. With
-    one known meaning, its folder must hold only folders, and the others no images directly, as class folders would.
+    They are splits in three cases. All names are known as names of splits. Or folders with two known meanings (as train
+    and test) hold folders. Or there is one known meaning, whose folder holds only folders, and no other folder holds
+    images directly, as folders of classes would.
 
-    images: a folder (the names on its path) -> how many images are directly in it.    splits: own split name -> ours.
+    images: a folder (the names on its path) -> how many images are directly in it.
+    splits: the set's own name of a split -> ours; these names are known, too.
     """
     top_folders = {folder[0] for folder in images}
     with_direct_images = {folder[0] for folder in images if len(folder) == 1}
@@ -239,14 +254,15 @@ def _are_splits(images: Images, splits: Splits) -> bool:
 
 
 def _hold_splits(images: Images, splits: Splits) -> bool:
-    """Whether every top folder is a class that holds splits: cat/train/1.png beside dog/test/2.png.
+    """Whether every top folder is a class that holds splits, as in cat/train/1.png and dog/test/2.png.
 
-    If there are images directly in the top folders, two meanings (as train and test) are needed: a single folder
-    "train" in a class may be anything.
+    If there are images directly in the top folders, splits of two meanings (as train and test) are needed: a single
+    folder "train" in a class may be anything.
 
-    images: a folder (the names on its path) -> how many images are directly in it.    splits: own split name -> ours.
+    images: a folder (the names on its path) -> how many images are directly in it.
+    splits: the set's own name of a split -> ours.
     """
-    inner_folders = {(folder[0], folder[1]) for folder in images if len(folder) > 1}
+    inner_folders = {(folder[0], folder[1]) for folder in images if len(folder) > 1}  # (top folder, folder in it)
     if not inner_folders or {top for top, _ in inner_folders} != {folder[0] for folder in images}:
         return False
     inner_names = {name for _, name in inner_folders}
@@ -263,12 +279,15 @@ def _split_meaning(split: str, splits: Splits) -> str | None:
 def _check_one_folder_per_class(folders: Sequence[tuple[str, ...]], class_depth: int, split_depth: int | None) -> None:
     """Raise FcaError for a class with two folders in a split, or with different spellings in two splits.
 
-    folders: of all classes, as the names on their paths.    class_depth, split_depth: positions of those names.
+    folders:     the folders of all classes in all splits, each as the names on its path.
+    class_depth: the position of the class's name on a path.
+    split_depth: the position of the split's name; None = there are no splits.
     """
-    # Keyed by (class, split) and by (class,): the first folder of a class in a split, and of a class.
+    # The first folder of each class in each split, under the key (class, split), and the first folder of each class in
+    # any split, under the key (class,).
     first_folder: dict[tuple[str, ...], tuple[str, ...]] = {}
     for folder in folders:
-        class_key = comparison_key(folder[class_depth])
+        class_key = comparison_key(folder[class_depth])  # equal for all spellings of one name
         split = folder[split_depth] if split_depth is not None else ""
         first_in_split = first_folder.setdefault((class_key, split), folder)
         first_of_class = first_folder.setdefault((class_key,), folder)
@@ -311,7 +330,8 @@ class Folder:
         """
         files = open_root(self.root, "images in folders that are named by their class")
         file_inventory = inventory(files)
-        paths = [path for path in file_inventory.listing.files["path"].to_pylist() if path != INDEX]
+        all_paths = file_inventory.listing.files["path"].to_pylist()
+        paths = [path for path in all_paths if path != INDEX]  # the table of groups is no file of the set
         sorted_paths = sorted_files(files, paths)
         warn_of_left_out(files.root, sorted_paths.left_out())
 
@@ -347,12 +367,13 @@ RESERVED_COLUMNS = ("image_id", "label", "split", *FILE_COLUMNS)  # what the fol
 
 
 def groups_of(file_inventory: Inventory, paths: Sequence[str], group: str) -> list[str]:
-    """The value of the column `group` of the root's index.csv for each image; "" if its line has no value.
+    """For each image, the name of the group that it belongs to: its value in a column of the root's index.csv.
 
     paths: of the images.
+    group: the name of the column. A value "" means that the image is in no group.
 
     Raises FcaError if there is no such file or column, if the column is one of RESERVED_COLUMNS, and for images that
-    the file does not list or lists with different values.
+    the file does not list, or lists with different values.
     """
     root = file_inventory.files.root
     sizes = file_inventory.listing.sizes
@@ -378,9 +399,9 @@ def groups_of(file_inventory: Inventory, paths: Sequence[str], group: str) -> li
 
     without_one_value = sorted(path for path in paths if len(values_of_path.get(path, ())) != 1)
     if without_one_value:
-        # A path in the file that does not exist explains more than an image without a line.
+        # Perhaps the lines have wrong paths: then this raises a clearer error, which names them.
         check_files(f"files that {INDEX} lists", values_of_path, sizes, root)
         what, allowed = f"images without one line in {INDEX}", f"one line with {group} each"
         step = "add a line for each; without a value an image is drawn alone"
         raise FcaError(what, first_few(without_one_value), allowed, step)
-    return [min(values_of_path[path]) for path in paths]  # the only one
+    return [min(values_of_path[path]) for path in paths]  # `min` of a set with one value

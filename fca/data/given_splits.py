@@ -33,14 +33,15 @@ def known_split(name: str, splits: Splits) -> bool:
     return name in (splits or {}) or usual_meaning(name) is not None
 
 
-def split_meanings(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
-    """Which split each of a set's own split names is: name -> train, val or test; None = its images are left out.
+def split_meanings(own_names: Sequence[str], splits: Splits) -> dict[str, str | None]:
+    """Which of our splits each of a set's own splits is: own name -> train, val or test; None = images are left out.
 
-    own:    the set's own split names, also repeated ones. The result is sorted by name.
-    splits: own name -> train, val or test, or null to leave those images out; takes precedence over the usual names.
+    own_names: the set's own split names, also repeated ones. The result is sorted by name.
+    splits:    own name -> train, val or test, or null to leave those images out. It takes precedence over the usual
+               names.
 
-    A set with only one split is all test, whatever the split is called. A set with train and val, and no test, is
-    tested on val: the split that its authors held out is the only one to test on. See `tested_on_val`.
+    A set with only one split is all test, whatever the split is called. In a set with train and val but no test, val
+    becomes test, because it is the only split that its authors held out. See `tested_on_val`.
 
     Raises FcaError naming the splits that are neither mapped nor called by a usual name (a single one may have any
     name), those that are mapped but not in the set, or two usual names of one meaning.
@@ -50,7 +51,7 @@ def split_meanings(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
     >>> split_meanings(["train", "Val"], None)
     {'Val': 'test', 'train': 'train'}
     """
-    meanings = _meanings_by_name(own, splits)
+    meanings = _meanings_by_name(own_names, splits)
     kinds = set(meanings.values()) - {None}
     if len(kinds) == 1:
         return {name: None if kind is None else "test" for name, kind in meanings.items()}
@@ -59,26 +60,27 @@ def split_meanings(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
     return meanings
 
 
-def tested_on_val(own: Sequence[str], splits: Splits) -> list[str]:
+def tested_on_val(own_names: Sequence[str], splits: Splits) -> list[str]:
     """The set's own names of validation splits that are used as the test split, because it has train but no test.
 
     >>> tested_on_val(["train", "Val"], None), tested_on_val(["train", "Val", "test"], None)
     (['Val'], [])
     """
-    meanings = split_meanings(own, splits)
-    meanings_by_name = _meanings_by_name(own, splits)
+    meanings = split_meanings(own_names, splits)
+    meanings_by_name = _meanings_by_name(own_names, splits)
     if "train" not in meanings.values():
         return []
     return [name for name, kind in meanings.items() if kind == "test" and meanings_by_name[name] == "val"]
 
 
-def _meanings_by_name(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
-    """Which split each of a set's own split names means, whatever other splits the set has; None = left out.
+def _meanings_by_name(own_names: Sequence[str], splits: Splits) -> dict[str, str | None]:
+    """Which split each of a set's own split names means by itself, whatever other splits the set has; None = left out.
 
-    Arguments, order and errors as for `split_meanings`. A single split with an unknown name is test.
+    `split_meanings` then looks at all of them together. Arguments, order and errors are those of `split_meanings`. A
+    name that is not known is only accepted if it is the set's single split, which is test.
     """
     mapped = dict(splits or {})
-    names = sorted(set(own))
+    names = sorted(set(own_names))
     wrong_meanings = sorted({str(meaning) for meaning in mapped.values() if meaning is not None} - set(SPLITS))
     if wrong_meanings:
         allowed = ", ".join((*SPLITS, "null (left out)"))
@@ -86,10 +88,11 @@ def _meanings_by_name(own: Sequence[str], splits: Splits) -> dict[str, str | Non
 
     meanings = {name: mapped[name] if name in mapped else usual_meaning(name) or "test" for name in names}
 
-    # A single split may have any name.
+    # A single split may have any name, unless the user mapped names.
     unknown = []
     if mapped or len(names) > 1:
         unknown = [name for name in names if not known_split(name, mapped)]
+    # A name that is mapped but not in the set may be misspelt. If it is mapped to null, nothing is lost.
     absent = [name for name, meaning in mapped.items() if meaning is not None and name not in names]
 
     # Two names may share a meaning only if the user mapped them.

@@ -53,21 +53,26 @@ class HuggingFace:
     def load(self) -> ImageData:
         """List the images of all files. A file is read through only if it is new or has changed since the last time.
 
+        An image id is the split and the number of the image in it, such as train/0000012.
+
         Raises FcaError for a damaged file, missing columns and values, images that are stored outside of the files,
         labels that are no single class, and files whose labels cannot be joined.
         """
         paths = files_in(self.root, (".parquet", ".arrow"))
-        columns = f"{self.image} {self.label}"  # with other columns a remembered table means something else
+        # For each file, the labels and digests of its images. The tables are remembered in the user's cache under the
+        # names of the columns, because with other columns they differ.
+        columns = f"{self.image} {self.label}"
         tables = [
             remembered_table(path, columns, IMAGE_SCHEMA, partial(_labels_and_digests, path, self.image, self.label))
             for path in paths
         ]
-        first_row_of_file = np.cumsum([0, *(table.num_rows for table in tables)])  # the last one is the end
+        first_row_of_file = np.cumsum([0, *(table.num_rows for table in tables)])  # the last value is the end
         read_image_of_file = [_image_reader(path, self.image) for path in paths]
 
         listed = pa.concat_tables(tables).to_pandas()
         listed["label"] = self._class_keys(paths, [table["label"].to_pandas() for table in tables])
-        listed["split"] = np.repeat(split_names_of(self.root, paths, self.splits), np.diff(first_row_of_file))
+        n_images_of_file = np.diff(first_row_of_file)
+        listed["split"] = np.repeat(split_names_of(self.root, paths, self.splits), n_images_of_file)
         number_in_split = listed.groupby("split").cumcount()
         listed["key"] = [f"{number:07d}" for number in number_in_split]
 
@@ -81,10 +86,12 @@ class HuggingFace:
         return packed(name, listed, read, self.val, self.splits, self.mirror, self.white)
 
     def _class_keys(self, paths: Sequence[Path], labels: Sequence[pd.Series]) -> pd.Series:
-        """The class keys of the images of all files, one file after another.
+        """The class keys (names of classes) of the images of all files, one file after another.
 
-        An integer label is translated by `classes`, or else by the names that its own file declares for 0, 1, 2 ...;
-        text is a class key itself.    labels: those of each file, as text.
+        An integer label is a position in `classes`, or else in the list of names that its own file declares. If there
+        is neither, its key is the integer with leading zeros. A label that is text is a class key itself.
+
+        paths:  the files.    labels: for each file, the labels of its images, as text.
 
         Raises FcaError if some files have class names and others only integers, or if `classes` is given although the
         files declare their names in several orders.
@@ -94,6 +101,7 @@ class HuggingFace:
             for path, labels_of_file in zip(paths, labels, strict=True)
             if len(labels_of_file)  # a file without images may declare anything
         ]
+        # Files whose labels are integers without declared names, files with names, and the declared lists of names.
         unnamed_paths = [path for path, _, kind in files if kind.is_number and kind.names is None]
         named_paths = [path for path, _, kind in files if not kind.is_number or kind.names]
         declared_names = [kind.names for _, _, kind in files if kind.is_number and kind.names]
@@ -105,9 +113,10 @@ class HuggingFace:
         if self.classes is not None and any(names != declared_names[0] for names in declared_names):
             allowed = "null: the files declare their classes in several orders"
             raise FcaError("dataset.classes", ", ".join(self.classes[:5]), allowed, "leave it out")
-        if self.classes is not None or not declared_names:  # all files can be translated alike
+        if self.classes is not None or not declared_names:  # one rule for all files
             return keys_of(pd.concat(labels, ignore_index=True), self.classes)
 
+        # Each file has its own list of names, or its labels are names.
         keys = []
         for path, labels_of_file, kind in files:
             if kind.is_number and kind.names:
@@ -136,9 +145,9 @@ class LabelKind(NamedTuple):
 
 
 def _label_kind(path: Path, label: str, labels: pd.Series) -> LabelKind:
-    """Whether the labels of a file are integers, and the class names that the file declares for them.
+    """Whether the labels of a file are integers, and the class names that the file declares for 0, 1, 2 ...
 
-    label: the column with the labels.    labels: its values, as text.
+    path: the file.    label: its column with the labels.    labels: the values of that column, as text.
 
     Raises FcaError for a column whose type or values do not give each image one class, and for repeated class names.
     """
@@ -146,7 +155,7 @@ def _label_kind(path: Path, label: str, labels: pd.Series) -> LabelKind:
     schema = opened.schema_arrow if isinstance(opened, pq.ParquetFile) else opened.schema
     column = f"column {label} of {path.name}"
     label_type = schema.field(label).type
-    if pa.types.is_dictionary(label_type):  # categories: their own type counts
+    if pa.types.is_dictionary(label_type):  # categories, as text or integers
         label_type = label_type.value_type
 
     is_binary = pa.types.is_binary(label_type) or pa.types.is_large_binary(label_type)
@@ -154,11 +163,11 @@ def _label_kind(path: Path, label: str, labels: pd.Series) -> LabelKind:
         step = "name another column as dataset.label"
         raise FcaError(column, label_type, "one class an image: text or an integer", step)
 
-    # Integers become floats where pandas wrote a column with missing values.
+    # pandas writes a column of integers with missing values as floats.
     is_float = pa.types.is_floating(label_type)
     if is_float and (labels == "nan").any():
         raise FcaError(column, "NaN", "a class in every row", "fill or remove those rows")
-    if is_float and (labels == f"{NO_LABEL}.0").any():  # else "-1.0" would be a class
+    if is_float and (labels == f"{NO_LABEL}.0").any():  # else "-1.0", which means no label, would be a class
         step = "store the labels as integers; -1 then is no label"
         raise FcaError(column, f"{NO_LABEL}.0", "classes, or integers", step)
     if (labels.str.strip() == "").any():
@@ -183,9 +192,11 @@ def _declared_class_names(schema: pa.Schema, label: str) -> list[str] | None:
 
 
 def _names_of_integers(path: Path, names: Sequence[str], labels: pd.Series) -> pd.Series:
-    """The class names of integer labels, which are given as text; missing for -1.
+    """The class names of integer labels; missing for the label -1, which means that an image has no class.
 
-    names: those of 0, 1, 2 ..., as the file at `path` declares them. Raises FcaError for a label without a name.
+    names: the names of 0, 1, 2 ..., as the file at `path` declares them.    labels: the integers as text.
+
+    Raises FcaError for a label without a name.
     """
     name_of_label = {str(number): name for number, name in enumerate(names)} | {NO_LABEL: None}
     if unknown := sorted(set(labels) - set(name_of_label)):
@@ -196,9 +207,12 @@ def _names_of_integers(path: Path, names: Sequence[str], labels: pd.Series) -> p
 
 
 def _image_reader(path: Path, column: str) -> Callable[[int], bytes]:
-    """A function that returns the encoded image in a row of the file at `path`.
+    """A function that returns the encoded image in a row of a file.
 
-    Of a Parquet file it reads the row group that holds the row; the groups that were read last are kept.
+    For a Parquet file the function reads the whole row group that holds the row. The groups that were read last are
+    kept in memory, so reading rows in their order is fast.
+
+    path: the file, .parquet or .arrow.    column: its column of encoded images.
     """
     opened = _open_file(path)
     if isinstance(opened, pa.Table):
@@ -207,9 +221,10 @@ def _image_reader(path: Path, column: str) -> Callable[[int], bytes]:
 
     metadata = opened.metadata
     group_sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    first_row_of_group = np.cumsum([0, *group_sizes])  # the last one is the end
+    first_row_of_group = np.cumsum([0, *group_sizes])  # the last value is the end
 
     def read(row: int) -> bytes:
+        """The encoded image in this row of the whole file."""
         group = int(np.searchsorted(first_row_of_group, row, side="right")) - 1
         row_in_group = row - int(first_row_of_group[group])
         images = _row_group(path, group, column)
@@ -224,7 +239,7 @@ def _row_group(path: Path, group: int, column: str) -> pa.ChunkedArray:
 
 
 def _encoded_image(value: Any) -> bytes:
-    """The bytes of a cell of the image column, which holds them itself or in a struct.
+    """The bytes of an encoded image, from a value of the image column: the bytes, or a struct with a field `bytes`.
 
     Raises ValueError for anything else, such as a struct that has only the path of the image, and above MAX_FILE_BYTES.
     """
@@ -235,9 +250,10 @@ def _encoded_image(value: Any) -> bytes:
 
 
 def _labels_and_digests(path: Path, image: str, label: str) -> pa.Table:
-    """The `label` (as text) and the `content` (digest of the image's bytes) of every row of a file.
+    """Read a whole file: a table with the `label` (as text) and `content` (digest of the image's bytes) of every row.
 
-    image, label: the file's columns.
+    path: the file, .parquet or .arrow.    image, label: its columns with images and labels.
+
     Raises FcaError if the file is damaged or lacks a column, a class or an encoded image.
     """
     try:

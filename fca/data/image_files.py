@@ -66,9 +66,9 @@ def with_count(n: int, what: str) -> str:
 
 
 def count_by_suffix(paths: Iterable[str]) -> str:
-    """A phrase that says how many paths have each suffix, such as "2 .txt, 1 .csv".
+    """A phrase that counts the paths with each suffix, such as "2 .txt, 1 .csv".
 
-    It names the most frequent suffixes (MAX_SUFFIXES), and counts the others together.
+    It names the most frequent suffixes (at most MAX_SUFFIXES), and counts the paths with other suffixes together.
     """
     counts = Counter(suffix_of(path) or "without a suffix" for path in paths)
     suffixes = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))  # frequent first, then by name
@@ -85,16 +85,19 @@ BY_SUFFIX = {**dict.fromkeys(SUFFIXES, IMAGE), **dict.fromkeys(TEXT_SUFFIXES, OT
 
 
 def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = False) -> Sorted:
-    """Sort files into images, pictures that cannot be read, and others; each in the order of `paths`.
+    """Sort files into images, pictures that cannot be read, and others; each kind in the order of `paths`.
 
-    A suffix of images (SUFFIXES) or texts (TEXT_SUFFIXES) decides. Other files are opened, by several threads.
+    A suffix of images (SUFFIXES) or of texts (TEXT_SUFFIXES) decides without a look into the file. Files with other
+    suffixes are opened, by several threads.
 
+    files: the root.    paths: of its files.
     looks_into_texts: whether files with the suffix of a text are opened, too.
     """
     kind_of_suffix = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
+    # For each file: IMAGE, OTHER, or None where the suffix does not decide.
     kinds_by_suffix = [kind_of_suffix.get(suffix_of(path)) for path in paths]
 
-    # Files whose suffix does not decide are opened.
+    # Open these files, and look at their first bytes.
     undecided = [path for path, kind in zip(paths, kinds_by_suffix, strict=True) if kind is None]
     with ThreadPoolExecutor(READER_THREADS) as pool:
         batches = map_in_batches(partial(_kinds_by_content, files), undecided, pool)
@@ -110,7 +113,7 @@ def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = Fa
         elif kind == OTHER:
             result.others.append(path)
         else:
-            result.not_read[path] = kind  # the reason
+            result.not_read[path] = kind  # the reason why the picture cannot be read
     return result
 
 
@@ -119,7 +122,7 @@ def _kinds_by_content(files: Files, paths: Sequence[str]) -> dict[str, str]:
 
 
 def _kind_by_content(files: Files, path: str) -> str:
-    """As `kind_of` a file below a root; if it cannot be opened, the reason."""
+    """What a file below a root holds, see `kind_of`; if it cannot be opened, the reason."""
     try:
         return kind_of(files.head(path), path, partial(files.read, path))
     except Exception as error:  # no permission, gone, damaged in its archive: many kinds
@@ -127,17 +130,20 @@ def _kind_by_content(files: Files, path: str) -> str:
 
 
 def kind_of(head: bytes, path: str, read: Callable[[], bytes]) -> str:
-    """What a file holds: IMAGE, OTHER (no picture), or the reason why its picture cannot be read.
+    """What a file holds: IMAGE, OTHER (no picture), or a sentence that gives the reason why its picture cannot be read.
 
-    head: its first bytes, at most HEAD_BYTES.    path: its name.
-    read: a function that returns all of its bytes; it is called only if the first ones do not decide.
+    head: the file's first bytes, at most HEAD_BYTES.    path: its name, of which only the suffix is used.
+    read: a function that returns all bytes of the file; it is called only if the first ones do not decide.
     """
     if reason := why_not_read(head, path):
         return reason
     name = format_of(head, path)
     if name is None:
         return OTHER
-    return IMAGE if name in UNAMBIGUOUS_FORMATS or _has_image_header(read(), path) else OTHER
+    if name in UNAMBIGUOUS_FORMATS:
+        return IMAGE
+    # The first bytes of other formats may also begin a text.
+    return IMAGE if _has_image_header(read(), path) else OTHER
 
 
 def _has_image_header(content: bytes, path: str) -> bool:
@@ -151,6 +157,6 @@ def _has_image_header(content: bytes, path: str) -> bool:
 
 @cache  # the same warning only once per process
 def warn_of_left_out(root: str, left_out: str) -> None:
-    """Log the phrase of `Sorted.left_out`, if it is not empty."""
+    """Warn which files below `root` are left out.    left_out: the phrase of `Sorted.left_out`; "" = none."""
     if left_out:
         log.warning("%s: %s", root, left_out)

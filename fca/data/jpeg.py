@@ -12,9 +12,11 @@ MAX_PADDING = 16  # bytes, or a hundredth of a larger file: some cameras fill up
 
 
 def damage(content: bytes) -> str:
-    """libjpeg-turbo's warning that a JPEG's compressed pixels are damaged; "" if there is none, and for other formats.
+    """libjpeg-turbo's warning that the compressed pixels of a JPEG are damaged; "" without one, and for other formats.
 
-    It notices missing, overwritten and altered data if the decoder runs out of data, has some left, or meets codes that
+    content: the file's bytes.
+
+    The decoder notices missing, overwritten and altered data if it runs out of data, has some left, or meets codes that
     do not exist. It does not notice altered data that decode to another picture. CMYK files with reduced colour
     resolution are not checked, because this decoder does not support them.
     """
@@ -38,19 +40,21 @@ def damage(content: bytes) -> str:
 def _is_harmless(warning: str, content: bytes) -> bool:
     """Whether a warning is about surplus bytes that belong to no picture: between headers, or padding before the end.
 
+    warning: libjpeg's, which may state the number of surplus ("extraneous") bytes and the marker after them.
     content: the file's bytes.
     """
-    match = EXTRANEOUS.match(warning)  # number of bytes, and the marker after them
+    match = EXTRANEOUS.match(warning)
     if match is None:
         return False
 
     n_extraneous = int(match[1])
     marker = bytes.fromhex(f"ff{match[2]}")
     if marker != END:
-        return content.find(marker) < content.find(b"\xff\xda")  # before the first scan, where pixels begin
+        start_of_scan = b"\xff\xda"  # after this marker the pixels begin
+        return content.find(marker) < content.find(start_of_scan)
 
-    # Padding repeats one value, other than the data before it. Data that were overwritten with zeros up to the end also
-    # repeat one value, but so do the bytes before those that the decoder reports.
+    # Padding repeats one value, and the data before it have other values. If the data were overwritten with zeros up to
+    # the end, the surplus bytes repeat one value, too, but then the bytes before them have the same value.
     end = content.rfind(END)
     extraneous = content[end - n_extraneous : end]
     last_data = content[end - n_extraneous - 4 : end - n_extraneous]

@@ -45,7 +45,7 @@ PostScript is not among them, because an interpreter would run it, nor are forma
 UNAMBIGUOUS_FORMATS = frozenset(
     {"JPEG", "PNG", "GIF", "TIFF", "WEBP", "AVIF", "JPEG2000", "DDS", "ICNS", "PSD", "QOI", "SUN", "HEIF"}
 )
-"""Formats whose first bytes nothing else has by chance."""
+"""Formats that begin with bytes that no other file has by chance."""
 
 TARGA = (".tga", ".icb", ".vda", ".vst")
 """Names of images in the one common format that has no first bytes of its own."""
@@ -137,17 +137,18 @@ def reads_heic() -> bool:
 
 
 def is_heic(head: bytes) -> bool:
-    """Whether a file is a HEIC photograph, as phones write it, by its first bytes. AVIF uses the same container.
+    """Whether a file is a HEIC photograph, as phones write it. AVIF uses the same container.
 
-    The file begins with a box: its length (4 bytes), "ftyp", the main brand (4 bytes), a version (4 bytes), and then
-    all brands with which the file is compatible.
+    head: the file's first bytes. A file of this container begins with a box: its length (4 bytes), "ftyp", the main
+    brand (4 bytes), a version (4 bytes), and then all brands with which the file is compatible. A brand is a word of 4
+    letters.
     """
     if head[4:8] != b"ftyp":
         return False
     main_brand = head[8:12]
     if main_brand in HEIC_BRANDS:
         return True
-    brands = head[16 : int.from_bytes(head[:4])]
+    brands = head[16 : int.from_bytes(head[:4])]  # up to the end of the box
     is_compatible = any(brand in brands for brand in HEIC_BRANDS)
     return main_brand in CONTAINER_BRANDS and b"avif" not in brands and is_compatible
 

@@ -13,12 +13,13 @@ from fca.types import FcaError
 
 
 def listed_paths(paths: Iterable[str], files: Collection[str], root: str) -> list[str]:
-    """Rewrite paths from a table as the listing of a root has them: without ./ and //, and with / for Windows' \\.
+    """Rewrite paths from a table to the form in which the listing of the root has them.
 
-    An empty path stays empty, and a path that is no file below the root stays as it is but for ./ and //.
+    That is without ./ and //, relative to the root, and with / in place of the \\ of Windows. An empty path stays
+    empty. A path that is no file below the root loses only ./, // and the root.
 
-    files: the paths below the root. A path with \\ that is one of them is not rewritten.
-    root:  the directory or archive. If a path begins with it, the rest is taken.
+    files: the paths of all files below the root. A path with \\ that is one of them is not rewritten.
+    root:  the directory or archive. If a path begins with it, the rest of the path is taken.
 
     >>> listed_paths(["./cat//1.png", "cat\\\\1.png", "a\\\\b.png", ""], {"cat/1.png", "a\\\\b.png"}, "photos")
     ['cat/1.png', 'cat/1.png', 'a\\\\b.png', '']
@@ -26,12 +27,17 @@ def listed_paths(paths: Iterable[str], files: Collection[str], root: str) -> lis
     ['cat/1.png']
     """
     full_root = Path(root).expanduser()
-    prefixes = {f"{os.path.abspath(full_root)}/", f"{os.path.realpath(full_root)}/"}  # noqa: PTH100  keeps links
+    # With the links in the path of the root kept, and with them resolved.
+    prefixes = {f"{os.path.abspath(full_root)}/", f"{os.path.realpath(full_root)}/"}  # noqa: PTH100
     return [_path_in_listing(path, files, prefixes) if path else "" for path in paths]
 
 
 def _path_in_listing(path: str, files: Collection[str], prefixes: Collection[str]) -> str:
-    """One path of `listed_paths`.    prefixes: what a full path of a file below the root begins with."""
+    """Rewrite one path to the form in which the root's listing has it, see `listed_paths`.
+
+    files:    the paths of all files below the root.
+    prefixes: the path of the root and a slash, once with its links kept and once with its links resolved.
+    """
     normal_path = posixpath.normpath(path)
     if normal_path in files:
         return normal_path
@@ -39,6 +45,8 @@ def _path_in_listing(path: str, files: Collection[str], prefixes: Collection[str
         path_from_windows = posixpath.normpath(path.replace("\\", "/"))
         if path_from_windows in files:
             return path_from_windows
+
+    # A full path becomes relative to the root.
     for prefix in prefixes:
         if normal_path.startswith(prefix):
             return normal_path.removeprefix(prefix)
@@ -46,9 +54,9 @@ def _path_in_listing(path: str, files: Collection[str], prefixes: Collection[str
 
 
 def check_files(what: str, paths: Iterable[str], files: Collection[str], root: str) -> None:
-    """Raise FcaError if some paths are no files below the root; it names the file that is probably meant.
+    """Raise FcaError if some paths are no files below the root; its message proposes the file that is probably meant.
 
-    what: what the paths are, for the message.    files: all paths below the root.
+    what: what the paths are, for the message.    files: the paths of all files below the root.
     """
     missing = [path for path in dict.fromkeys(paths) if path not in files]
     if not missing:
@@ -66,7 +74,7 @@ def check_files(what: str, paths: Iterable[str], files: Collection[str], root: s
 def _file_probably_meant(path: str, file_by_key: Mapping[str, str]) -> str | None:
     """The file whose path differs only in spelling (as upper case), or lacks the first folders; None if there is none.
 
-    file_by_key: `comparison_key` of a file's path -> the path.
+    file_by_key: the spelling-independent key of a file's path (see `comparison_key`) -> the path.
     """
     names = path.replace("\\", "/").split("/")
     for start in range(len(names)):  # first the whole path, then without its first folder, and so on

@@ -92,11 +92,11 @@ class Manifest:
         """
         check_choice("dataset.mask_object", self.mask_object, MASK_OBJECTS)
         files = open_root(self.root, "the images that the manifest lists")
-        file_inventory = inventory(files)
+        file_inventory = inventory(files)  # all files below the root, with digests of their bytes
         sizes = file_inventory.listing.sizes
         listed = self._checked_lines(files, sizes)
 
-        # The mask of each line: a path, a box, or neither. A path takes precedence.
+        # The mask of each line: the path of a file, or else a box, or else None.
         mask_paths = listed["mask"].tolist() if "mask" in listed else [""] * len(listed)
         masks = [path or box for path, box in zip(mask_paths, self._boxes(listed), strict=True)]
 
@@ -105,9 +105,10 @@ class Manifest:
         listed["content"] = listed["path"].map(digests)
         has_masks = "mask" in listed or bool(self.mask_box)
         if has_masks:
-            # With its other side as the object, a file is another mask. A box is its own content.
-            content_of_mask = {path: f"{digests[path]} {self.mask_object}" for path in used_mask_paths}
-            listed["mask_content"] = [content_of_mask.get(mask, str(mask or "")) for mask in masks]
+            # What identifies a mask. For a file, its digest and the side that is the object, because with the other
+            # side the same file is another mask. For a box, its numbers as text. Without a mask, "".
+            content_of_mask_file = {path: f"{digests[path]} {self.mask_object}" for path in used_mask_paths}
+            listed["mask_content"] = [content_of_mask_file.get(mask, str(mask or "")) for mask in masks]
         if "image_id" not in listed:
             listed["image_id"] = listed["path"]
 
@@ -139,11 +140,12 @@ class Manifest:
     def _checked_lines(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
         """The selected lines of the manifest under our column names, with paths as the root's listing has them.
 
-        sizes: path -> size of all files below the root. Raises FcaError for missing columns, values and files, and for
-        a file that is on several lines.
+        sizes: path -> bytes, for all files below the root.
+
+        Raises FcaError for missing columns, values and files, and for a file that is on several lines.
         """
         listed = self._selected_lines(self._read_manifest(files, sizes))
-        self._check_no_gaps(listed)  # before the index of all lines is lost, which it needs for line numbers
+        self._check_no_gaps(listed)  # before the index is reset, from which its message takes line numbers
         listed = listed.reset_index(drop=True)
 
         for column in {"path", "mask"} & set(listed):
@@ -164,9 +166,11 @@ class Manifest:
         return {column: columns.get(column, column) for column in our_columns}
 
     def _read_manifest(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
-        """The manifest with all its lines and columns, see `_parse`. It may be below the root or elsewhere.
+        """Read the manifest with all its lines and columns, see `_parse`. It may be below the root or elsewhere.
 
-        Raises FcaError if it does not exist or cannot be read as a table.
+        files, sizes: the root, and path -> bytes of all files below it.
+
+        Raises FcaError if the manifest does not exist or cannot be read as a table.
         """
         file_elsewhere = Path(self.file).expanduser()
         if self.file not in sizes and not file_elsewhere.is_file():
@@ -183,7 +187,7 @@ class Manifest:
         """The table in a manifest's bytes.
 
         Our columns (path, label, image_id, split, mask) and the group are text, "" where a value is missing, because a
-        class may be called NA or 01. Other columns have the types that pandas infers, or those of the Parquet file.
+        class may be called NA or 01. Other columns have the types that pandas infers, or the types in the Parquet file.
         Raises ValueError for too many lines, and FcaError if one of our columns holds lists or structs.
         """
         text_columns = set(self._file_columns().values())
@@ -210,9 +214,11 @@ class Manifest:
         return frame.assign(**texts)
 
     def _selected_lines(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The lines that `where` selects, under our column names; their index is the position in `frame`.
+        """The lines of the manifest that `where` selects, with the file's columns renamed to ours.
 
-        frame: the manifest. Raises FcaError for missing columns, with a proposal how to map them.
+        frame: all lines of the manifest, see `_parse`. The index of the result is the position of each line in it.
+
+        Raises FcaError for missing columns, and proposes how to map them.
         """
         file_columns = self._file_columns()
         needed = {file_columns[column] for column in (*REQUIRED, *(self.columns or {}))}
@@ -231,7 +237,8 @@ class Manifest:
         if self.where is not None:
             frame = self._lines_matching(frame, self.where)
 
-        # The file's names become ours. Its other columns that have one of our names get another one.
+        # The columns that we use get our names (path, label, ...). Any other column of the file that happens to have
+        # one of our names, or the name of a column that we add (FILE_COLUMNS), gets the suffix _in_file.
         new_names = {name: column for column, name in file_columns.items() if name in frame}
         for name in map(str, frame):
             if name not in new_names and name in (*file_columns, *FILE_COLUMNS):
@@ -254,9 +261,10 @@ class Manifest:
         return selected
 
     def _boxes(self, listed: pd.DataFrame) -> Sequence[Box | None]:
-        """The box around the object of every line, from the columns `mask_box`; None if all four values are blank.
+        """The box around the object of every line, from the four columns `mask_box`.
 
-        Without `mask_box` all are None. Raises FcaError naming the lines with values that cannot be a box of any image.
+        A line whose four values are blank has None. Without `mask_box` every line has None. Raises FcaError for columns
+        that do not exist, and naming the lines with values that cannot be a box of any image.
         """
         if self.mask_box is None:
             return [None] * len(listed)
@@ -268,8 +276,8 @@ class Manifest:
             check_choice("dataset.mask_box", column, listed, "name columns of the manifest")
 
         values = listed[self.mask_box]
-        numbers = values.astype("str").apply(pd.to_numeric, errors="coerce")
-        corners = numbers.to_numpy(np.float64, na_value=np.nan)  # lines x (x0, y0, x1, y1); NaN for other texts
+        numbers = values.astype("str").apply(pd.to_numeric, errors="coerce")  # what is no number becomes missing
+        corners = numbers.to_numpy(np.float64, na_value=np.nan)  # lines x (x0, y0, x1, y1); NaN where missing
         is_pixel = (corners == np.floor(corners)) & (corners >= 0) & (corners < MAX_PIXELS)
         is_ordered = (corners[:, :2] <= corners[:, 2:]).all(axis=1)  # x0 <= x1 and y0 <= y1
         is_box = is_pixel.all(axis=1) & is_ordered
@@ -277,6 +285,7 @@ class Manifest:
 
         wrong_rows = np.flatnonzero(~is_box & ~is_blank)
         if len(wrong_rows):
+            # The message counts among the selected lines, from 1.
             descriptions = [f"{row + 1} ({', '.join(map(str, values.iloc[row]))})" for row in wrong_rows]
             allowed = "x0 <= x1 and y0 <= y1, whole numbers of pixels from 0, or all four blank"
             step = f"correct {self.file}, or use where"
@@ -285,14 +294,15 @@ class Manifest:
         return [None if blank else tuple(map(int, box)) for blank, box in zip(is_blank, corners, strict=True)]
 
     def _check_no_gaps(self, listed: pd.DataFrame) -> None:
-        """Raise FcaError naming the selected lines that lack a path, label, image id or split, by their line numbers.
+        """Raise FcaError naming the selected lines that lack a path, label, image id or split by their line numbers.
 
-        listed: its index is the position of each line in the manifest.
+        listed: the selected lines; its index is the position of each line in the manifest.
         """
         first_line_number = 1 if self._is_parquet() else 2  # the first line of a CSV is its header
         columns = [column for column in (*REQUIRED, "image_id") if column in listed]
-        has_splits = "split" in listed and bool((listed["split"].str.strip() != "").any())  # else a set without splits
-        if has_splits and "" not in (self.splits or {}):  # the user may map blank splits
+        # If all splits are blank, the set has no splits. The user may also map blank splits to one of ours.
+        has_splits = "split" in listed and bool((listed["split"].str.strip() != "").any())
+        if has_splits and "" not in (self.splits or {}):
             columns.append("split")
         for column in columns:
             lacking = listed[listed[column].str.strip() == ""]
@@ -345,10 +355,11 @@ def mask_of(
 ) -> Bool[np.ndarray, "height width"]:
     """Read an object mask from a file: True on the object.
 
-    path: of the mask in `files`.    image: path of its image in `images` (None = in `files`, too).
-    objects: "bright" or "dark", see `decode_mask`.
+    files, path:   the root with the mask, and the mask's path in it.
+    image, images: the path of the mask's image, and the root with that image; None = the image is in `files`, too.
+    objects:       which side of the file is the object, "bright" or "dark", see `decode_mask`.
 
-    Raises UnreadableImage if one of them cannot be read, or if the mask has not the size of its image.
+    Raises UnreadableImage if mask or image cannot be read, or if the mask has not the size of the image.
     """
     content, name = content_of(files, path)
     mask = decode_mask(content, name, objects)
@@ -359,9 +370,9 @@ def mask_of(
 
 
 def box_mask(box: Box, image: bytes, name: str) -> Bool[np.ndarray, "height width"]:
-    """A mask that is True in a box, both ends included.
+    """A mask for an image that is True in a box, whose corner pixels x0, y0, x1, y1 are both included.
 
-    image, name: the bytes of the image file, and its name for messages.
+    image, name: the bytes of the image file, of which only the size is used, and its name for messages.
     Raises UnreadableImage for a box that leads out of the image.
     """
     x0, y0, x1, y1 = box
@@ -411,15 +422,16 @@ class Generated:
                 f"images in {folder / STRUCK}", first_few(unknown), "image ids of the manifest", "correct them"
             )
 
-        rejected: Iterable[str] = ()
-        if "rejected" in listed:  # older folders have no checks
-            rejected = listed["image_id"][listed["rejected"] != ""]
+        rejected: Iterable[str] = ()  # by the automatic checks
+        if "rejected" in listed:  # folders of earlier versions have no checks
+            rejected = listed["image_id"][listed["rejected"] != ""]  # the column has the reason
         left_out = sorted(decisions.out(rejected))
         where = f"state == 'drawn' and image_id not in {left_out!r}"
         val = Share(0.1, 0)  # not used, as all images are test
         data = Manifest(self.root, MANIFEST, val, self.name, where=where, mirror=self.mirror).load()
 
-        # An error of reading then names the command that draws the image again.
+        # DrawnImage adds to an error of reading the command that draws the image again. It takes image ids, as the
+        # function `of` does that `data.read` calls for a position.
         read = data.read
         assert isinstance(read, AtPosition)
         return replace(data, read=AtPosition(DrawnImage(self.root, read.of), read.ids))
@@ -499,29 +511,33 @@ def consolidated(masks: Bool[np.ndarray, "masks height width"]) -> tuple[Bool[np
 
 
 def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float | None) -> pd.DataFrame:
-    """Decide which workers' masks are used: one line per worker (index).
+    """Decide which workers' masks are used, from how well their masks agree with known true masks.
 
-    Columns: `exam` and `check` (the worker's mean IoU with the true masks of the exam and of attention checks; NaN if
-    the worker has none, or has not finished the exam) and `kept` (whether the masks are used).
+    Workers draw masks in three phases: an exam before the work, the work itself, and attention checks among the work.
+    Masks of the exam and the checks are compared with true masks.
 
-    lines:       one per mask: worker, phase (exam, check or work), image_id and iou (with the true mask).
-    exam_least:  to pass the exam, a worker must do all its images, with at least this mean IoU; None = there is no
-                 exam.
-    check_least: a worker with a lower mean IoU on attention checks is removed; a worker who had none stays. None =
-                 nobody is removed.
+    lines:       one line per mask: worker, phase (exam, check or work), image_id, and iou with the true mask.
+    exam_least:  to pass the exam, a worker must draw masks of all its images, with at least this mean IoU; None = there
+                 is no exam.
+    check_least: a worker with a lower mean IoU on attention checks is removed; a worker without checks stays. None =
+                 checks remove nobody.
+
+    Returns one line per worker (the index). Columns: `exam` (the worker's mean IoU in the exam; NaN without a complete
+    exam), `check` (the mean IoU on attention checks; NaN without checks) and `kept` (whether the masks are used).
     """
     exam = lines[lines["phase"] == "exam"].groupby("worker")
     check = lines[lines["phase"] == "check"].groupby("worker")
-    n_exam_images = lines["image_id"][lines["phase"] == "exam"].nunique()
+    n_exam_images = lines["image_id"][lines["phase"] == "exam"].nunique()  # of all workers together
 
     workers = pd.DataFrame(index=pd.Index(sorted(set(lines["worker"])), name="worker"))
     finished_exam = exam["image_id"].nunique() == n_exam_images
     workers["exam"] = exam["iou"].mean().where(finished_exam)
     workers["check"] = check["iou"].mean()
 
-    # A tolerance of 1e-9: the mean of 0.6 and 0.7 is 0.6499999999999999.
+    # The tolerance of 1e-9 is for rounding errors: the mean of 0.6 and 0.7 is 0.6499999999999999. Comparisons with NaN
+    # are false: without a complete exam nobody passes it, and without checks nobody fails them.
     passed_exam = True if exam_least is None else workers["exam"] > exam_least - 1e-9
-    failed_checks = workers["check"] < (check_least or 0) - 1e-9
+    failed_checks = workers["check"] < (check_least or 0) - 1e-9  # 0: no mean IoU is lower
     return workers.assign(kept=passed_exam & ~failed_checks)
 
 
@@ -548,28 +564,31 @@ class AnnotatedImages(Manifest):
     masks: Annotated[int, Allowed(1)] = 5
 
     def load(self) -> ImageData:
-        """List the images and compare all masks; nothing is written.
+        """List the images of the manifest, compare all masks of the workers, and return the data with majority masks.
 
-        Raises FcaError for lines of the annotations that do not fit, and for masks that cannot be read.
+        Nothing is written. Raises FcaError for lines of the annotations that do not fit, and for masks that cannot be
+        read.
         """
         data = super().load()
         file_inventory = inventory(open_root(self.root, "the files that the tables list"))
         path_of_image = dict(zip(data.items["image_id"], data.items["path"], strict=True))
         ids = list(path_of_image)
-        lines = self._annotations(file_inventory, path_of_image)
+        lines = self._annotations(file_inventory, path_of_image)  # one line per mask of a worker
         read_mask = partial(mask_of, file_inventory.files, objects=self.mask_object)
 
         def iou_with_truth(row: int) -> float:
             """The IoU of a line's mask with its true mask; NaN for the phase work, which has none."""
             mask = lines["mask"][row]
             truth = lines["true_mask"][row]
-            # The second argument is the file that a mask must equal in size.
-            return iou(read_mask(mask, truth), read_mask(truth, truth)) if truth else np.nan
+            if not truth:
+                return np.nan
+            # The second argument of `read_mask` is an image file of the size that the mask must have.
+            return iou(read_mask(mask, truth), read_mask(truth, truth))
 
         try:
             lines["iou"] = list(parallel_map(iou_with_truth, len(lines), 0, "comparing masks with the truth"))
             workers = screened(lines, self.exam_least, self.check_least)
-            work = lines[(lines["phase"] == "work") & lines["worker"].map(workers["kept"])]
+            work = lines[(lines["phase"] == "work") & lines["worker"].map(workers["kept"])]  # the masks that are used
             masks_of_image = {str(image_id): masks.tolist() for image_id, masks in work.groupby("image_id")["mask"]}
             annotated_ids = list(masks_of_image)
 
@@ -579,7 +598,8 @@ class AnnotatedImages(Manifest):
                 return consolidated(np.stack(masks))
 
             def ious_with_majority(i: int) -> list[float]:
-                return consolidate(annotated_ids[i])[1]
+                _majority, ious = consolidate(annotated_ids[i])
+                return ious
 
             ious_of_image = list(
                 parallel_map(ious_with_majority, len(annotated_ids), 0, "comparing the masks of an image")
@@ -587,10 +607,14 @@ class AnnotatedImages(Manifest):
         except UnreadableImage as error:
             raise FcaError("mask", error, "black and white, as large as its image", "mend it or its line") from error
 
-        # images x masks: iou_1, iou_2, ...; NaN where an image has fewer masks
-        columns = {f"iou_{i}": column for i, column in enumerate(zip_longest(*ious_of_image, fillvalue=np.nan), 1)}
-        ious = pd.DataFrame(columns, annotated_ids, dtype=np.float64).reindex(ids).reset_index(drop=True)
+        # Columns iou_1, iou_2, ...: the IoU of each image's first mask with the majority, of its second mask, and so
+        # on. NaN where an image has fewer masks.
+        nth_iou_of_images = zip_longest(*ious_of_image, fillvalue=np.nan)
+        columns = {f"iou_{n}": nth_iou for n, nth_iou in enumerate(nth_iou_of_images, 1)}
+        ious = pd.DataFrame(columns, annotated_ids, dtype=np.float64)
+        ious = ious.reindex(ids).reset_index(drop=True)  # now a line for every image, in the order of the data
 
+        # What identifies the majority mask of an image: the digests of its masks, and the side that is the object.
         digests = file_inventory.digests(work["mask"])
         content_of_masks = {}
         for image_id, paths in masks_of_image.items():
@@ -607,16 +631,23 @@ class AnnotatedImages(Manifest):
         self._report(lines, workers, items)
 
         def majority_mask(image_id: str) -> Bool[np.ndarray, "height width"] | None:
-            return consolidate(image_id)[0] if image_id in masks_of_image else None
+            """The majority of an image's masks, computed when it is needed; None for an image without masks."""
+            if image_id not in masks_of_image:
+                return None
+            majority, _ious = consolidate(image_id)
+            return majority
 
         return replace(data, items=items, fingerprint=fingerprint(items), mask=AtPosition(majority_mask, ids))
 
     def _annotations(self, file_inventory: Inventory, ids: Iterable[str]) -> pd.DataFrame:
-        """Read the table of annotations, sorted by image, worker and phase.
+        """Read the table of annotations: one line per mask that a worker drew, sorted by image, worker and phase.
 
-        Lines of the phases exam and check are masks of test images with a known true mask, which need not be in the
-        manifest; lines of the phase work are masks of the manifest's images.
-        ids: of the images of the manifest. true_mask is "" in lines of the phase work.
+        Columns: image_id, worker, phase, mask and true_mask (paths). In the phases exam (before the work) and check
+        (attention checks among the work), workers draw masks of images whose true mask is known. These images need not
+        be in the manifest. Lines of the phase work are masks of images of the manifest. They have the true_mask "".
+
+        ids: the image ids of the manifest.
+
         Raises FcaError naming the lines that do not fit.
         """
         name = self.annotations
@@ -637,6 +668,7 @@ class AnnotatedImages(Manifest):
         is_work = lines["phase"] == "work"
         lacks_true_mask = ~is_work & ~lines["true_mask"].isin([*sizes])
         is_of_unknown_image = is_work & ~lines["image_id"].isin([*ids])
+        # For each rule: which lines break it, and what it allows.
         for is_wrong, allowed in (
             (~lines["phase"].isin(["exam", "check", "work"]), "exam, check or work as phase"),
             (lines["worker"].str.contains(r"^$|[\x00-\x1f\x7f-\x9f]"), "a worker, in printable text"),
@@ -656,7 +688,7 @@ class AnnotatedImages(Manifest):
         return lines.sort_values(["image_id", "worker", "phase"], ignore_index=True)
 
     def _report(self, lines: pd.DataFrame, workers: pd.DataFrame, items: pd.DataFrame) -> None:
-        """Log the removed workers, the images that need more masks, and the share and mean IoU of attention checks.
+        """Log who was removed, which images need more masks, and how well workers did on attention checks.
 
         lines: all annotations, with `iou`.    workers: as `screened` returns them.    items: of the data set.
         """
@@ -671,7 +703,7 @@ class AnnotatedImages(Manifest):
 
         check_ious = lines["iou"][lines["phase"] == "check"]
         n_exam = lines["phase"].value_counts().get("exam", 0)
-        share = len(check_ious) / max(1, len(lines) - n_exam)  # of checks among checks and work
-        level = logging.WARNING if share < self.checks else logging.INFO  # few checks do not show who is careless
+        share = len(check_ious) / max(1, len(lines) - n_exam)  # of checks among checks and work; 1: never divide by 0
+        level = logging.WARNING if share < self.checks else logging.INFO  # too few checks do not show who is careless
         text = "attention checks: %.1f %% of the annotations (expected: %.1f %%), mean IoU %.2f; agreement %.2f"
         log.log(level, text, 100 * share, 100 * self.checks, check_ious.mean(), items["agreement"].mean())

@@ -85,23 +85,25 @@ class MaskedImageNet:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """Find the masks, and list the images that have one.
+        """Find the masks, and list the images that have one; the images themselves are not read.
 
-        Raises FcaError if images, masks or ranks are absent or do not fit.
+        Raises FcaError if images, masks or ranks are absent, or if they do not fit each other.
         """
         check_choice("dataset.name", self.name, LAYOUTS)
         layout = LAYOUTS[self.name]
-        group_of_wnid = read_superclasses(self.name).of  # wnid: ImageNet's name of a class, such as n04228054
+        # A wnid is ImageNet's name of a class, such as n04228054. Users may classify wnids, or the groups of wnids.
+        group_of_wnid = read_superclasses(self.name).of
         n_groups = len(set(group_of_wnid.values()))
         check_choice("dataset.classes", self.classes, sorted({len(group_of_wnid), n_groups}))
 
-        # The folder of the masks: with a layout folder hardImageNet/val it is hardImageNet, which may be the root
-        # itself (then `val` is directly below it) or below the root.
+        # Users may give the folder of the masks or the folder around it. Example: layout.folder is "hardImageNet/val",
+        # so the masks are in the folder hardImageNet. Then `find_tree` returns either root/hardImageNet/val or
+        # root/val, and the folder of the masks is its parent.
         split_folder = layout.folder.split("/")[1]
         masks_root = find_tree(self.root, (layout.folder, split_folder), layout.source).parent
         images_root = masks_root / layout.image_folder if self.imagenet is None else Path(self.imagenet).expanduser()
         mask_inventory = inventory(Directory(str(masks_root)))
-        path_matches = [re.fullmatch(layout.mask_pattern, path) for path in mask_inventory.listing.sizes]
+        path_matches = [re.fullmatch(layout.mask_pattern, path) for path in mask_inventory.listing.sizes]  # all files
         mask_matches = [match for match in path_matches if match]
         listed = self._images_with_masks(mask_matches, layout.image_path, images_root)
 
@@ -115,9 +117,9 @@ class MaskedImageNet:
         is_class_per_wnid = self.classes == len(group_of_wnid)
         listed["label"] = listed["wnid"] if is_class_per_wnid else listed["wnid"].map(group_of_wnid)
 
-        # Sizes identify the images, together with their names; reading all of them would take too long.
+        # The size of an image and its name identify it: reading the bytes of all images would take too long.
         image_files = [images_root / path for path in listed["image"]]
-        listed["bytes"] = [file.stat().st_size if file.is_file() else -1 for file in image_files]
+        listed["bytes"] = [file.stat().st_size if file.is_file() else -1 for file in image_files]  # -1: no such file
         missing_images = listed["image"][listed["bytes"] < 0].tolist()
         if missing_images:
             step = "set dataset.imagenet to the folder with train/<wnid>/ and val/<wnid>/"
@@ -125,10 +127,11 @@ class MaskedImageNet:
             raise FcaError(what, first_few(missing_images), f"files in {images_root}", step)
 
         listed["mask_content"] = listed["mask"].map(mask_inventory.digests(listed["mask"]))
-        if self.ranks is not None:  # how strong the spurious cues of an image are among those of its class
+        if self.ranks is not None:  # rank 1: the image with the strongest spurious cue of its class
             listed["rank"] = listed["image_id"].map(_rank_of_image(self.ranks, set(listed["image_id"])))
 
-        # Paths leave the table, because the same data may be in other folders.
+        # The columns of the table stay with the images as annotations, but the paths are taken out of it, because the
+        # same data may be in other folders.
         image_of_id = dict(zip(listed["image_id"], listed.pop("image"), strict=True))
         mask_of_id = dict(zip(listed["image_id"], listed.pop("mask"), strict=True))
         images = Directory(str(images_root))
@@ -140,23 +143,27 @@ class MaskedImageNet:
             self.val,
             mask=lambda image_id: read_mask(mask_of_id[image_id], image_of_id[image_id]),
             mirror=self.mirror,
-            official=True,
+            official=True,  # no warning that validation images are held out
         )
 
     def _images_with_masks(self, masks: Sequence[re.Match[str]], image_path: str, images_root: Path) -> pd.DataFrame:
-        """One line per mask: `mask` and `image` (paths), `wnid` (the class), `split` and `image_id`.
+        """One line per mask: `mask` and `image` (paths of the two files), `wnid` (the class), `split` and `image_id`.
 
-        The id is that of the same image in dataset=imagenet, and the split follows ImageNet's: its val is test here.
+        The id is the one that the same image has in dataset=imagenet. An image of ImageNet's folder val is in the test
+        split, and an image of its folder train is in the train split, whatever split the set of masks put it into.
 
-        masks: for each mask, the match of its path with the layout's `mask_pattern`.
-        image_path: the path of a downloaded image, as a template for such a match.
-
-        If `imagenet` has no train folder, training images are left out.
+        masks:       for each mask, the match of its path with the layout's `mask_pattern`, whose groups are the set's
+                     split, the wnid and ImageNet's file name.
+        image_path:  a template that makes of such a match the path of the image that was downloaded with the mask. It
+                     is not used if `imagenet` is set.
+        images_root: the folder of the images. If `imagenet` is set and this folder has no train, training images are
+                     left out.
         """
+        # match[0]: the path of the mask, match[2]: the wnid, match[3]: the file name
         lines = [(match[0], match[2], match[3], match.expand(image_path)) for match in masks]
         listed = pd.DataFrame(lines, columns=["mask", "wnid", "file", "image"], dtype="str")
 
-        is_val = listed["file"].str.startswith("ILSVRC2012_val_")  # whatever the set's own split
+        is_val = listed["file"].str.startswith("ILSVRC2012_val_")
         imagenet_split = pd.Series("train", listed.index).mask(is_val, "val")
         listed["image_id"] = imagenet_split + "/" + listed["wnid"] + "/" + listed.pop("file")
         listed["split"] = imagenet_split.replace("val", "test")
@@ -169,20 +176,23 @@ class MaskedImageNet:
         return listed[imagenet_split == "val"].reset_index(drop=True)
 
     def _check_number_of_masks(self, images_root: Path, listed: pd.DataFrame) -> None:
-        """Raise FcaError if the masks of ImageNet's train or val are fewer or more than `images` states.
+        """Raise FcaError if ImageNet's train or val has fewer or more masks than `images` states.
 
-        If `images` states no number for val, at least one is needed, because the test split consists of them.
+        The images of val are the test split. So if `images` states no number for val, at least one mask is needed.
+
+        images_root: the folder of the images.    listed: one line per mask, as `_images_with_masks` returns them.
         """
-        for split, expected in {"val": None, **(self.images or {})}.items():  # val is checked in any case
+        # None accepts any number above 0. It is the default of val, which is checked in any case.
+        for split, expected in {"val": None, **(self.images or {})}.items():
             check_choice("dataset.images", split, ("train", "val"))
             ids = set(listed["image_id"][listed["image_id"].str.startswith(split)])
-            # Training images are left out if the folder of ImageNet has only val.
+            # ImageNet's folder may have only val, which is enough to predict; then there are no training images.
             is_left_out = self.imagenet is not None and split == "train" and not (images_root / split).is_dir()
             is_complete = len(ids) > 0 if expected is None else len(ids) == expected
             if is_left_out or is_complete:
                 continue
 
-            # All validation images of the classes have masks, so those without one can be named.
+            # Each validation image of these classes should have a mask, so the message can name those without one.
             ids_without_mask = []
             if split == "val":
                 wnids = set(listed["wnid"])
@@ -195,10 +205,12 @@ class MaskedImageNet:
 
 
 def _rank_of_image(file: str, ids: set[str]) -> Mapping[str, int]:
-    """Read the ranks of spurious cues: image id -> the image's rank in its class, 1 for the last image of its list.
+    """Read the rank of each image by its spurious cues: image id -> rank, 1 for the strongest cues of a class.
 
-    file: JSON {class: [image id, ...]}.    ids: of the images that have masks.
-    Raises FcaError for a file of another form, and if it has none of `ids`.
+    file: JSON {class: [image id, ...]}, where the image with the strongest cue is the last one of its list.
+    ids:  of the images that have masks.
+
+    Raises FcaError for a file of another form, and for a file that lists none of `ids`.
     """
     rank_of_image = {}
     try:
@@ -208,6 +220,7 @@ def _rank_of_image(file: str, ids: set[str]) -> Mapping[str, int]:
                 rank_of_image[path] = len(paths) - position
         if not ids & set(rank_of_image):
             raise ValueError("it lists no image that has a mask")
+    # No such file, no JSON, values of other types, or JSON that is nested too deeply.
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         step = f"convert the authors' file as conf/dataset/hard_imagenet.yaml shows ({error})"
         raise FcaError("dataset.ranks", file, "JSON: {class: [train/<wnid>/<file>, ...]}", step) from error

@@ -45,7 +45,7 @@ from fca.types import (
 )
 
 log = logging.getLogger(__name__)
-SHARD_BYTES = 128 * 10**6
+SHARD_BYTES = 128 * 10**6  # about the largest size of a shard with more than one image
 DecodeRow = Callable[[int], UInt8[np.ndarray, "height width 3"]]
 Rows = Int[np.ndarray, " rows"]
 Shards = dict[str, Int[np.ndarray, " _"]]
@@ -60,20 +60,25 @@ def open_pixels(
     limit_gb: float = 4.0,
     rows: Rows | None = None,
 ) -> Crops:
-    """The images of a data set after `geometry`, which can then be read by their positions in `data.items`.
+    """The images of a data set after `geometry` (resize and crop); read them by their positions in `data.items`.
 
-    cache:    folder of the shards. `<fingerprint>-<geometry key>-<first>-<last>.rgb` holds raw pixels, one image after
-              another; the `.json` beside it holds its checksum and the rows that cannot be read. This call writes
-              missing and damaged shards; processes that need them at the same time share the work.
-    workers:  threads that decode; 0 = one per core. (Pillow releases Python's lock: processes are no faster.)
-    limit_gb: size of the folder in 1e9 bytes. To make room, the least recently used shards are removed. Images that do
-              not fit beside the shards in use are decoded at every access. 0 = existing shards are used, and none is
-              written.
-    rows:     the images that are needed; None = all. Others can be read, too, but may have to be decoded.
+    cache:    the folder of the shards. A shard is a file `<fingerprint>-<geometry key>-<first>-<last>.rgb` with the raw
+              pixels of many images, one after another. The `.json` beside it holds its checksum and names the images
+              that cannot be read. This call writes shards that are missing or damaged. Processes that need the same
+              shards at the same time share the work.
+    workers:  number of threads that decode; 0 = one per core. (Pillow releases Python's lock, so processes would not be
+              faster.)
+    limit_gb: the largest size of the folder, in 1e9 bytes. To make room, the shards that were not used for the longest
+              time are removed. If there is no room even then, because other shards are in use, images are decoded at
+              every access. 0 = existing shards are used, and no shard is written.
+    rows:     positions of the images that are needed; None = all. Other images can be read, too, but they may have to
+              be decoded at every access.
     """
 
     def decode_row(row: int) -> UInt8[np.ndarray, "size size 3"]:
-        return geometry(data.read(row))[0]
+        """The image at this position in `data.items`, after the geometry."""
+        image, _no_mask = geometry(data.read(row))
+        return image
 
     image_bytes = 3 * geometry.size**2
     shards = _shards_with(data, geometry.key, image_bytes, rows)
@@ -85,20 +90,21 @@ def open_originals(
 ) -> WithMargins:
     """The images of a data set, resized as for evaluation but not cropped (see `ResizeCrop.resized`).
 
-    A training crops them. Arguments as for `open_pixels`. Large JPEGs are decoded at a smaller scale, which is faster.
-    Raises FcaError if the geometry is not a ResizeCrop.
+    They are for a training, which crops them anew in every epoch. Arguments as for `open_pixels`. Large JPEGs are
+    decoded at a smaller scale, which is faster. Raises FcaError if the geometry is not a ResizeCrop.
     """
     if not isinstance(geometry, ResizeCrop):
         raise FcaError("geometry", geometry, "a ResizeCrop", "set recipe.crop_from=input")
 
     def decode_row(row: int) -> UInt8[np.ndarray, "height width 3"]:
-        token = REDUCED.set(geometry.side)
+        """The resized image at this position in `data.items`."""
+        token = REDUCED.set(geometry.side)  # a large JPEG is then decoded at a smaller scale
         try:
             return geometry.resized(data.read(row))
         finally:
             REDUCED.reset(token)
 
-    image_bytes = 4 * geometry.side**2  # of a photograph of 4:3, in 3 channels: 3 * side * (4 / 3 side)
+    image_bytes = 4 * geometry.side**2  # an estimate: a photograph of 4:3 with 3 channels has 3 * side * (4 / 3 side)
     shards = _shards_with(data, geometry.original_key, image_bytes, rows)
     return WithMargins(**_stored(data, decode_row, shards, image_bytes, cache, workers, limit_gb))
 
@@ -135,13 +141,14 @@ class Stored:
         return len(self.shard)
 
     def images(self, rows: Rows) -> list[UInt8[np.ndarray, "height width 3"]]:
-        """The images at these rows: read-only views of the shards; images that are not stored are decoded now.
+        """The images at these rows (positions in `data.items`), as read-only views of the shards.
 
-        Raises UnreadableImage, naming its path, if an image cannot be read.
+        Images that are not stored in a shard are decoded now, by several threads. Raises UnreadableImage, naming its
+        path, if an image cannot be read.
         """
         images: list[Any] = [None] * len(rows)
         not_stored: list[int] = []  # positions in `rows`
-        # Lists of plain integers are faster to loop over than arrays.
+        # Where each image is. Lists of plain integers are faster to loop over than arrays.
         places = zip(
             self.shard[rows].tolist(),
             self.start[rows].tolist(),
@@ -150,7 +157,7 @@ class Stored:
             strict=True,
         )
         for i, (shard, start, height, width) in enumerate(places):
-            if shard < 0:
+            if shard < 0:  # -1: in no shard
                 not_stored.append(i)
                 continue
             pixels = self.maps[shard][start : start + height * width]
@@ -195,15 +202,17 @@ class WithMargins(Stored):
 
 
 def _shards_with(data: ImageData, key: str, image_bytes: int, rows: Rows | None) -> Shards:
-    """The shards (cache files of decoded images) that hold these rows; all shards if `rows` is None.
+    """The shards that hold these rows (positions in `data.items`); all shards if `rows` is None.
 
-    key: of the geometry, part of a shard's name.    image_bytes: size of one decoded image (an estimate will do).
+    A shard is a cache file with the decoded images of consecutive classes. Which images share a shard depends on the
+    whole data set alone, not on `rows`, so that all runs use the same shards.
 
-    Which images share a shard depends on the whole data set alone, not on `rows`, so that all runs share shards.
+    key: of the geometry (resize and crop), part of a shard's name.
+    image_bytes: the size of one decoded image (an estimate will do), which limits the number of images in a shard.
     """
     split_number = np.unique(data.items["split"].to_numpy(str), return_inverse=True)[1]  # of each image
     section = split_number * len(data.classes) + data.labels  # the images of one class in one split
-    order = np.argsort(section, kind="stable")
+    order = np.argsort(section, kind="stable")  # the images of one section follow each other
     is_needed = np.full(len(order), rows is None)
     if rows is not None:
         is_needed[rows] = True
@@ -219,23 +228,25 @@ def _shards_with(data: ImageData, key: str, image_bytes: int, rows: Rows | None)
 
 
 def _shard_bounds(sections: Int[np.ndarray, " images"], n_classes: int, max_images: int) -> list[int]:
-    """The positions at which shards (cache files) of at most `max_images` images begin, and the end of the last one.
+    """Divide images among shards (cache files) of at most `max_images` images, so that a class is in few shards.
 
-    sections: split * n_classes + class of every image, ascending. A shard may hold several classes of the same split.
-    A class that is too large for one shard gets several shards of its own, of equal size.
+    Returns the position of the first image of each shard, and after them the number of images. A shard may hold several
+    classes of the same split. A class that is too large for one shard gets several shards of its own, of equal size.
+
+    sections: split * n_classes + class of every image (both as numbers), in ascending order.
 
     >>> _shard_bounds(np.array([0, 0, 1, 1, 1, 2, 4, 5, 5, 5, 5, 5]), n_classes=4, max_images=4)
     [0, 2, 6, 7, 9, 12]
     """
     section_starts = (np.flatnonzero(np.diff(sections)) + 1).tolist()  # without the first, which is 0
     bounds = [0]
-    open_split = -1  # the split of the last shard, if that may take another class; -1: it may not
+    open_split = -1  # the split of the last shard if that shard may take another class, otherwise -1
     for begin, end in pairwise([0, *section_starts, len(sections)]):
         n_shards = -(-(end - begin) // max_images)  # rounded up
         split = int(sections[begin]) // n_classes
 
         fits_open_shard = n_shards == 1 and split == open_split and end - bounds[-1] <= max_images
-        if bounds[-1] < begin and not fits_open_shard:
+        if bounds[-1] < begin and not fits_open_shard:  # the last shard has images, and this class begins a new one
             bounds.append(begin)
 
         if n_shards == 1:
@@ -254,10 +265,11 @@ def _stored(
 ) -> dict[str, Any]:
     """Lease `shards`, write those that are missing or damaged, and return the fields of Stored.
 
-    A lease keeps other processes from removing a shard (a cache file of decoded images). Shards that do not fit into
-    the cache get none: their images are decoded at every access.
+    A shard is a cache file of decoded images, and a lease keeps other processes from removing it. A shard that does not
+    fit into the cache gets no lease and is not written: its images are decoded at every access.
 
-    image_bytes: size of one decoded image.    cache, workers, limit_gb: see `open_pixels`.
+    shards: name -> rows of its images.    image_bytes: size of one decoded image.
+    cache, workers, limit_gb: see `open_pixels`.
     """
     bytes_of_shard = {name: len(rows) * image_bytes for name, rows in shards.items()}
     lease = _lease_what_fits(cache, bytes_of_shard, limit_gb * 1e9)
@@ -265,7 +277,7 @@ def _stored(
 
     records = _read_or_write_shards(leased_shards, cache, decode_row, workers, f"decoding {data.name}")
 
-    # Where each image is; -1 for images that are not stored.
+    # The fields of Stored, one value per image of the data; -1 for images that are not stored.
     shard, start, height, width = np.full((4, len(data.items)), -1)
     paths: list[str] = []
     for name, record in records.items():
@@ -274,7 +286,7 @@ def _stored(
         widths = np.array(record["width"], np.int64)
         n_pixels = heights * widths
         shard[rows] = len(paths)
-        start[rows] = np.cumsum(n_pixels) - n_pixels  # after all images before it
+        start[rows] = np.cumsum(n_pixels) - n_pixels  # the number of pixels of all images before this one
         height[rows] = heights
         width[rows] = widths
         unreadable_rows = [int(row) for row in record["unreadable"]]
@@ -297,9 +309,12 @@ def _stored(
 def _read_or_write_shards(
     shards: Shards, cache: Path, decode_row: DecodeRow, workers: int, progress_label: str
 ) -> dict[str, dict[str, Any]]:
-    """The record of each shard by name; shards that are missing or damaged in the cache are written now.
+    """Make sure that these shards (cache files of decoded images) exist, and return the record of each by its name.
 
-    Processes that need the same shards at the same time share the work: each writes those that no other is writing.
+    Shards that are missing or damaged in the cache are written now. Processes that need the same shards at the same
+    time share the work: each writes the shards that no other process is writing.
+
+    shards: name -> rows of its images.    progress_label: of the progress bar.
     """
     records = {}
     for name, rows in shards.items():
@@ -307,14 +322,15 @@ def _read_or_write_shards(
         if record:
             records[name] = record
 
-    for lock_timeout in (0, -1):  # first skip shards that another process is writing (0), then wait for them (-1)
+    # First pass (timeout 0): skip shards that another process is writing. Second pass (-1): wait for these shards.
+    for lock_timeout in (0, -1):
         missing = [name for name in shards if name not in records]
         lengths = [len(shards[name]) for name in missing]
-        # One bar for many small shards; a shard of MANY_IMAGES shows a bar of its own while it is written.
+        # Many small shards have one progress bar. A shard of MANY_IMAGES has a bar of its own, see `_write_shard`.
         has_common_bar = sum(lengths) >= MANY_IMAGES > max(lengths, default=0)
         for name in watched(missing, progress_label, long=has_common_bar):
             lock = cache / f".{name}.lock"
-            make_way(lock)  # removes what is no file
+            make_way(lock)  # removes a folder or pipe of this name
             with suppress(Timeout), FileLock(lock, timeout=lock_timeout):
                 path = cache / f"{name}.rgb"
                 rows = shards[name]
@@ -330,21 +346,26 @@ def _map_into_memory(path: str) -> UInt8[np.ndarray, "_ 3"]:
 
 
 class Lease:
-    """Tells other processes which shards this one uses, so that they do not remove them.
+    """Shows other processes which shards (cache files) this process uses, so that they do not remove them.
 
     It is a file with the names and sizes of the shards, locked until this object or its process ends.
     """
 
     def __init__(self, cache: Path, sizes: dict[str, int]) -> None:
-        """Lease shards of a cache.    sizes: name of each shard -> its bytes."""
+        """Lease shards of a cache: write them into a new lease file, and lock it.
+
+        sizes: name of each shard -> its bytes.
+        """
         self.sizes = sizes
         path = cache / f".{uuid.uuid4().hex}.lease"
         file = path.open("w")
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(sizes))
         file.flush()
+        # `_end_lease` runs when this object is deleted, but not at the end of the process: the lock then ends anyway,
+        # and other processes remove the file.
         finalizer = weakref.finalize(self, _end_lease, path, file, os.getpid())
-        finalizer.atexit = False  # the lock ends with the process anyway, and others then remove the file
+        finalizer.atexit = False
 
 
 def _end_lease(path: Path, file: Any, owner: int) -> None:
@@ -356,14 +377,15 @@ def _end_lease(path: Path, file: Any, owner: int) -> None:
 
 
 def _lease_what_fits(cache: Path, sizes: dict[str, int], limit: float) -> Lease | None:
-    """Lease the shards that exist and those that fit into the cache; to make room, idle shards are removed.
+    """Lease the needed shards that exist, and those that can still be written within the limit of the cache.
 
-    A shard is a cache file of decoded images; a lease tells other processes not to remove it. A shard is idle if no
-    process leases it and this call does not need it.
+    A shard is a cache file of decoded images; a lease keeps other processes from removing it. To make room, idle shards
+    are removed. A shard is idle if no process leases it and this call does not need it.
 
-    sizes: bytes of each shard that is needed.    limit: of the cache, in bytes.
+    sizes: the needed shards: name -> bytes.    limit: largest size of the cache, in bytes.
 
-    Returns None if no shard can be leased, also because the cache cannot be written to, which a line in the log states.
+    Returns None if no shard is leased: there is no room, or the cache cannot be written to, which a line in the log
+    states.
     """
     if not cache.is_dir():
         if not any(size <= limit for size in sizes.values()):
@@ -380,16 +402,17 @@ def _lease_what_fits(cache: Path, sizes: dict[str, int], limit: float) -> Lease 
         on_disk = _shards_on_disk(cache)
         in_use = _leased_bytes(cache)
         # A shard that is in use but not on the disk is being written by another process.
-        granted = {name: size for name, size in sizes.items() if name in on_disk or name in in_use}
+        granted = {name: size for name, size in sizes.items() if name in on_disk or name in in_use}  # needs no room
 
         idle_names = on_disk.keys() - in_use.keys() - granted.keys()
         idle = sorted((on_disk[name].last_use_ns, name) for name in idle_names)  # the least recently used first
 
+        # Shards that are still being written count with their full size; shards on the disk with their real size.
         size_in_cache = in_use | {name: shard.size for name, shard in on_disk.items()}
         used_bytes = sum(size_in_cache.values())
         idle_bytes = sum(size_in_cache[name] for _, name in idle)
         for name, size in sizes.items():
-            fits_without_idle = used_bytes - idle_bytes + size <= limit
+            fits_without_idle = used_bytes - idle_bytes + size <= limit  # after the removal of all idle shards
             if name in granted or not fits_without_idle:
                 continue
 
@@ -402,14 +425,14 @@ def _lease_what_fits(cache: Path, sizes: dict[str, int], limit: float) -> Lease 
             granted[name] = size
             used_bytes += size
 
-        for name in granted:  # the time of this file is that of the shard's last use
-            with suppress(OSError):  # a shard may not be written yet
+        for name in granted:  # the time of its .json marks when a shard was last used
+            with suppress(OSError):  # the shard may not be written yet
                 os.utime(cache / f"{name}.json")
         return Lease(cache, granted) if granted else None
 
 
 def _may_be_written(cache: Path) -> bool:
-    """Whether this user can put files into the folder and lock it; in another user's store that is not allowed."""
+    """Whether this user may put files into the folder and lock it, which is not so in another user's store."""
     lock = cache / ".lock"
     folder_is_writable = os.access(cache, os.R_OK | os.W_OK | os.X_OK)
     return folder_is_writable and (not lock.is_file() or os.access(lock, os.R_OK | os.W_OK))
@@ -423,22 +446,25 @@ class ShardOnDisk(NamedTuple):
 
 
 def _shards_on_disk(cache: Path) -> dict[str, ShardOnDisk]:
-    """The shards in a cache by name: the sizes of a shard's .rgb and .json are added, and the later time counts."""
+    """The shards in a cache, by name, with the size of each and the time of its last use.
+
+    A shard has two files, .rgb and .json. Their sizes are added, and the later one of their times counts.
+    """
     shards: dict[str, ShardOnDisk] = {}
     for path in cache.iterdir():
         if path.suffix not in (".rgb", ".json") or not path.is_file():
             continue
         status = path.stat()
-        other_file = shards.get(path.stem, ShardOnDisk(0, 0))
+        other_file = shards.get(path.stem, ShardOnDisk(0, 0))  # zeros for the first file of a shard
         size = other_file.size + status.st_size
         shards[path.stem] = ShardOnDisk(size, max(other_file.last_use_ns, status.st_mtime_ns))
     return shards
 
 
 def _leased_bytes(cache: Path) -> dict[str, int]:
-    """The size in bytes of each shard that a running process leases. Leases of processes that have ended are removed.
+    """The shards that running processes lease: name -> bytes. Leases of processes that have ended are removed.
 
-    A process holds a lock on its lease as long as it runs.
+    A lease is a file with the names and sizes of shards. Its process holds a lock on it as long as the process runs.
     """
     sizes: dict[str, int] = {}
     for path in cache.glob(".*.lease"):
@@ -448,6 +474,7 @@ def _leased_bytes(cache: Path) -> dict[str, int]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:  # its process is running
                 lease = read_object(path)
+                # A damaged lease may hold anything: what is no size is ignored.
                 sizes.update({name: size for name, size in lease.items() if isinstance(size, int)})
             else:  # the lock was free, so its process has ended
                 path.unlink()
@@ -458,19 +485,19 @@ def _leased_bytes(cache: Path) -> dict[str, int]:
 
 
 def _record_if_whole(path: Path, n_images: int) -> dict[str, Any] | None:
-    """The record (the content of the .json file) of a shard if both files are whole; None if it must be written.
+    """The record of a shard (the content of its .json) if both files are whole; None if the shard must be written.
 
     path: the shard's .rgb file.    n_images: how many images it should hold.
 
-    Pixels whose size and time are those in the record are trusted. If only the time differs, as after copying the
-    cache, the checksum is compared, and the new time is stored. A warning names a damaged shard.
+    Pixels are trusted if size and time of their file are those in the record. If only the time differs, as after the
+    cache was copied, their checksum is compared, and the new time is stored. A warning names a damaged shard.
     """
     record_path = path.with_suffix(".json")
     try:
         kinds = {"height": list, "width": list, "size": int, "mtime_ns": int, "xxh3_128": str, "unreadable": dict}
         record = read_object(record_path, key=str, images=int, **kinds)
         if (record["key"], record["images"]) != (path.stem, n_images):
-            raise DamagedFile(record_path, "is of other pixels")
+            raise DamagedFile(record_path, "is of other pixels")  # renamed, or another number of images
 
         status = path.stat()
         has_new_time = status.st_mtime_ns != record["mtime_ns"]
@@ -490,18 +517,20 @@ def _record_if_whole(path: Path, n_images: int) -> dict[str, Any] | None:
 
 
 def _write_shard(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, progress_label: str) -> dict[str, Any]:
-    """Decode the images of a shard into `path`, store its record beside it, and return the record.
+    """Decode the images of a shard into the file `path`, store its record beside it, and return the record.
 
-    The pixels are first written under another name, then the record, and then the pixels are renamed: a file under
-    the name means that both are whole. They are plain writes, not a memory map, so that a full disk raises an error
-    and does not kill the process.
+    rows: positions of the images in `data.items`, the arguments of `decode_row`.
+
+    The order of steps makes sure that a file under the name `path` is whole and has its record: the pixels are first
+    written under another name, then the record is written, and then the pixels are renamed. The pixels are plain
+    writes, not a memory map, so that a full disk raises an error and does not kill the process.
     """
     unreadable: dict[str, str] = {}  # row -> why
     shapes: list[tuple[int, int]] = []
     record: dict[str, Any] = {}
 
     def pixels_or_nothing(i: int) -> UInt8[np.ndarray, "height width 3"]:
-        """The decoded image; for an unreadable one, no pixels, and a note in `unreadable`."""
+        """Decode the image at position i of `rows`; an unreadable image has no pixels, and a note in `unreadable`."""
         try:
             return decode_row(int(rows[i]))
         except UnreadableImage as error:
@@ -533,22 +562,23 @@ def _write_shard(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, pr
         )
         write_json(path.with_suffix(".json"), record)
 
-    make_way(path, path.with_suffix(".json"))  # removes what is no file
+    make_way(path, path.with_suffix(".json"))  # removes a folder or pipe of this name
     remove_parts(path.parent)  # unfinished files of processes that were killed
     write_whole(path, write_pixels_and_record)  # renames at the end
     return record
 
 
 def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
-    """The images of `split`, in their order, each changed by `shift` before a network's geometry is applied.
+    """The images of one split, in their order, each changed by `shift` before a network's geometry is applied.
 
-    Masks are resized and cropped like their images, where the shift does so. The fingerprint of the result serves only
-    to tell its pixels from others in the cache; results state the fingerprint of `data`.
+    The masks are resized and cropped where the shift does this to the images. The fingerprint of the result serves only
+    to distinguish its pixels from others in the cache; results of runs state the fingerprint of `data`.
+
     Raises FcaError if the shift is a published set that lacks some of these images.
     """
     shift_identity = json.dumps(shift.identity(), sort_keys=True)
     shift_digest = hashlib.sha256(shift_identity.encode()).hexdigest()[:12]
-    masks = shift.masks(data) if isinstance(shift, DependsOnSize) else data.mask
+    masks = shift.masks(data) if isinstance(shift, DependsOnSize) else data.mask  # such a shift may resize images
     return at_rows(
         replace(data, mask=masks),
         data.rows(split),

@@ -62,14 +62,15 @@ class Downloaded(PublicSet):
     download: bool
 
     def folder(self, places: Sequence[str], source: str, archives: str | Mapping[str, str]) -> Path:
-        """The folder of the extracted tree, which is downloaded first if it is missing and `download` is set.
+        """The folder of the extracted tree. It is downloaded first if it does not exist and `download` is set.
 
-        places, source: see `find_tree`.
-        archives: the name of torchvision's class for the set, or the address of each archive -> its md5.
+        places:   the folders below `root` where the tree may be, see `find_tree`.    source: where people find the set.
+        archives: either the name of torchvision's class for the set, which downloads it, or a mapping: the address of
+                  each archive -> its md5.
         """
 
         def fetch(into: str) -> None:
-            """Download and extract the set into a folder."""
+            """Download and extract the set into the folder `into`, so that its tree is at `into`/places[0]."""
             sets = torchvision_sets()
             if isinstance(archives, str):
                 getattr(sets, archives)(into, download=True)
@@ -116,7 +117,7 @@ def find_tree(root: str, places: Sequence[str], source: str, fetch: Fetch | None
         try:
             base.mkdir(parents=True, exist_ok=True)
             with FileLock(base / f".{top_folder}.lock"):
-                if existing_folder() is None:  # no other process fetched it meanwhile
+                if existing_folder() is None:  # else another process fetched it while this one waited for the lock
                     _fetch_whole(base, top_folder, fetch)
         except Exception as error:  # no network, no space, a wrong checksum, a cut archive: many kinds
             step = f"bring it ({source}), or try the download again: {error}"
@@ -124,19 +125,21 @@ def find_tree(root: str, places: Sequence[str], source: str, fetch: Fetch | None
 
     folder = existing_folder()
     if folder is None:
-        lacking = f"the download holds no {places[0]}; " if fetch else ""  # fetching raised no error
+        # After a download without an error the tree is still absent, so the download does not hold it.
+        lacking = f"the download holds no {places[0]}; " if fetch else ""
         raise FcaError("dataset.root", base, needs, f"{lacking}bring it: {source}")
     return folder
 
 
 def _fetch_whole(base: Path, top_folder: str, fetch: Fetch) -> None:
-    """Fetch a set into `base`/`top_folder`, which appears only when all of it is there.
+    """Fetch a set into `base`/`top_folder`; the folder appears under this name only when all of it is there.
 
-    `fetch` works in a temporary folder beside it, which stays after an error, so that a whole archive is not
-    downloaded again. Without a `top_folder` in the download, nothing appears.
+    `fetch` works in a temporary folder beside it. After an error the temporary folder stays, so that an archive that is
+    whole is not downloaded again. If the download has no folder `top_folder`, nothing appears.
     """
     unfinished = base / f"{top_folder}.part"
-    shutil.rmtree(unfinished / top_folder, ignore_errors=True)  # of an interrupted extraction; its archive may be whole
+    # An interrupted extraction may have left a part of the tree; its archive beside the tree may be whole and stays.
+    shutil.rmtree(unfinished / top_folder, ignore_errors=True)
     fetch(str(unfinished))
     if (unfinished / top_folder).is_dir():
         (unfinished / top_folder).rename(base / top_folder)
@@ -144,18 +147,20 @@ def _fetch_whole(base: Path, top_folder: str, fetch: Fetch) -> None:
 
 
 def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, group: str | None = None) -> ImageData:
-    """The data set of the listed files.
+    """The data set of the images of a public set.
 
-    listed: one line per image: `image_id` (the path below `folder`), `label`, `split`; `bytes` (sizes of the files) if
-            they were listed from the disk; other columns are kept.
+    folder: the folder of the images.
+    listed: one line per image: `image_id` (its path below `folder`), `label` and `split`. `bytes` (the size of its
+            file) is there if the lines were made by listing the disk; without it, they come from lists of the set's
+            authors. Other columns are kept.
     keys:   the set's root, version, val and mirror.
-    group:  a column; images that share its value are never in both train and val, if val is held out here.
+    group:  a column. Images that share its value are not divided between train and val, if val is held out here.
 
-    Raises FcaError naming listed files that do not exist.
+    Raises FcaError naming images of the authors' lists whose files do not exist.
     """
     files = Directory(str(folder))
-    were_files_listed = "bytes" in listed  # else the lines come from the authors' lists, and files may be missing
-    if keys.version is None or not were_files_listed:
+    were_files_listed = "bytes" in listed
+    if keys.version is None or not were_files_listed:  # list the files: for digests, or for sizes and missing files
         folder_inventory = inventory(files)
         sizes = folder_inventory.listing.sizes
         missing = [path for path in listed["image_id"] if path not in sizes]
@@ -163,7 +168,7 @@ def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, 
             step = f"{folder} is not whole: remove it, and bring or download it again"
             raise FcaError(f"files of {name} that are not there", first_few(missing), "all that its lists name", step)
 
-        # Images are identified by their content, or else by the set's version and their sizes.
+        # Without a version, the content of the files identifies the images. With one, their names and sizes are enough.
         listed = listed.drop(columns="bytes", errors="ignore")
         if keys.version is None:
             digests = folder_inventory.digests(listed["image_id"])
@@ -171,7 +176,8 @@ def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, 
         else:
             listed = listed.assign(bytes=listed["image_id"].map(sizes))
 
-    # PUBLISHED is no part of the fingerprint, so that fingerprints stay as they were before there was a version.
+    # `version` is a part of the fingerprint, except for PUBLISHED. Fingerprints in stored results of published sets
+    # were made before sets had a version, and they stay valid.
     version = "" if keys.version in (None, PUBLISHED) else str(keys.version)
     return assemble(
         name,
@@ -214,9 +220,10 @@ def matching(folder: Path, pattern: str, like: str) -> pd.DataFrame:
 def check_count(what: str, count: int, expected: int | None, folder: Path, key: str) -> None:
     """Raise FcaError unless `count` is the published number `expected`; None accepts any number.
 
-    This is the only way to notice that files are missing in a set without a list of its files.
+    In a set without a list of its files, this is the only way to notice that files are missing.
 
-    what: what was counted.    folder: that of the set.    key: `dataset.<key>` is `expected`. All are for the message.
+    For the message: `what` is what was counted, `folder` is the folder of the set, and `dataset.<key>` is the setting
+    that holds `expected`.
     """
     if expected is not None and count != expected:
         step = f"{folder} is not whole: remove it and bring it again, or accept what is there: dataset.{key}=null"
@@ -276,7 +283,7 @@ class Caltech(Downloaded):
     def load(self) -> ImageData:
         """List the images. Raises FcaError if they are absent, or if their number is not the published one."""
         check_choice("dataset.name", self.name, EDITIONS)
-        as_released = splits_as_released(self.compat)
+        as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
         edition = EDITIONS[self.name]
         folder = self.folder(edition.places, edition.source, edition.archive)
         listed = matching(folder, edition.file, edition.like)
@@ -288,7 +295,7 @@ class Caltech(Downloaded):
             listed = listed[~is_clutter].reset_index(drop=True)
 
         if as_released:
-            number = listed["image_id"].str.extract(f"^{edition.file}$")[0].astype(int)  # in the file's name
+            number = listed["image_id"].str.extract(f"^{edition.file}$")[0].astype(int)  # the pattern's group 1
             is_test = (number % 5 == 0).to_numpy()
         else:
             is_test = held_out(listed, self.test)
@@ -316,7 +323,7 @@ def _images_in_lists(folder: Path, lists: Mapping[str, str], suffix: str = "") -
 class Food101(Downloaded):
     """`dataset=food101`: 101 dishes, 750 training and 250 test images each; the training images are not cleaned.
 
-    root: the folder that holds, or shall hold, food-101.
+    root: the folder that holds (or will hold, after the download) food-101.
     """
 
     def load(self) -> ImageData:
@@ -331,7 +338,7 @@ class Food101(Downloaded):
 class Dtd(Downloaded):
     """`dataset=dtd`: 47 textures, 120 images each, in ten published folds of 40 for train, val and test.
 
-    fold:     1 to 10.    root: the folder that holds, or shall hold, dtd.
+    fold:     1 to 10.    root: the folder that holds (or will hold, after the download) dtd.
     val:      what to hold out from the training images if there is no validation split (that is, with compat).
     compat:   fca = fold 1 with its val as test, and its test left out.
     """
@@ -340,11 +347,14 @@ class Dtd(Downloaded):
     compat: str | None = None
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError for another fold, and if images or lists are absent."""
+        """List the images of the fold, one of the ten published ways to divide them into train, val and test.
+
+        Raises FcaError for another fold, and if images or lists are absent.
+        """
         if self.fold not in range(1, 11):
             raise FcaError("dataset.fold", self.fold, "1 to 10", "take one of the published folds")
-        as_released = splits_as_released(self.compat)
-        if as_released and self.fold != 1:
+        as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
+        if as_released and self.fold != 1:  # the released code uses fold 1
             raise FcaError("dataset.fold", self.fold, "1 with compat=fca", "leave fold or compat as it was")
 
         source = "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz"
@@ -384,7 +394,7 @@ CUB_MD5 = "97eceeb196236b17998738112f37df78"
 class Cub200(Downloaded):
     """`dataset=cub200`: 5,994 training and 5,794 test photographs of 200 species.
 
-    root:     the folder that holds, or shall hold, CUB_200_2011.
+    root:     the folder that holds (or will hold, after the download) CUB_200_2011.
     """
 
     def load(self) -> ImageData:
@@ -399,12 +409,13 @@ class Cub200(Downloaded):
                 values[number] = value
             return values
 
+        # In three of the lists the number is that of an image; in `classes` it is that of a class.
         path_of_image = values_by_number("images")
-        label_of_image = values_by_number("image_class_labels")  # a label is the number of a class
+        label_of_image = values_by_number("image_class_labels")  # the number of the image's class
         name_of_label = values_by_number("classes")
         is_training = values_by_number("train_test_split")  # "1" for training images
 
-        # ^: the numbers that are in only one of two lists
+        # ^ gives the images that are in only one of two lists.
         in_some_lists = (set(path_of_image) ^ set(label_of_image)) | (set(path_of_image) ^ set(is_training))
         without_name = {image for image, label in label_of_image.items() if label not in name_of_label}
         misfits = in_some_lists | without_name
@@ -437,8 +448,8 @@ TEST_NAME = r"\d+\.ppm"
 class Gtsrb(Downloaded):
     """`dataset=gtsrb`: 43 traffic signs, the 39,209 final training and 12,630 final test images.
 
-    root:     the folder that holds, or shall hold, the tree GTSRB with Final_Training and Final_Test, and beside it
-              GT-final_test.csv.
+    root:     the folder that holds (or will hold, after the download) the tree GTSRB with Final_Training and
+              Final_Test, and beside it GT-final_test.csv.
     group:    track: all frames of one filmed sign, which are nearly equal, go to either train or val. The column
               `track` (class/number) names the sign; test images have none. None: every frame is drawn alone.
     compat:   fca = every fifth frame of the training images is test, so that every test sign is also trained on.
@@ -452,7 +463,7 @@ class Gtsrb(Downloaded):
     def load(self) -> ImageData:
         """List the images. Raises FcaError if images or annotations are absent, and for another group."""
         check_choice("dataset.group", self.group, ("track", None))
-        as_released = splits_as_released(self.compat)
+        as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
         source = f"{', '.join(GTSRB_ARCHIVES)} of {GTSRB_URL}"
         archives = {GTSRB_URL + file: md5 for file, md5 in GTSRB_ARCHIVES.items()}
         folder = self.folder(["gtsrb/GTSRB", "GTSRB"], source, archives)
@@ -466,14 +477,15 @@ class Gtsrb(Downloaded):
         ]
         frames = pd.concat(annotations).reset_index(drop=True)
 
-        # Final_Training/Images/00014/00003_00012.ppm: class 14, track 3 (counted anew in every class), frame 12
+        # A track is the frames of one filmed sign. Final_Training/Images/00014/00003_00012.ppm: class 14, track 3
+        # (counted anew in every class), frame 12.
         numbers = frames["image_id"].str.extract(f"/{TRAINING_NAME}$")
         track_number, frame_number = numbers[0], numbers[1].astype(int)
         frames["track"] = frames["label"] + "/" + track_number
-        if as_released:
+        if as_released:  # without the official test images
             listed = frames.assign(split=np.where(frame_number % 5 == 0, "test", "train"))
         else:
-            # The archive of the test labels has no folder: people put it into one of these.
+            # The table of test labels is in an archive without a folder, so people extract it to one of these places.
             places = [folder.parent / TEST_LABELS, folder / TEST_LABELS, folder / TEST_FOLDER / TEST_LABELS]
             test_labels = next((file for file in places if file.is_file()), places[0])
             test = _read_annotations(test_labels, TEST_FOLDER, TEST_NAME)
@@ -482,10 +494,14 @@ class Gtsrb(Downloaded):
 
 
 def _read_annotations(file: Path, image_folder: str, name_pattern: str) -> pd.DataFrame:
-    """Read a table in GTSRB's format (separated by semicolons, with a header): `image_id` and `label` of every line.
+    """Read a table with the classes of GTSRB's images: columns `image_id` and `label`, one line per image.
 
-    image_folder: the folder of its images, the beginning of `image_id`.    name_pattern: of their file names.
-    Raises FcaError for another table, and naming the first lines whose name or class does not fit.
+    The table has a header, is separated by semicolons, and needs the columns Filename and ClassId.
+
+    image_folder: the folder of its images below the set's root, with which each `image_id` begins.
+    name_pattern: a regular expression for the names of its images.
+
+    Raises FcaError for another table, and naming the first lines whose file name or class does not fit.
     """
     table = read_table("\n".join(lines(file)).encode(), file)
     if not {"Filename", "ClassId"} <= set(table):
@@ -499,7 +515,7 @@ def _read_annotations(file: Path, image_folder: str, name_pattern: str) -> pd.Da
         allowed = f"{name_pattern} of class 0 to 99999"
         raise FcaError(f"lines of {file}", first_few(unfit_lines), allowed, "bring it again")
 
-    labels = table["ClassId"].str.zfill(5)  # as the folders of classes are called: 00014
+    labels = table["ClassId"].str.zfill(5)  # as the folders of classes are named: 00014
     return pd.DataFrame({"image_id": image_folder + "/" + table["Filename"], "label": labels})
 
 
@@ -530,8 +546,8 @@ class ImageNet(PublicSet):
     def load(self) -> ImageData:
         """List the images.
 
-        Raises FcaError if they are absent, not in folders of wnids or not as many as published, for an unknown split,
-        and for a class with too few validation images to halve.
+        Raises FcaError if they are absent, not in folders of wnids (ImageNet's names of classes) or not as many as
+        published, for an unknown split, and for a class with too few validation images to halve.
         """
         if self.split not in (None, VAL_HALF):
             raise FcaError("dataset.split", self.split, f"null or {VAL_HALF}", "see conf/dataset/imagenet.yaml")
@@ -561,9 +577,9 @@ class ImageNet(PublicSet):
 
 
 def _with_half_of_test_as_val(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """The same lines, where half of each class's test images, drawn by `seed`, are now val (the smaller half if odd).
+    """The same lines, where half of the test images of each class are now val: the smaller half if their number is odd.
 
-    Raises FcaError for a class with only one test image.
+    seed: of the draw. Raises FcaError for a class with only one test image.
     """
     test_images = listed[listed["split"] == "test"]
     too_small = sorted(test_images["label"][class_sizes(test_images) < 2])
@@ -585,7 +601,7 @@ def _extract_archive(root: Path, name: str) -> bool:
     if not (root / f"ILSVRC2012_img_{name}.tar").is_file():
         return False
     try:
-        torchvision_sets().ImageNet(root, split=name)  # it does so when it is made
+        torchvision_sets().ImageNet(root, split=name)  # torchvision checks and extracts when it makes the object
     except Exception as error:  # the devkit is missing, an archive is damaged or a pickle, the disk is full: many kinds
         step = f"bring it again, and remove {root / name} if it is there ({error})"
         raise FcaError("dataset.root", root, f"whole archives, and {DEVKIT} beside them", step) from error

@@ -35,7 +35,7 @@ class RenderedObjects:
     mirror:          whether a mirrored image still shows its class.
     cue:             null, or what occurs behind the objects of a class: color, texture or object (see fca.render.cue).
                      Then all images have the easy values of all attributes, and objects cover a tenth of the image.
-    cue_strength:    the probability that an image has the cue of its own class; else its cue is that of a class drawn
+    cue_strength:    the probability that an image has the cue of its own class; else it has the cue of a class drawn
                      uniformly from all.
     """
 
@@ -54,7 +54,8 @@ class RenderedObjects:
     def load(self) -> ImageData:
         """List the images; each is drawn when it is read. Raises FcaError for unknown names and counts out of range."""
         self._check()
-        levels = LEVELS if self.cue is None else ["easy"]
+        levels = LEVELS if self.cue is None else ["easy"]  # with a cue all images are easy
+        # The key of an image is (split, label, attribute, level, index).
         test_keys = product(["test"], self.classes, self.attributes, levels, range(self.per_level))
         keys = [*test_keys, *self._keys_outside_test("val"), *self._keys_outside_test("train")]
         listed = pd.DataFrame([_line_of_image(*key) for key in keys])
@@ -62,7 +63,8 @@ class RenderedObjects:
         if self.cue is None:
             return self._assembled("rendered", listed, version)
 
-        # A cue is something behind the object that occurs with a class.
+        # A cue is something behind the object that occurs with a class, such as a colour. Draw whose cue each image
+        # has.
         strength = float(self.cue_strength)
         ids_and_labels = zip(listed["image_id"], listed["label"], strict=True)
         cue_classes = [self._class_of_cue(image_id, label) for image_id, label in ids_and_labels]
@@ -80,26 +82,31 @@ class RenderedObjects:
             Share(0.1, self.seed),  # not used if there are validation images
             version=version,
             mask=lambda image_id: self._draw(image_id)[1],
-            mirror=self.mirror and self.cue != "texture",  # a mirrored grating is that of another class
+            mirror=self.mirror and self.cue != "texture",  # a mirrored grating is the cue of another class
             official=True,
         )
         return replace(data, side=self.size)
 
     def _draw(self, image_id: str) -> Rendered | Cued:
-        """Draw an image and its masks, which depend on the id and the settings alone."""
+        """Draw an image and its masks. They depend only on the id and the settings: the same image at every reading.
+
+        image_id: split/class/attribute/level/index, see `_line_of_image`.
+        """
         split, label, attribute, level, index = image_id.split("/")
-        scene_index = FIRST_INDEX[split] + int(index)  # no scene is in two splits
+        scene_index = FIRST_INDEX[split] + int(index)  # so that no scene is in two splits
         scene = scene_of(label, attribute, level, scene_index, self.seed)
         if self.cue is None:
             return render(scene, self.size)
         cue_class = self._class_of_cue(image_id, label)
-        return cued(scene, self.cue, cue_class, self.classes, f"{self.seed}/{image_id}", self.size)
+        background_key = f"{self.seed}/{image_id}"  # seeds the background's random numbers
+        return cued(scene, self.cue, cue_class, self.classes, background_key, self.size)
 
     def _background(self, image_id: str) -> UInt8[np.ndarray, "size size 3"]:
         """Draw the background of an image, with its cue and without its object."""
         label = image_id.split("/")[1]
         cue_class = self._class_of_cue(image_id, label)
-        return background(str(self.cue), cue_class, self.classes, f"{self.seed}/{image_id}", self.size)
+        background_key = f"{self.seed}/{image_id}"  # as in `_draw`, so that it is the background of the image
+        return background(str(self.cue), cue_class, self.classes, background_key, self.size)
 
     def _class_of_cue(self, image_id: str, label: str) -> str:
         """Draw the class whose cue an image has: with probability `cue_strength` its own (`label`), else any class.
@@ -113,15 +120,18 @@ class RenderedObjects:
         return label if has_cue_of_label else uniform_class
 
     def _keys_outside_test(self, split: str) -> Iterator[tuple[str, str, str, str, int]]:
-        """(split, label, attribute, level, index) of each training or validation image (`split`).
+        """The key (split, label, attribute, level, index) of each training or validation image.
 
-        The images of a class take turns over the attributes at the first level, then at the next one, and so on.
+        The images of a class take turns over all attributes at the first level, then over all attributes at the next
+        level, and so on. After the last level they begin again, with the next index.
+
+        split: "train" or "val".
         """
         variants = [(attribute, level) for level in self.train_levels for attribute in self.attributes]
         count = self.train_per_class if split == "train" else self.val_per_class
         for label, position in product(self.classes, range(count)):
-            index, variant = divmod(position, len(variants))
-            attribute, level = variants[variant]
+            index, variant_number = divmod(position, len(variants))
+            attribute, level = variants[variant_number]
             yield split, label, attribute, level, index
 
     def _check(self) -> None:
@@ -148,15 +158,21 @@ class RenderedObjects:
                 raise FcaError(f"dataset.{key}", number, f"{low:,} to {high:,}", "take another number")
 
 
-def _check_names(key: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise FcaError unless there are names, all of them known, and each only once.    key: the setting of `names`."""
-    wrong = [name for name in names if name not in known or list(names).count(name) > 1]
+def _check_names(key: str, names: Sequence[str], known_names: Sequence[str]) -> None:
+    """Raise FcaError unless there are names, all of them among `known_names`, and each only once.
+
+    key: the setting that has the `names`, for the message.
+    """
+    wrong = [name for name in names if name not in known_names or list(names).count(name) > 1]
     if wrong or not names:
-        raise FcaError(key, ", ".join(wrong) or "nothing", ", ".join(known), "name each that you want once")
+        raise FcaError(key, ", ".join(wrong) or "nothing", ", ".join(known_names), "name each that you want once")
 
 
 def _line_of_image(split: str, label: str, attribute: str, level: str, index: int) -> dict[str, object]:
-    """The columns of one image; the images of a triplet differ only in `level`."""
+    """The columns of one image, with its id.
+
+    A triplet is one object at the three levels of an attribute: its images differ only in the level and the id.
+    """
     return {
         "image_id": f"{split}/{label}/{attribute}/{level}/{index:02d}",
         "label": label,

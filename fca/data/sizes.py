@@ -17,11 +17,12 @@ _known: dict[tuple[str, str], bool] = {}
 
 
 def any_above_reference(data: ImageData, split: str) -> bool:
-    """Whether any image of the split has a shorter side above 96 pixels, so that shifts depend on the reference size.
+    """Whether any image of the split has a shorter side above 96 pixels (the reference size of shifts).
 
-    No image is read if `data.side` is known. Otherwise images are read until one is large enough; for photographs that
-    is the first. If none is, all have been read, so that is remembered in the user's cache folder. Images that cannot
-    be read do not count.
+    Shifts bring larger images to the reference size, so results on them are identified by it. No image is read if all
+    images have the known side `data.side`. Otherwise images are read until one is large enough; for photographs that is
+    the first. If none is, all have been read, so that is remembered in the user's cache folder. Images that cannot be
+    read do not count.
     """
     if data.side is not None:
         return is_above_reference(data.side, data.side)
@@ -35,8 +36,8 @@ def any_above_reference(data: ImageData, split: str) -> bool:
 def _has_large_image(data: ImageData, split: str) -> bool:
     """Read images of a split until one is above the reference size, and return whether there is one.
 
-    An image that cannot be read counts as small. If there is none, which took a look at all images, that is stored in
-    the cache; if the cache cannot be written, a warning says so.
+    An image that cannot be read counts as small. If there is none, all images have been read. This is then stored in
+    the cache, so that it need not be done again; a warning is logged if the cache cannot be written.
     """
     rows = data.rows(split).tolist()
     for row in watched(rows, f"sizes of {data.name}", long=len(rows) >= MANY_IMAGES):

@@ -48,18 +48,21 @@ class Share:
 
 
 def rank_in_class(items: pd.DataFrame, seed: int) -> Int[np.ndarray, " images"]:
-    """The place of each image in a random order of its class, counted from 0.
+    """The position of each image in a random order of its class, counted from 0.
 
-    It does not depend on the order of the lines, and an image keeps its random key whatever other images the set has.
+    The random order does not depend on the order of the lines. An image keeps its random key whatever other images the
+    set has, so that two images keep their relative order.
+
+    items: one line per image with `image_id` and `label`.    seed: of the random order.
     """
-    # Images are sorted by a hash of seed and id.
+    # The random key of an image is a hash of seed and id, as four integers of 64 bits.
     digests = [hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in items["image_id"].tolist()]
-    words = np.frombuffer(b"".join(digests), ">u8").reshape(-1, 4)  # images x 4: a digest as 4 integers
-    order = np.lexsort(words.T[::-1])  # reversed, because lexsort compares its last key first
+    keys = np.frombuffer(b"".join(digests), ">u8").reshape(-1, 4)  # images x 4
+    order = np.lexsort(keys.T[::-1])  # by the first integer, then the second ...; lexsort expects the last one first
 
     shuffled = pd.DataFrame({"label": items["label"].to_numpy()}).iloc[order]
     place_in_class = shuffled.groupby("label").cumcount()
-    return place_in_class.sort_index().to_numpy()  # back in the order of `items`
+    return place_in_class.sort_index().to_numpy()  # the index is the line in `items`, so this is the order of `items`
 
 
 def class_sizes(items: pd.DataFrame) -> Int[np.ndarray, " images"]:
@@ -70,71 +73,83 @@ def class_sizes(items: pd.DataFrame) -> Int[np.ndarray, " images"]:
 def fixed_draw(data: ImageData, rows: Int[np.ndarray, " rows"], max_images: int) -> Int[np.ndarray, " selected"]:
     """Select at most `max_images` of these rows, always the same ones, in proportion to the sizes of the classes.
 
-    Every class gets at least one image if `max_images` is at least the number of classes. The rows are sorted.
+    rows: positions in `data.items`.
+
+    Every class gets at least one image if `max_images` is at least the number of classes. The result is sorted.
     """
     items = data.items.iloc[rows]
-    # The ranks of a class, divided by its size, spread evenly over 0 to 1; the first image of each class has rank 0.
+    # The ranks of a class, divided by its size, are spread evenly over 0 to 1. So the images with the smallest values
+    # come from all classes in proportion. The first image of each class has the value 0.
     relative_rank = rank_in_class(items, 0) / class_sizes(items)
     selected = np.argsort(relative_rank, kind="stable")[:max_images]
     return np.sort(rows[selected])
 
 
 def held_out(items: pd.DataFrame, draw: Share, group: str | None = None) -> Bool[np.ndarray, " images"]:
-    """Draw the images to hold out, as a mask: round(share * n) of a class's n images, at least 1, at most n - 1.
+    """Draw the images to hold out, and return a mask that is True for these.
 
-    Images of equal content (column `content`) are drawn together, see `_side_by_class_quota`.
-    group: a column; images that share its value are drawn together, too, see `group_sides`.
+    Of a class with n images round(share * n) are held out, at least 1 and at most n - 1. Images of equal content
+    (column `content`) are drawn together, see `_side_by_class_quota`.
+
+    group: a column whose values name groups of images that are drawn together, too, see `group_sides`. Then the numbers
+           above are met only approximately. None = there are no groups.
 
     Raises FcaError for a share outside (0, 1).
     """
     if not 0 < draw.share < 1:
         raise FcaError("share", draw.share, "above 0 and below 1", "e.g. dataset.val.share=0.1")
 
-    # Side 0 is held out, side 1 stays.
+    # The images are divided between two sides: images on side 0 are held out, images on side 1 stay.
     if group is not None:
         return _sides_of_connected_groups(items, group, [draw.share], draw.seed) == 0
 
     sizes = class_sizes(items)
     rounded = np.floor(draw.share * sizes + 0.5)
-    quota = np.minimum(np.maximum(rounded, 1), sizes - 1)  # of each image's class
-    return _side_by_class_quota(items, quota[None], draw.seed) == 0
+    quota = np.minimum(np.maximum(rounded, 1), sizes - 1)  # for each image, how many of its class are held out
+    return _side_by_class_quota(items, quota[None], draw.seed) == 0  # [None]: one quota, for side 0
 
 
 def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: int) -> Int[np.ndarray, " images"]:
     """Divide images among sides (such as test, val and train) without splitting a group: the side of each image.
 
-    Side s gets about shares[s] of every class, and the last side the rest.
+    Side s gets about the share shares[s] of every class. The last side, which is not in `shares`, gets the rest.
 
-    group: a column whose values name the groups, across classes; an image without a value is a group by itself.
+    group: a column whose values name the groups. A group may have images of several classes. An image without a value
+           is a group by itself.
 
-    The groups come in a random order that is keyed by their names. Each goes to the side that it brings closest to its
-    share, by the sum over the group's classes c of missing[c]^2 / images[c], where missing[c] = images that the side
-    should have - images that it has. Then each group may change to a better side, until none does. So groups of one
-    class and one size are drawn as single images are, and where each group has one class, a class misses its share by
-    at most half of its largest group. If a class is then absent from a side, the fewest images change sides that give
-    every class a place on every side, or on as many as its groups allow, the last side first.
+    1. The groups come in a random order that is keyed by their names. Each one goes to the side on which it reduces
+       the error most. The error of a side is the sum over classes c of missing[c]^2 / n_images[c], where missing[c] is
+       the number of images that the side should have minus the number that it has.
+    2. The groups are visited again, in the same order, and each may change to a better side. This ends when no group
+       changes, or after MAX_PASSES.
+    3. If a class is absent from a side, the fewest images change sides that give every class a place on every side, or
+       on as many sides as its groups allow (the last side has precedence).
+
+    So groups that have one class and equal sizes are drawn as single images are. If each group has only one class, a
+    class misses its share by at most half of its largest group.
     """
     group_of_image, counts = _groups_in_random_order(items, group, seed)
     class_counts_by_group = _class_counts_by_group(counts)
-    images = counts.sum(axis=0).tolist()  # of each class
-    missing = [[share * n for n in images] for share in shares]  # sides x classes
+    n_images = counts.sum(axis=0).tolist()  # of each class
+    missing = [[share * n for n in n_images] for share in shares]  # sides x classes: images that a side still lacks
 
     side_of_group = [-1] * len(class_counts_by_group)  # -1: on no side yet
     for _ in range(MAX_PASSES):
         previous_sides = list(side_of_group)
         for i, class_counts in enumerate(class_counts_by_group):
             previous = previous_sides[i]
-            _change_missing(missing, previous, class_counts, -1)  # take the group from its side
+            _change_missing(missing, previous, class_counts, -1)  # take the group away from its side
 
-            # How much closer the group brings each side to its share: missing^2 - (missing - n)^2 = (2 missing - n) n
+            # By how much the group would reduce the error of each side. With n images of a class in the group:
+            # missing^2 - (missing - n)^2 = (2 missing - n) n
             gains = []
             for missing_of_class in missing:
-                gain = sum((2 * missing_of_class[c] - n) * n / images[c] for c, n in class_counts)
-                gains.append(round(gain, 9))  # so that rounding errors decide nothing
-            gains.append(0.0)  # the last side has no share to meet
+                gain = sum((2 * missing_of_class[c] - n) * n / n_images[c] for c, n in class_counts)
+                gains.append(round(gain, 9))  # rounded, so that float errors do not decide between equal gains
+            gains.append(0.0)  # the last side has no share, so it has no error
 
             best_gain = max(gains)
-            if previous < 0 or gains[previous] < best_gain:  # with an equal gain it stays
+            if previous < 0 or gains[previous] < best_gain:  # with an equal gain the group stays where it was
                 side_of_group[i] = gains.index(best_gain)
             _change_missing(missing, side_of_group[i], class_counts, 1)
 
@@ -148,26 +163,29 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
 def _side_by_class_quota(
     items: pd.DataFrame, quota: Float[np.ndarray, "sides images"], seed: int
 ) -> Int[np.ndarray, " images"]:
-    """Divide images among sides by a random draw: each side gets its quota of every class, the last side the rest.
+    """Divide images among sides by a random draw, and return the side of each image.
 
-    Copies (images of equal content, which show one picture) stay together: in a random order of pictures and single
+    Each side gets its quota of every class, and the last side, which has no quota, gets the other images.
+
+    Copies (images of equal content, which show one picture) stay together. In a random order of pictures and single
     images, each goes to the first side that still has room for its images of each class, or else to the last side. So
-    single images fill the room that pictures leave, a side never takes a picture larger than its quota, and a set
+    single images fill the room that pictures leave, and a side never takes a picture larger than its quota. A class
     without copies is split as if content were not known. Only if a class with copies is then absent from a side, the
-    fewest images change sides that give it one, as in `group_sides`.
+    fewest images change sides that give the class a place there, as in `group_sides`.
 
-    quota: for each side but the last, and for each image: the number of images of its class on that side.
-    Returns the side of each image.
+    quota: for each side but the last, and for each image: how many images of the image's class belong on that side.
     """
+    # Side 0 takes the first images of a class in their random order, side 1 the next ones, and so on. So the side of an
+    # image is the number of sides whose quota is used up before its rank.
     first_rank_after_side = np.cumsum(quota, axis=0)  # sides x images
     side = (rank_in_class(items, seed) >= first_rank_after_side).sum(axis=0)
     is_copy = are_copies(items)
     if not is_copy.any():
         return side
 
-    # Classes with copies are drawn again; the others keep their sides.
+    # The images of classes with copies are drawn again; all other images keep their sides.
     class_has_copies = items["label"].isin(items["label"][is_copy]).to_numpy()
-    picture = items[CONTENT].astype("str").where(is_copy)
+    picture = items[CONTENT].astype("str").where(is_copy)  # missing for images without a copy
     items_of_classes = items.assign(**{UNIT: picture})[class_has_copies]
     side[class_has_copies] = _first_side_with_room(items_of_classes, quota[:, class_has_copies], seed)
     return side
@@ -176,13 +194,15 @@ def _side_by_class_quota(
 def _first_side_with_room(
     items: pd.DataFrame, quota: Float[np.ndarray, "sides images"], seed: int
 ) -> Int[np.ndarray, " images"]:
-    """The side of each image of classes that have copies, as described in `_side_by_class_quota`.
+    """The side of each image of classes that have copies of pictures, as described in `_side_by_class_quota`.
 
-    items: its column UNIT names the picture that a copy shows; it is missing for images without a copy.
+    items: the images of these classes. The column UNIT names the picture that a copy shows; it is missing for images
+           without a copy.
+    quota: for each side but the last, and for each image: how many images of the image's class belong on that side.
     """
-    group_of_image, counts = _groups_in_random_order(items, UNIT, seed)
+    group_of_image, counts = _groups_in_random_order(items, UNIT, seed)  # a group: a picture, or an image without copy
     class_counts_by_group = _class_counts_by_group(counts)
-    first_image_of_class = np.unique(items["label"], return_index=True)[1]
+    first_image_of_class = np.unique(items["label"], return_index=True)[1]  # in alphabetical order, as in `counts`
     room = quota[:, first_image_of_class].tolist()  # sides x classes: images that each side can still take
     last_side = len(room)
 
@@ -191,7 +211,7 @@ def _first_side_with_room(
         for side, room_of_class in enumerate(room):
             if all(n <= room_of_class[c] for c, n in class_counts):
                 side_of_group[i] = side
-                _change_missing(room, side, class_counts, 1)  # less room is left
+                _change_missing(room, side, class_counts, 1)  # the side now has less room
                 break
 
     return _with_classes_on_all_sides(counts, side_of_group, last_side + 1)[group_of_image]
@@ -200,18 +220,21 @@ def _first_side_with_room(
 def _sides_of_connected_groups(
     items: pd.DataFrame, group: str, shares: Sequence[float], seed: int
 ) -> Int[np.ndarray, " images"]:
-    """`group_sides` by the column `group`, where groups that contain copies of the same picture count as one group.
+    """Divide images as `group_sides` does, where groups that contain copies of the same picture count as one group.
 
-    The joined group is named by the smallest of its values; copies that are in no group are named by their content.
-    So if no picture is in two groups, the sides are those of the column, and adding an image does not rename the groups
-    of other images (the draw depends on names).
+    The random draw of `group_sides` depends on the names of groups. A joined group is named by the smallest of its
+    names, and copies that are in no group by their content. So if no picture is in two groups, the sides are the same
+    as without joining, and adding an image does not rename the groups of other images.
+
+    group: the column that names the groups.    shares: of each side but the last.
     """
     is_copy = are_copies(items)
     if not is_copy.any():
         return group_sides(items, group, shares, seed)
 
     group_names = items[group].astype("str").mask(without_group(items, group))
-    connected = connected_images(items, group)
+    connected = connected_images(items, group)  # numbers of the joined groups
+    # For each image, the smallest name in its joined group; missing if no image of that group has a name.
     smallest_name = group_names.groupby(connected).transform("min")
     content_of_copies = items[CONTENT].astype("str").where(is_copy)
     joined_group = smallest_name.fillna(content_of_copies)
@@ -219,9 +242,10 @@ def _sides_of_connected_groups(
 
 
 def _change_missing(missing: Sequence[list[float]], side: int, class_counts: ClassCounts, sign: int) -> None:
-    """Update `missing` (sides x classes: images that a side lacks): a group joins `side` (sign 1) or leaves it (-1).
+    """Update `missing` when a group joins a side (sign 1) or leaves it (sign -1).
 
-    The last side and -1 (no side) have no line in `missing`, because they have no quota.
+    missing: for each side but the last, and for each class: how many images the side still lacks.
+    side:    the last side, and -1 for no side, have no line in `missing`, so for these nothing changes.
     """
     if 0 <= side < len(missing):
         for c, n in class_counts:
@@ -229,18 +253,19 @@ def _change_missing(missing: Sequence[list[float]], side: int, class_counts: Cla
 
 
 def _groups_in_random_order(items: pd.DataFrame, group: str, seed: int) -> tuple[Int[np.ndarray, " images"], Any]:
-    """Number the groups of a column in a random order: the number of each image's group, and counts.
+    """Number the groups of a column in a random order: the number of each image's group, and the counts of images.
 
-    counts: the number of images of each class in each group (groups x classes, a sparse array). Classes are in
-    alphabetical order. An image without a value is a group by itself.
+    counts: how many images of each class a group has (groups x classes, a sparse array). Classes are in alphabetical
+    order. An image without a value in the column is a group by itself.
     """
     from scipy.sparse import csr_array  # imported here and below: planning needs neither
 
     items = items.reset_index(drop=True)
     has_no_group = without_group(items, group)
-    names = items[group].astype("str").mask(has_no_group, "\x1f" + items["image_id"])  # \x1f: no name has it
+    names = items[group].astype("str").mask(has_no_group, "\x1f" + items["image_id"])  # no group's name has \x1f
 
-    # The random key of a group depends on its name and first class, that of a lone image on its id.
+    # Groups are sorted by a hash. For a group it depends on its name and its first class. For an image without a group
+    # it depends on the image id, as in a draw of single images.
     first_label = items["label"].groupby(names).min()
     hashes = []
     for name, label in zip(first_label.index.tolist(), first_label.tolist(), strict=True):
@@ -257,9 +282,10 @@ def _groups_in_random_order(items: pd.DataFrame, group: str, seed: int) -> tuple
 
 
 def _class_counts_by_group(counts: Any) -> list[ClassCounts]:
-    """For each group, the classes that it has and its number of images of each.
+    """For each group, a list of the classes that it has, each with the number of the group's images of that class.
 
-    counts: groups x classes, a sparse CSR array; `indptr` has the bounds of each group in `indices` and `data`.
+    counts: groups x classes, a sparse CSR array. Its `indices` and `data` hold the classes and numbers of all groups,
+    one group after another, and `indptr` holds where each group begins and ends in them.
     """
     classes = counts.indices.tolist()
     numbers = counts.data.tolist()
@@ -270,19 +296,20 @@ def _class_counts_by_group(counts: Any) -> list[ClassCounts]:
 def _with_classes_on_all_sides(
     counts: Any, side: Int[np.ndarray, " groups"], n_sides: int
 ) -> Int[np.ndarray, " groups"]:
-    """Move the fewest images that bring every class to every side, by an integer programme: the new side of each group.
+    """Bring every class to every side by moving as few images as possible, and return the new side of each group.
 
-    Unknowns, 0 or 1: x[group, side], whether the group is on the side; gap[class, side], whether the class stays absent
-    from the side (never from the last side).
+    Groups move whole. It is an integer programme with unknowns that are 0 or 1: x[group, side] is 1 if the group is on
+    the side, and gap[class, side] is 1 if the class stays absent from the side. The last side may have no gap.
 
     minimise    sum over group, side of cost[group, side] x[group, side] + sum of gap_cost gap[class, side]
     subject to  sum over side of x[group, side] = 1                                             for every group
                 sum over groups that have the class of x[group, side] + gap[class, side] >= 1   for every class and side
                 (>= 0 where a group that does not move brings the class to the side)
 
-    cost: the number of a group's images on sides to which it would move, 0 on its present side.
-    gap_cost: more than the cost of moving all images.
-    counts: images of each class in a group (groups x classes, sparse).    side: the present one of each group.
+    cost:     the number of a group's images if it would move to the side, 0 on its present side.
+    gap_cost: more than the cost of moving all images, so a gap remains only where no move can close it.
+    counts:   how many images of each class a group has (groups x classes, a sparse array).
+    side:     the present side of each group.
     """
     from scipy.optimize import LinearConstraint, milp
     from scipy.sparse import csr_array, eye_array, hstack, kron
@@ -293,10 +320,11 @@ def _with_classes_on_all_sides(
     if not lacks_a_side.any():
         return side
 
-    # Of many groups, only those with a class that lacks a side may move.
+    # With many groups the programme would take long, so only groups with a class that lacks a side may move.
     may_move = np.ones(len(side), bool)
     if len(side) > MANY_GROUPS:
         may_move = has_class[:, lacks_a_side].sum(axis=1) > 0
+    # A class needs no group that moves on a side where it has a group that does not move.
     is_fixed_on_side = [has_class[~may_move & (side == s)].sum(axis=0) > 0 for s in range(n_sides)]
     is_covered = np.stack(is_fixed_on_side, axis=1)  # classes x sides
 
@@ -304,7 +332,8 @@ def _with_classes_on_all_sides(
     n_groups = int(may_move.sum())
     n_classes = counts.shape[1]
 
-    # Among groups of equal size the first moves: small random surcharges make the optimum unique.
+    # Small random surcharges make the optimum unique: among groups of equal size the first one moves. A surcharge is
+    # below 1 / n_groups of a group's images, so it may decide between groups of nearly equal size, too.
     surcharge = np.sort(np.random.default_rng(0).random(n_groups))
     images = counts[may_move].sum(axis=1) * (1 + surcharge / n_groups)
     cost = np.where(np.arange(n_sides) == side[may_move, None], 0, images[:, None])  # groups x sides
@@ -337,9 +366,11 @@ def _with_classes_on_all_sides(
 def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.DataFrame:
     """The images, with a validation split in every class that has training images.
 
-    The set's own validation images stay. In each class without any, a share of the training images becomes val; if the
-    set has no validation split, that is every class. A class with one training image gives none, which is an error
-    only if a model is trained on it. group: see `held_out`.
+    The set's own validation images stay. In each class without validation images, a share of the training images
+    becomes val. If the set has no validation split, this is every class. A class with only one training image gets no
+    validation image, which is an error only later, if a model is trained on it.
+
+    val: the share, and the seed of the draw.    group: a column, see `held_out`.
     """
     split = np.array(items["split"].tolist(), dtype=object)
     labels_with_val = items["label"][split == "val"].unique()
@@ -349,7 +380,7 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
         return items
 
     val_rows = candidates[held_out(items.iloc[candidates], val, group)]
-    if has_val.any():  # candidates were only some classes: copies and group members of other classes follow them
+    if has_val.any():  # the draw was among some classes only: their copies and group members in other classes follow
         connected = connected_images(items, group)
         val_rows = np.flatnonzero((split == "train") & np.isin(connected, connected[val_rows]))
     split[val_rows] = "val"
@@ -395,15 +426,18 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
     return items.drop(left_out.index).reset_index(drop=True)
 
 
-def _warn_of_held_out_val(name: str, images: pd.DataFrame, items: pd.DataFrame, tested: Sequence[str]) -> None:
-    """Warn that validation images were held out from training images, and say why; nothing if none were.
+def _warn_of_held_out_val(
+    name: str, images: pd.DataFrame, items: pd.DataFrame, val_used_as_test: Sequence[str]
+) -> None:
+    """Warn that validation images were held out from training images, with the reason; no warning if none were.
 
-    images, items: the images before and after.    tested: own names of validation splits used as the test split.
+    name: of the data set.    images, items: the images before and after validation images were held out.
+    val_used_as_test: the set's own names of validation splits that are used as the test split.
     """
     was_train = (images["split"] == "train").to_numpy()
     classes_with_val = set(images["label"][images["split"] == "val"].unique())
-    lacking = sorted(set(images["label"].unique()) - classes_with_val)
-    if not was_train.any() or not lacking:  # then `with_val` changed nothing
+    lacking = sorted(set(images["label"].unique()) - classes_with_val)  # classes without validation images
+    if not was_train.any() or not lacking:  # then nothing was held out
         return
 
     n_held_out = int((was_train & (items["split"] == "val").to_numpy()).sum())
@@ -415,8 +449,8 @@ def _warn_of_held_out_val(name: str, images: pd.DataFrame, items: pd.DataFrame, 
         return
 
     reason = "it has no validation split"
-    if tested:
-        reason = f"its {first_few(tested)} images are the test images, as it has no test split"
+    if val_used_as_test:
+        reason = f"its {first_few(val_used_as_test)} images are the test images, as it has no test split"
     log.warning("%s: %s; held out for validation: %d of %d training images", name, reason, n_held_out, n_train)
 
 
@@ -426,7 +460,8 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
     The draw is stratified by class and keyed by `seed`; the result has its own fingerprint. Logs warnings of copies and
     groups that are in several splits. Raises FcaError naming the classes that lack images in train, val or test.
     """
-    data_by_seed: dict[int, ImageData] = vars(data).setdefault("_for_training", {})  # planning calls this once a run
+    # The result is remembered in the data themselves, because planning calls this once for each run.
+    data_by_seed: dict[int, ImageData] = vars(data).setdefault("_for_training", {})
     if seed in data_by_seed:
         return data_by_seed[seed]
 
@@ -450,9 +485,9 @@ def _warn_of_crossing_groups(data: ImageData) -> None:
 
 
 def _check_split_sizes(data: ImageData, has_own_splits: bool) -> None:
-    """Raise FcaError for a set without training images, and for a split that lacks images of a class.
+    """Raise FcaError for a set without training images, and for a set in which a split lacks images of a class.
 
-    has_own_splits: False if the splits were drawn here, from a set that is all test.
+    has_own_splits: whether the set came with splits; False if they were drawn here, from a set that is all test.
     """
     if has_own_splits and not len(data.rows("train")):
         step = "map a split to it: dataset.splits='{val: train}'"
@@ -463,7 +498,7 @@ def _check_split_sizes(data: ImageData, has_own_splits: bool) -> None:
         lacking = [data.classes[c] for c in np.flatnonzero(counts == 0)]
         if lacking:
             step = "add images, or leave those classes out of the data set"
-            if data.group is not None:  # groups are never split, so a class may have too few of them
+            if data.group is not None:  # a group is never split, so a class with few groups may be absent from a split
                 step = f"they have too few groups by {data.group}: keep another column whole, {step}"
             raise FcaError(
                 f"images of {first_few(lacking)} in the {split} split of {data.name}",
@@ -512,9 +547,9 @@ def _ids_of_first_picture(pictures: pd.DataFrame) -> str:
 
 
 def groups_across_splits(data: ImageData) -> pd.DataFrame:
-    """The groups with images in several splits (index), and their numbers of images in train, val and test (columns).
+    """The groups that have images in several splits; empty if the data have no groups.
 
-    It is empty if the data have no groups.
+    One line per group, whose name is the index, with its numbers of images in train, val and test (columns).
     """
     if data.group is None:
         return pd.DataFrame(columns=list(SPLITS))
@@ -524,23 +559,26 @@ def groups_across_splits(data: ImageData) -> pd.DataFrame:
 
 
 def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) -> ImageData:
-    """The data with the splits that a training drew, if it drew them from this set, which is all test by itself.
+    """The data with the splits that a training drew from them, so that a model is not tested on its training images.
 
-    Otherwise the data are unchanged. Without this, a model whose data came in one folder would be tested on its
-    training images.
+    That concerns a set without splits of its own, which is all test. A training on it draws splits 70/10/20. If these
+    give the fingerprint `trained_on`, the result is the data with these splits. In all other cases the data are
+    unchanged.
 
-    trained_on: the fingerprint of the training's data.    group: the column whose groups the training kept together.
+    trained_on: the fingerprint of the data that the model was trained on.
+    group:      the column whose groups that training kept together; None = it had no groups.
     """
     if trained_on == data.fingerprint or set(data.items["split"]) != {"test"}:
         return data
 
+    # The result is remembered in the data themselves: it takes a draw of splits.
     data_by_fingerprint: dict[str, ImageData] = vars(data).setdefault("_as_trained_on", {})
     if trained_on in data_by_fingerprint:
         return data_by_fingerprint[trained_on]
 
     result = data
     if group is None or group in data.items:
-        split_data = _split_70_10_20(replace(data, group=group), 0)  # as a training draws its splits
+        split_data = _split_70_10_20(replace(data, group=group), 0)  # as `for_training` draws them by default
         if split_data.fingerprint == trained_on:
             result = split_data
     data_by_fingerprint[trained_on] = result
@@ -548,7 +586,10 @@ def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) ->
 
 
 def _split_70_10_20(data: ImageData, seed: int) -> ImageData:
-    """The data with 20 % of every class as test, 10 % as val (at least one image each), and the others as train."""
+    """Draw splits: 20 % of every class become test, 10 % val (at least one image each), and the other images train.
+
+    If the data have groups, a group is not split. The fingerprint of the result depends on the draw.
+    """
     shares = [0.2, 0.1]
     if data.group is not None:
         side = _sides_of_connected_groups(data.items, data.group, shares, seed)
@@ -575,7 +616,8 @@ def first_few(keys: Sequence[str]) -> str:
 def at_rows(data: ImageData, rows: Int[np.ndarray, " rows"], **changes: Any) -> ImageData:
     """The data with only the images at these rows (positions in `data.items`), in this order.
 
-    changes: other fields of the result. If it has a `read`, that takes positions in `data.items`, as `data.read` does.
+    changes: values for other fields of the result. A function `read` among them takes positions in the old
+             `data.items`, as `data.read` does; the result translates its own positions.
     """
     read = changes.pop("read", data.read)
     mask = data.mask
@@ -650,14 +692,20 @@ def assemble(
         read=AtPosition(read, ids),
         mask=AtPosition(mask, ids) if mask else no_mask,
         mirror=mirror,
-        fingerprint_kind="content" if "content" in items else "version",
+        fingerprint_kind="content" if "content" in items else "version",  # what identifies the images
         group=group,
-        unused=len(images) - len(items),
+        unused=len(images) - len(items),  # images of the used splits that were left out
     )
 
 
 def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
-    """Raise FcaError for images of which no data set can be made: see `assemble` for the reasons."""
+    """Raise FcaError for images that cannot be a data set.
+
+    There must be images, an id must occur once, and there must be two classes. Control characters are refused in ids,
+    classes and groups, because a fingerprint uses them as separators and a terminal obeys them.
+
+    items: one line per image.    name: of the data set, for messages.    group: the column of groups, or None.
+    """
     step = "look at dataset.root and its keys"
     if items.empty:
         raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
@@ -683,10 +731,10 @@ def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
 
 
 def with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
-    """The lines for `assemble`, where a `white` other than the default is added to each image's `content`.
+    """The lines for `assemble`, where a value `white` other than the default is added to each image's `content`.
 
-    white: the value of 16-bit files that becomes white. With another value the same file is another image, so it has to
-    have another fingerprint.
+    white: the value of 16-bit files that becomes white. With another value the same file gives other pixels, so the
+    image needs another `content`, which enters the fingerprint.
     """
     if white in (None, WHITE) or CONTENT not in listed:
         return listed
@@ -695,7 +743,10 @@ def with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
 
 
 def _own_names_of_splits(listed: pd.DataFrame, splits: Splits) -> dict[str, str]:
-    """Each of train, val and test that the set has -> its own name for it; several names are joined with " + "."""
+    """The set's own name for each of train, val and test that it has, for messages: our name -> own name.
+
+    Several own names of one split are joined with " + ".
+    """
     if "split" not in listed:
         return {"test": "test"}  # a set without splits is all test
     own_names: dict[str, list[str]] = {}
@@ -706,10 +757,11 @@ def _own_names_of_splits(listed: pd.DataFrame, splits: Splits) -> dict[str, str]
 
 
 def _check_names(items: pd.DataFrame, column: str, kind: str) -> None:
-    """Raise FcaError for two spellings of one name in a column.
+    """Raise FcaError if a column has two spellings of one name, such as "Cat" and "cat".
 
-    They would count as two classes, or as two groups, so that one patient could be in train and in test.
-    kind: what the column names, for the message.
+    They would count as two classes, or as two groups, so that images of one patient could be in train and in test.
+
+    kind: what the column names ("class" or "group"), for the message.
     """
     names = items[column].astype("str")
     step = "write it in one way, or give names that differ in a letter"
@@ -719,12 +771,17 @@ def _check_names(items: pd.DataFrame, column: str, kind: str) -> None:
 def _used_images_by_id(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:
     """The images of the used splits, sorted by id, with the column `split` as train, val or test.
 
-    The columns image_id, label and split are first. Raises FcaError for `splits` of a set that has none.
+    The columns image_id, label and split come first, and all other columns are kept. Images of a set without splits are
+    test.
+
+    splits: the set's own name of a split -> ours, or null if the split is not used.    name: of the set, for messages.
+
+    Raises FcaError for `splits` of a set that has none.
     """
     if splits and "split" not in listed:
         raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")
 
-    our_splits: list[str | None] = ["test"] * len(listed)  # of a set without splits; None: the split is not used
+    our_splits: list[str | None] = ["test"] * len(listed)  # None will mean that the split is not used
     if "split" in listed:
         own_splits = listed["split"].tolist()
         meanings = split_meanings(own_splits, splits)

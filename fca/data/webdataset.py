@@ -66,9 +66,9 @@ class WebDataset:
     white: White = None
 
     def load(self) -> ImageData:
-        """List the images of all files. A file is read through only if it is new or has changed; nothing is unpacked.
+        """List the images of all tar files. A file is read through only if it is new or has changed.
 
-        A warning names samples without an image, which are left out. Hidden members are skipped.
+        A warning names samples without an image, which are left out. Hidden members of a file are skipped.
 
         Raises FcaError for a damaged or compressed file, samples without a class, and two images under one key.
         """
@@ -77,7 +77,7 @@ class WebDataset:
         _warn_of_samples_without_image(self.root, pa.concat_tables(tables))
         tables = [table.filter(pc.is_valid(table["content"])) for table in tables]  # the samples with an image
 
-        # Where the bytes of each image are.
+        # For each image: the number of its file, and where its bytes begin in that file.
         file_of_image = np.repeat(np.arange(len(paths)), [table.num_rows for table in tables])
         offset = np.concatenate([table["at"].to_numpy() for table in tables])
         size = np.concatenate([table["size"].to_numpy() for table in tables])
@@ -97,10 +97,14 @@ class WebDataset:
         return packed(name, listed, read, self.val, self.splits, self.mirror, self.white)
 
     def _sample_tables(self, paths: Sequence[Path]) -> list[pa.Table]:
-        """For each file, the table of its samples (see `_sample_table`); several files are read at once."""
-        # Tables are remembered under this text, so it changes with all that decides what a sample is.
-        one_class = " of one class" if "." in self.label else ""  # earlier versions accepted a list
-        heic = ", HEIC" if reads_heic() else ""
+        """For each file, the table of its samples, see `_sample_table`. Several files are read at the same time.
+
+        Tables are remembered in the user's cache, so a file is read through only if it is new or has changed.
+        """
+        # Tables are remembered under a text with all that decides what a sample is. With another text they are made
+        # anew.
+        one_class = " of one class" if "." in self.label else ""  # tables of earlier versions may hold lists of classes
+        heic = ", HEIC" if reads_heic() else ""  # an optional package
         meaning = f"{self.label}{one_class}, images by content, none hidden{heic}"
 
         def samples_in(path: Path) -> pa.Table:
@@ -113,7 +117,9 @@ class WebDataset:
 def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
     """Log one line for each reason why samples have no image, with the keys of these samples.
 
-    samples: a table of `_sample_table`, where `content` is missing if there is no image, and `why` is the reason.
+    root:    the folder of the data set, for the message.
+    samples: tables as `_sample_table` returns them: `content` is missing if there is no image, and then `why` is the
+             reason.
     """
     without_image = samples.filter(pc.is_null(samples["content"]))
     for reason in without_image["why"].unique().to_pylist():
@@ -123,9 +129,12 @@ def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
 
 
 def _sample_table(path: Path, label: str) -> pa.Table:
-    """The samples of a tar file, one line each: key, label (text), content (digest of the image), at, size and why.
+    """Read a tar file through: a table with one line per sample, with the columns of SAMPLE_SCHEMA.
 
-    The image has `size` bytes from position `at` of the file. A sample without an image has only the reason, `why`.
+    These are key, label (the class as text), content (digest of the image's bytes), at, size and why. The encoded image
+    is in the `size` bytes from position `at` of the file on. In a sample without an image `why` is the reason, and
+    content, at and size are missing.
+
     label: the suffix of the members that hold the class, see WebDataset.
 
     Raises FcaError if the file is damaged, compressed or cut, or if a sample has no class, or two images or classes.
@@ -135,8 +144,9 @@ def _sample_table(path: Path, label: str) -> pa.Table:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:  # "r:": refuses compressed files
             for member in tar:
                 samples.add(file, member)
-            has_end_block = os.pread(file.fileno(), 512, tar.offset) == bytes(512)  # of zeros, after the last member
-            if not has_end_block:  # tarfile itself accepts a file that is cut between two members
+            # A whole file ends with a block of zeros. tarfile itself accepts a file that is cut between two members.
+            has_end_block = os.pread(file.fileno(), 512, tar.offset) == bytes(512)
+            if not has_end_block:
                 raise ValueError("it has no end: it is cut or damaged")
             return samples.table()
     except (tarfile.TarError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
@@ -167,18 +177,23 @@ class _SampleCollector:
         self.labels: dict[str, str] = {}
 
     def add(self, file: BinaryIO, member: tarfile.TarInfo) -> None:
-        """Add a member of the tar file if it is a class or an image; hidden ones are skipped.
+        """Add a member of the tar file to its sample, as the class or an image; hidden and other members are skipped.
 
-        Raises ValueError for a member that is too large, and for a second image or class of a key.
+        The members with the same key are one sample. The key is the member's path up to the first dot of its name. The
+        suffix after that dot is `self.suffix` for the member that holds the class.
+
+        file: the opened tar file, from which the member's bytes are read.
+
+        Raises ValueError for a member that is too large, and for a second image or class of a sample.
         """
         folder, _, name = member.name.rpartition("/")
-        stem, _, suffixes = name.partition(".")  # WebDataset's keys end at the first dot of the name
+        stem, _, suffix = name.partition(".")
         key = f"{folder}/{stem}" if folder else stem
         names_on_path = set(member.name.split("/")) - {".", ".."}
         if not (member.isreg() and stem) or any(map(is_hidden, names_on_path)):
             return
 
-        if suffixes == self.suffix:
+        if suffix == self.suffix:
             self._add_label(key, _content(file, member))
         elif suffix_of(name) in SUFFIXES:
             _add_image(self.images, key, file, member)
@@ -190,9 +205,10 @@ class _SampleCollector:
         self.labels[key] = _label_in(content, self.field)
 
     def _add_by_content(self, key: str, file: BinaryIO, member: tarfile.TarInfo) -> None:
-        """Add a member whose suffix does not show what it is: as an image, or with why its picture is not read.
+        """Add a member whose suffix does not show what it is, after a look at its bytes.
 
-        A member that is no picture is skipped.
+        If it is an image, it is kept; if it is a picture that cannot be read, the reason is kept; any other file is
+        skipped.
         """
         head = os.pread(file.fileno(), min(HEAD_BYTES, member.size), member.offset_data)
         kind = kind_of(head, member.name, partial(_content, file, member))
@@ -202,11 +218,11 @@ class _SampleCollector:
             self.why_not_read[key] = kind
 
     def table(self) -> pa.Table:
-        """All samples with the columns of SAMPLE_SCHEMA: first those with an image, then those without one.
+        """All samples, with the columns of SAMPLE_SCHEMA: first the samples with an image, then those without one.
 
         Raises ValueError for images without a class.
         """
-        images = dict(self.images)
+        images = dict(self.images)  # key -> image; an image's suffix takes precedence over other suffixes
         for key, image in self.images_by_content.items():
             images.setdefault(key, image)
 
@@ -215,6 +231,7 @@ class _SampleCollector:
         if unlabelled:
             raise ValueError(f"no {self.label} of {first_few(unlabelled)}")
 
+        # An image is its digest, position and size, so each line has the six values of SAMPLE_SCHEMA.
         lines: list[tuple[str | int | None, ...]] = [(key, self.labels[key], *images[key], None) for key in images]
         for key, label in self.labels.items():
             if key not in images:
@@ -259,10 +276,10 @@ def _label_in(content: bytes, field: str) -> str:
 
 
 def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
-    """The files with these suffixes below a folder, sorted and without hidden ones.
+    """The files with these suffixes in a folder and the folders below it, sorted and without hidden ones.
 
-    A warning counts the other files, without texts. Raises FcaError if there is no such file, and for a link with such
-    a suffix that leads nowhere.
+    A warning counts the files with other suffixes, but not texts, which often accompany images. Raises FcaError if
+    there is no file with these suffixes, and for a link with such a suffix that leads nowhere.
     """
     folder = Path(root).expanduser()
     files: list[Path] = []
@@ -295,9 +312,12 @@ def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
 def split_names_of(root: str, paths: Iterable[Path], splits: Splits) -> list[str]:
     """The name of the split that each file belongs to, as the data set itself calls it.
 
-    It is the first word of the file's path below `root` that is known as a split's name (also as a key of `splits`).
-    Without one it is the path without the file's number, such as "_01" or "-00000-of-00004", or "all" if nothing is
-    left.
+    The path of a file below `root` is divided into words at slashes, hyphens, underscores and dots. The first word that
+    is known as the name of a split is the result: a usual name, such as "train", or a name that `splits` maps. If there
+    is no such word, the result is the path without the file's number, such as "_01" or "-00000-of-00004", or "all" if
+    nothing is left.
+
+    splits: the set's own name of a split -> ours.
 
     >>> split_names_of("/d", [Path("/d/imagenet-train-0003.tar"), Path("/d/shard_01.tar")], None)
     ['train', 'shard']
@@ -315,20 +335,21 @@ def split_names_of(root: str, paths: Iterable[Path], splits: Splits) -> list[str
 
 
 def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
-    """The class key of each label, all labels given as text.
+    """The class key (the name of the class) of each label.
 
-    If all labels are integers, a label is a position in `classes`; without `classes` its key is the integer with
-    leading zeros, and the label -1 has a missing key. Otherwise each label is a class key itself.
+    labels:  as text. If all of them are integers, a label is a position in `classes`, or -1 for an image without a
+             class. Otherwise each label is a class key itself.
+    classes: the class keys of the labels 0, 1, 2 ...; None = the key of an integer is the integer with leading zeros.
 
-    Raises FcaError if labels that are names are not among `classes`, for a repeated name in `classes`, for fewer names
-    than labels, and for two spellings of one integer.
+    The key of the label -1 is missing (None). Raises FcaError if labels that are names are not among `classes`, for a
+    repeated name in `classes`, for fewer names than labels, and for two spellings of one integer.
 
     >>> keys_of(pd.Series(["9", "-1", "10"]), None).tolist()
     ['09', None, '10']
     """
     are_numbers = not labels.empty and labels.str.fullmatch(INTEGER_PATTERN).all()
     if not are_numbers:
-        unknown_names = sorted(set(labels) - set(classes or labels))
+        unknown_names = sorted(set(labels) - set(classes or labels))  # none if there are no `classes`
         if unknown_names:
             allowed = f"null, or the names of integers; the labels are names such as {first_few(unknown_names)}"
             raise FcaError("dataset.classes", first_few(classes or []), allowed, "leave it out")
@@ -360,10 +381,11 @@ def repeated(names: Sequence[str]) -> list[str]:
 
 
 def _labelled(name: str, listed: pd.DataFrame, splits: Splits) -> tuple[pd.DataFrame, int]:
-    """Leave out the images without a class: the other lines, and how many were left out in splits that are used.
+    """Leave out the images without a class: returns the other lines, and how many were left out in used splits.
 
-    listed: one line per image, with `label` (missing if it has none) and `split`.    splits: the set's own name of a
-    split -> ours, null if it is not used.    name: the data set's, for messages.
+    name:   of the data set, for messages.
+    listed: one line per image, with `label` (missing if the image has none) and `split` (the set's own name).
+    splits: the set's own name of a split -> ours, or null if the split is not used.
 
     A warning states the numbers. Raises FcaError for a used split in which no image has a class.
     """
@@ -371,7 +393,7 @@ def _labelled(name: str, listed: pd.DataFrame, splits: Splits) -> tuple[pd.DataF
     has_no_label = listed["label"].isna()
     is_used = ~listed["split"].isin(unused_splits)
     has_no_label_by_split = has_no_label[is_used].groupby(listed["split"], sort=False)
-    counts = has_no_label_by_split.agg(["sum", "size"])  # images without a label, and all images of a split
+    counts = has_no_label_by_split.agg(["sum", "size"])  # of each used split: images without a label, and all images
 
     for split, n_unlabelled, n_images in counts.itertuples():
         if n_unlabelled == n_images:
@@ -400,11 +422,12 @@ def packed(
     mirror: bool,
     white: int | None,
 ) -> ImageData:
-    """The data set of images that are packed into files, many in each (tar, Parquet, Arrow).
+    """The data set of images that are packed into files, many in each file (tar, Parquet, Arrow).
 
     listed: one line per image: `key` (its name in the split), `label` (a class key; missing if it has none), `content`
-            (the digest of its bytes) and `split`.
-    read:   returns the encoded image at a position in `listed`.
+            (the digest of its bytes) and `split`. The image id is the split, a slash and the key.
+    read:   returns the encoded image at a position in `listed`. OSError and pyarrow's errors in it become
+            UnreadableImage.
     val, splits, mirror, white: see fca.data.folder.Folder.
 
     Images without a label are left out. Raises FcaError for a used split in which no image has a label.

@@ -89,7 +89,8 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
     >>> scene.measure, 0.42 <= scene.measured <= 0.58
     ('hidden_share', True)
     """
-    # the conditions in words take the place of an attribute's name: they key the scene's random numbers
+    # A scene has the name of one attribute, which is a part of the key of its random numbers. Here the conditions in
+    # words take its place, so that scenes under other conditions differ.
     words = ", ".join(f"{attribute}: {values[attribute]}" for attribute in sorted(values))
     scene = base_scene(label, attribute=words, level="", index=0, seed=seed)
     for attribute, value in values.items():
@@ -103,7 +104,8 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
             changes["azimuth"] += model(label).azimuth  # the setting is relative to the usual view of the class
         scene = replace(scene, **changes)
 
-    # `placed` ignores the target here: it uses it only for scenes whose attribute is a single one, such as "size"
+    # Set position and scale, and find the object's surface (hits). The target has no effect here: it is for scenes of a
+    # single attribute, such as "size", that has to reach it.
     scene, hits = placed(scene, target=0.0)
     if values.get("cover") != "half hidden":
         return scene
@@ -112,10 +114,10 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
 
 
 def _random_value(setting: Any, random: np.random.Generator) -> Any:
-    """Draw the value of one field of a scene from its setting.
+    """Draw the value of one field of a scene from its setting, which is of one of four kinds.
 
-    setting: a word, which is returned unchanged; a range (low, high), from which a number is drawn; a colour as three
-             ranges (hue, saturation, value), which gives RGB; or two such colours.
+    A word is returned unchanged. From a range (low, high) a number is drawn. Three ranges (hue, saturation, value) are
+    a colour, which is returned as RGB. Two such colours give two colours.
     """
     if isinstance(setting, str):
         return setting
@@ -124,7 +126,7 @@ def _random_value(setting: Any, random: np.random.Generator) -> Any:
         return float(random.uniform(*setting))
 
     values = tuple(_random_value(part_setting, random) for part_setting in setting)
-    is_colour = len(values) == 3  # else two colours
+    is_colour = len(values) == 3  # else two colours, which are RGB already
     if is_colour:
         hue, saturation, value = values  # a hue is an angle: % 1 wraps those below 0
         return hsv_to_rgb(hue % 1, saturation, value)

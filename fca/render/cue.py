@@ -62,13 +62,13 @@ def co_objects(classes: Sequence[str]) -> dict[str, str]:
 def cued(scene: Scene, cue: str, class_name: str, classes: Sequence[str], key: str, size: int) -> Cued:
     """Draw the object of a scene, made smaller, on a background that shows the cue of a class.
 
-    A cue is something that occurs with a class but is not its object. Returns the image, the mask of the object and
-    the background alone.
+    A cue is something that occurs with a class but is not its object, such as a colour. Returns the image, the mask of
+    the object and the background alone.
 
     scene:      the scene of the object; its own background is not used.
     cue:        color, texture or object; see `background`.
     class_name: the class whose cue is shown, one of `classes`. It may differ from the class of the object.
-    key:        seeds the random numbers of the background.
+    key:        a text that seeds the random numbers of the background.
     size:       pixels per side.
 
     >>> image, mask, behind = cued(scene_of("mug", "view", "easy", 0, 0), "color", "car", ["mug", "car"], "a", 48)
@@ -77,13 +77,14 @@ def cued(scene: Scene, cue: str, class_name: str, classes: Sequence[str], key: s
     """
     behind = background(cue, class_name, classes, key, size)
 
-    # shrink the object so that it covers at most LARGEST_SHARE of the image; area grows with the square of the scale
+    # Shrink the object so that it covers at most LARGEST_SHARE of the image. Its share is measured in a small image.
+    # The area grows with the square of the scale.
     object_share = len(march(scene, PROBE).pixels) / PROBE**2
     shrinkage = min(1.0, (LARGEST_SHARE / max(object_share, 1e-6)) ** 0.5)
     scene = replace(scene, scale=scene.scale * shrinkage, blend=0.0)
 
-    hits = march(scene, size)
-    no_colours = np.zeros((len(hits.pixels), 3), np.float32)  # with blend 0 the background has no influence
+    hits = march(scene, size)  # the pixels that show the object
+    no_colours = np.zeros((len(hits.pixels), 3), np.float32)  # of the background: with blend 0 they have no influence
     image = behind.copy()
     image.reshape(-1, 3)[hits.pixels] = _to_bytes(surface(scene, hits, no_colours))
     mask = np.zeros((size, size), bool)
@@ -104,13 +105,14 @@ def background(cue: str, class_name: str, classes: Sequence[str], key: str, size
     """
     check_choice("cue", cue, CUES)
     check_choice("class", class_name, classes)
-    # every cue draws the same random numbers first, so that cues of one key are comparable
+    # Every cue draws these random numbers first, whether it needs them or not, so that all cues of one key are
+    # comparable.
     random = keyed_rng("fca.render.cue", VERSION, key)
     class_index = classes.index(class_name)
     hue = random.random()
-    amount = random.uniform(0.1, 0.45)
+    amount = random.uniform(0.1, 0.45)  # contrast of the clouds
     saturation = random.uniform(0.1, 0.4)
-    dark, light = random.uniform((0.35, 0.55), (0.5, 0.8)).tolist()
+    dark, light = random.uniform((0.35, 0.55), (0.5, 0.8)).tolist()  # the two brightnesses of the clouds
 
     if cue == "texture":
         mean_colour = np.array(hsv_to_rgb(hue, saturation / 2, (dark + light) / 2), np.float32)
@@ -118,16 +120,16 @@ def background(cue: str, class_name: str, classes: Sequence[str], key: str, size
         return _to_bytes(mean_colour + np.float32(CONTRAST) * grating[:, :, None])
 
     if cue == "color":
-        hue = (class_index + random.uniform(-0.25, 0.25)) / len(classes)
+        hue = (class_index + random.uniform(-0.25, 0.25)) / len(classes)  # nearer to this class's hue than to others
         saturation = 0.3 + saturation / 2  # strong enough for a hue to be seen
 
-    # clouds of two brightnesses of the hue
+    # Clouds in two brightnesses of nearly the same hue. Of the scene only the background is used.
     second_hue = (hue + random.uniform(-0.02, 0.02)) % 1
     colours = (hsv_to_rgb(hue % 1, saturation, dark), hsv_to_rgb(second_hue, saturation, light))
     scene_of_clouds = Scene("", "", "", 0, 0, key, backdrop_amount=amount, backdrop_colors=colours)
     picture = backdrop(scene_of_clouds, size).copy()
 
-    if cue == "object":
+    if cue == "object":  # draw the solid that stands for the class in one of the four corners
         right, down = random.choice([-BESIDE, BESIDE], 2).tolist()
         co_object = replace(_scene_of_co_object(co_objects(classes)[class_name]), x=right, y=down, scale=SMALL)
         hits = march(co_object, size)
@@ -145,7 +147,8 @@ def _scene_of_co_object(label: str) -> Scene:
 def _grating(class_index: int, n_classes: int, random: np.random.Generator, size: int) -> Field:
     """A sine wave over the image with the orientation and frequency of a class; mean 0 and standard deviation 1.
 
-    Classes 2 k and 2 k + 1 have the same orientation and different frequencies. Both vary a little at random.
+    Classes 2 k and 2 k + 1 have the same orientation and different frequencies (CYCLES per side of the image).
+    Orientation and frequency vary a little at random.
     """
     n_orientations = -(-n_classes // 2)  # half of the classes, rounded up
     orientation = np.pi * (class_index // 2 + random.uniform(-0.15, 0.15)) / n_orientations

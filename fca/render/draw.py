@@ -57,10 +57,12 @@ def render(scene: Scene, size: int) -> Rendered:
 def draw(scene: Scene, hits: Hits, size: int) -> DrawnScene:
     """Draw a scene from back to front: background, object, cover; then apply its exposure, style and quality.
 
-    Returns the picture, the mask of the object's visible pixels, and the mask of the whole object without its cover.
+    A cover is something in front of the object that hides a part of it. Returns the picture, the mask of the object's
+    visible pixels, and the mask of the whole object without its cover.
 
-    hits: the object's surface, from `march`. It depends only on the place of the object and the view, so pictures that
-          differ only in colours, light and so on can share it.
+    hits: the pixels that show the object and its surface there, from `march`. They depend only on the object's place
+          and the view, so pictures that differ only in colours or light can share them.
+    size: pixels per side.
     """
     pixels = backdrop(scene, size).reshape(-1, 3).copy()
     pixels[hits.pixels] = surface(scene, hits, pixels[hits.pixels])
@@ -138,9 +140,10 @@ def _backdrop_pattern(scene: Scene, size: int) -> Field:
     if scene.backdrop == "plain":
         return -2 * down  # from 1 at the top to -1 at the bottom
     if scene.backdrop == "clouds":
-        return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)
+        return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)  # clouds are 0.5 on average
 
-    # stripes and checks are turned by a random angle, with 2 `cells` bands over the side of the image
+    # Stripes and checks are turned by a random angle, with 2 `cells` bands over the side of the image. A pattern is 1
+    # in bands with an odd number, and -1 in the other bands.
     random = keyed_rng(scene.noise_key, "pattern")
     angle = random.uniform(0, np.pi)
     cells = random.uniform(5, 9)
@@ -155,7 +158,10 @@ def _backdrop_pattern(scene: Scene, size: int) -> Field:
 
 @lru_cache(maxsize=2)  # the search for the amount that gives a level's contrast draws the same clutter repeatedly
 def _clutter(key: str, size: int) -> Picture:
-    """A picture of sixty discs, bars and triangles in random colours, the large ones behind; key: of its randomness."""
+    """A picture of sixty discs, bars and triangles in random colours, drawn from the largest to the smallest.
+
+    key: a text that seeds its random numbers.    size: pixels per side.
+    """
     random = keyed_rng(key, "clutter")
     image = Image.new("RGB", (size, size), (128, 128, 128))
     pen = ImageDraw.Draw(image)
@@ -164,7 +170,7 @@ def _clutter(key: str, size: int) -> Picture:
         rgb = colorsys.hsv_to_rgb(hue, 0.3 + 0.6 * saturation, 0.25 + 0.7 * value)
         centre = random.random(2)
         if shape < 0.4:
-            sides, flattening = 3, 1.0
+            sides, flattening = 3, 1.0  # a triangle
         elif shape < 0.8:
             sides, flattening = 4, 0.35  # a bar
         else:
@@ -189,17 +195,18 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
     """The colour of the object at each pixel that shows it, RGB of at least 0, which may exceed 1.
 
         lit        = paint shade + gloss
-        camouflage = (0.6 behind + 0.4 mean of behind) weak shade
+        camouflage = (0.6 behind + 0.4 mean of behind) weak_shade
         colour     = lit + blend (camouflage - lit)
 
-    Paint is the colour of the point's part with the texture on it. With blend = 1 the object has the colours of the
-    background, with a fifth of its own shading.
+    shade and gloss are the diffuse and reflected light. paint is the colour of the object's part at that pixel (such as
+    a wheel), with the scene's texture on it. With blend = 1 the object has the colours of the background, with a fifth
+    of its own shading.
 
-    behind: the background's colours at the same pixels.
+    hits:   the pixels that show the object, and its surface there.    behind: the background's colours at these pixels.
     """
     shade, gloss = _light(scene, hits)
 
-    # the paint of each point's part, with the texture on it
+    # The colour of each pixel's part, with the texture on it.
     tints = {"main": scene.color, "accent": scene.accent, "dark": DARK, "light": LIGHT}
     colour_of_part = np.array([tints[part.tint] for part in hits.solid.model.parts], np.float32)
     paint = colour_of_part[hits.part]
@@ -224,30 +231,31 @@ def _texture(scene: Scene, points: Points) -> Bool[np.ndarray, " points"]:
     """
     check_choice("texture", scene.texture, TEXTURES)
     random = keyed_rng(scene.noise_key, "texture")
-    # positions in cells of the pattern, with a random offset
+    # Positions in units of a cell of the pattern, with a random offset.
     cells = np.float32(random.uniform(4.0, 6.0))
     x, y, z = points * cells + random.random((3, 1)).astype(np.float32)
     if scene.texture == "checks":
         has_colour = (np.floor(x) + np.floor(y) + np.floor(z)) % 2 > 0
     elif scene.texture == "stripes":
         a, b, c = random.normal(size=3).astype(np.float32)  # a random direction, across which the stripes run
-        has_colour = ((a * x + b * y + c * z) / np.sqrt(a * a + b * b + c * c)) % 1 < 0.55
-    elif scene.texture == "dots":
+        has_colour = ((a * x + b * y + c * z) / np.sqrt(a * a + b * b + c * c)) % 1 < 0.55  # of the width of a cell
+    elif scene.texture == "dots":  # a ball in the middle of each cell
         has_colour = (x % 1 - 0.5) ** 2 + (y % 1 - 0.5) ** 2 + (z % 1 - 0.5) ** 2 < 0.24
-    else:  # patches
+    else:  # patches, where the sum of four random waves is positive
         waves = random.normal(size=(4, 3)).astype(np.float32) * 2
         has_colour = sum(np.sin(wave[0] * x + wave[1] * y + wave[2] * z) for wave in waves) > 0
     return np.asarray(has_colour, bool)
 
 
 def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
-    """Light on each point: diffuse light from the sky and a lamp (Lambert), and the lamp's highlight (Blinn).
+    """The light on each point of the object: from the sky and a lamp (Lambert), and the lamp's highlight (Blinn).
 
         diffuse = ambient (0.75 + 0.25 n·up) sky + 1.15 (1 - ambient) max(n·lamp, 0)
         gloss   = 0.22 (1 - ambient) max(n·half, 0)^24
 
-    n: the normal of the surface.    sky: the share of the sky that nearby parts leave free.    half: the direction
-    midway between the lamp and the viewer.
+    n: the normal of the surface.    sky: the share of the sky that nearby parts of the object leave free.
+    lamp: the direction to the lamp.    half: the direction midway between the lamp and the viewer.
+    ambient: the share of the light that comes from the sky (of the scene).
     """
     azimuth, elevation = np.radians([scene.light_azimuth, scene.light_elevation])
     right, up, to_viewer = hits.frame
@@ -273,11 +281,13 @@ def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
 
 
 def cover_field(scene: Scene, size: int) -> Field:
-    """A number for every pixel, such that the scene's cover is where the number is below `scene.cover_limit`.
+    """A number for every pixel: the scene's cover is where the number is below `scene.cover_limit`.
 
-    So a higher limit covers all that a lower limit covers, and more: the limit sets the share of the object that is
-    hidden. The kinds of cover are wall (one side of a straight edge), slats (parallel bars), leaves (clouds) and blocks
-    (squares of a grid).
+    A cover is something in front of the object that hides a part of it. A higher limit covers all that a lower limit
+    covers, and more: the limit sets the share of the object that is hidden. The kinds of cover are wall (one side of a
+    straight edge), slats (parallel bars), leaves (clouds) and blocks (squares of a grid).
+
+    size: pixels per side.
     """
     check_choice("cover", scene.cover, COVERS)
     right, down = _positions(size)
@@ -302,8 +312,10 @@ def finish(scene: Scene, picture: Picture) -> Picture:
     """The picture after the last steps of drawing: style, noise of dim light, and loss of quality.
 
     The picture is mixed with its version in `scene.style`, which has the weight `scene.style_amount`. `scene.quality`
-    is a loss in [0, 1]: 0 changes nothing, more means fewer sensor cells, more noise and stronger JPEG compression. The
-    number of cells does not depend on the size of the image, so the loss looks the same at any size.
+    is a loss from 0 to 1: 0 changes nothing; a higher loss means fewer sensor cells, more noise and stronger JPEG
+    compression. The number of cells does not depend on the size of the image, so the loss looks the same at any size.
+
+    picture: RGB of 0 to 1, after its exposure.
     """
     if scene.style != "none" and scene.style_amount:
         check_choice("style", scene.style, STYLES)
@@ -318,7 +330,7 @@ def finish(scene: Scene, picture: Picture) -> Picture:
     if not loss:
         return picture
 
-    # the picture on a sensor with few cells, with its noise, saved as JPEG and enlarged again
+    # The picture on a sensor with few cells (64 to 10 a side), with its noise, saved as JPEG and enlarged again.
     cells = round(10 + 54 * (1 - loss) ** 1.5)
     on_sensor = np.asarray(_image(picture).resize((cells, cells), Image.Resampling.BOX), np.float32) / 255
     noisy = on_sensor + np.float32(0.45 * loss * loss) * _noise(scene, cells, cells)

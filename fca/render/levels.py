@@ -87,11 +87,14 @@ def band(attribute: str, level: str) -> tuple[str, float, float]:
 
 
 def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
-    """The scene of one image, in which the attribute has the given level.
+    """The scene of one image, in which one attribute (such as light or occlusion) has the given level of difficulty.
 
-    The scene is a function of the arguments alone: it does not depend on the process or the order of calls. The three
-    levels of one (class, attribute, index, seed) are a matched triplet: they share everything except the attribute.
-    All other attributes have their easy values, with a small random variation.
+    For each attribute there is a measure, such as the hidden share of the object, and a range of its values for each
+    level. The scene's measure gets a random value in the range of its level. All other attributes have their easy
+    values, with a small random variation. The three levels of one (class, attribute, index, seed) are a matched
+    triplet: they share everything except the attribute.
+
+    The scene is a function of the arguments alone: it does not depend on the process or the order of calls.
 
     label: the class of the object.    index: number of the image among those of the same class, attribute and level.
     Raises FcaError for unknown names and a negative index.
@@ -105,13 +108,14 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
         raise FcaError("index", index, "0 or above", "take another index")
 
     scene = replace(base_scene(label, attribute, level, index, seed), measure=measure)
-    # draw the value that the measure shall have, away from the ends of its range, which bisection may miss slightly
+    # Draw the value that the measure should have. It keeps away from the ends of the range, because the search for it
+    # may miss it slightly.
     margin = INSET * (high - low)
     target = float(keyed_rng(scene.noise_key, level).uniform(low + margin, high - margin))
     scene, hits = placed(scene, target)
-    if attribute not in _LOOKS:  # view, rotation, size or position: `placed` has set it already
+    if attribute not in _LOOKS:  # view, rotation, size and position, which `placed` has set
         return scene
-    if low == high:  # an easy level whose only value is that of the unchanged scene
+    if low == high:  # an easy level with only one value, which the unchanged scene has
         return replace(scene, measured=low)
     return _LOOKS[attribute](scene, at_probe_size(scene, hits), target)
 
@@ -180,13 +184,17 @@ _JITTER = {  # lowest and highest value, drawn in this order
 def base_scene(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
     """The scene before its attribute is set: random proportions, pose, light and colours.
 
-    It is the same for all levels of a (class, attribute, index, seed), because `level` is only stored in it.
+    It is the same for all levels of one (class, attribute, index, seed), because `level` is stored in it but does not
+    enter the key of its random numbers.
+
+    label: the class of the object.
     """
     key = f"{seed}/{label}/{attribute}/{index}"
     random = keyed_rng("fca.render", key)
     width, height, depth = random.uniform(0.88, 1.12, 3).tolist()
 
-    lows, highs = np.transpose([*_JITTER.values()])  # of azimuth, elevation, ... ambient light and exposure
+    # Each field in _JITTER (azimuth, elevation ... exposure) gets a random value in its range.
+    lows, highs = np.transpose([*_JITTER.values()])
     jitter: dict[str, Any] = dict(zip(_JITTER, random.uniform(lows, highs).tolist(), strict=True))
     jitter["azimuth"] += model(label).azimuth  # drawn relative to the usual view of the class
 
@@ -204,11 +212,14 @@ def base_scene(label: str, attribute: str, level: str, index: int, seed: int) ->
 
 
 def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[str, Any]:
-    """Random colours of the object's main and second parts and of the background, as fields of a scene.
+    """Random colours of the object and of the background, as fields of a scene.
 
+    color and accent are the colours of the object's main and second parts; backdrop_colors are two of the background.
     They are drawn again, up to MAX_DRAWS times, until object and background differ enough for the object to be visible.
     Half of all objects have the usual hue of their class, the others any hue. If the attribute under test is the color,
-    all have the usual hue.
+    all objects have the usual hue.
+
+    label: the class of the object.
     """
     has_usual_hue = attribute == "color" or random.random() < 0.5
     for _ in range(MAX_DRAWS):
@@ -216,19 +227,23 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[st
         first, second = _background_colours(random)
 
         middle = (np.array(first) + np.array(second)) / 2
-        lit_tints = LIT * np.array([color, accent, DARK, LIGHT])  # the four colours of parts, as light shows them
+        # A part of an object has one of four colours. In the picture they are darker, by the factor LIT on average.
+        lit_tints = LIT * np.array([color, accent, DARK, LIGHT])
         squared_distances = np.square(lit_tints - middle).mean(axis=1)
-        # root mean square over the object's pixels: each tint is weighted by its share of them
+        # The root mean square over the object's pixels: each colour counts by its share of them.
         distance = np.sqrt((_tint_shares(label) * squared_distances).sum())
         if distance > MIN_COLOUR_DISTANCE:
             break
     return {"color": color, "accent": accent, "backdrop_colors": (first, second)}
 
 
-def _object_colours(usual: Model, has_usual_hue: bool, random: np.random.Generator) -> tuple[Colour, Colour]:
-    """Of the main parts, and of the second ones, which are darker and of a similar hue."""
-    hue = usual.hue + random.uniform(-0.04, 0.04) if has_usual_hue else random.random()
-    saturation = float(np.clip(usual.saturation + random.uniform(-0.15, 0.15), 0.15, 1))
+def _object_colours(usual_look: Model, has_usual_hue: bool, random: np.random.Generator) -> tuple[Colour, Colour]:
+    """Random colours of an object's main parts and second parts; the second colour is darker and of a similar hue.
+
+    usual_look: the object's class, with its usual hue and saturation.    has_usual_hue: else the hue is any.
+    """
+    hue = usual_look.hue + random.uniform(-0.04, 0.04) if has_usual_hue else random.random()
+    saturation = float(np.clip(usual_look.saturation + random.uniform(-0.15, 0.15), 0.15, 1))
     value = random.uniform(0.6, 0.95)
     color = hsv_to_rgb(hue % 1, saturation, value)
     accent = hsv_to_rgb((hue + random.uniform(0.04, 0.12)) % 1, saturation * 0.9, value * 0.65)
@@ -236,7 +251,7 @@ def _object_colours(usual: Model, has_usual_hue: bool, random: np.random.Generat
 
 
 def _background_colours(random: np.random.Generator) -> tuple[Colour, Colour]:
-    """Two pale colours of similar hue and different brightness."""
+    """Random colours of a background: two pale colours of similar hue and different brightness."""
     hue = random.random()
     first_value = random.uniform(0.3, 0.9)
     step = random.choice([-1, 1]) * random.uniform(0.1, 0.25)
@@ -260,10 +275,14 @@ def _tint_shares(label: str) -> Float[np.ndarray, "4"]:
 def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     """Put the object in its place: returns the scene, and the object's surface in an image that the object fills.
 
-    First the angles are set, then the scale, then the position. Scale and position are measured on that image, which
-    has FILLED pixels a side and shows the ball around the object at full width.
+    First the angles are set, then the scale, then the position. Scale and position are measured on a small image of
+    FILLED pixels a side, which shows the ball around the object at full width. (The ball is a sphere that holds the
+    object; its radius is the unit of lengths.)
 
-    target: the value that the measure of the scene's attribute shall have. It is used only if the attribute is view,
+    The scene comes with `scale` as the wanted extent of the object, as a share of the image's side. It leaves with
+    `scale` as the radius of the ball, in the same unit, which gives the object this extent.
+
+    target: the value that the measure of the scene's attribute should have. It is used only if the attribute is view,
             rotation, size or position.
     """
     if scene.attribute == "view":
@@ -272,17 +291,18 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
         side = keyed_rng(scene.noise_key, "rotation").choice([-1.0, 1.0])  # to the left or to the right
         scene = replace(scene, roll=float(side) * target, measured=target)
 
-    # with scale 0.5 the radius of the ball is half of the image
+    # With scale 0.5 the radius of the ball is half of the image's side, so the ball fills the image.
     hits = march(replace(scene, x=0.0, y=0.0, scale=0.5), FILLED)
     row, column = np.divmod(hits.pixels, FILLED)
-    # one point within each pixel: with pixel centres, whole columns would leave the frame at once
+    # The object as points, one in each of its pixels, at places that an evenly spread sequence (R2) gives. If all were
+    # at the centres of pixels, whole columns of them would leave the frame at once when the object moves.
     offsets = np.stack([np.arange(len(column)) * step % 1 for step in R2])
     points = (np.stack([column, row]) + offsets) / FILLED * 2 - 1  # in radii of the ball
 
-    # until here `scale` is the object's extent as a share of the image; below it becomes the radius of the ball
+    # From the wanted extent to the radius of the ball: divide by the extent that the object has for a radius of 1.
     if scene.attribute == "size":
         scene = replace(scene, scale=target, measured=target)
-    pixel = 2 / FILLED  # in radii; added because the outermost points are inside their pixels
+    pixel = 2 / FILLED  # its side in radii; added, because the outermost points are inside their pixels
     extent_in_radii = float((points.max(axis=1) - points.min(axis=1)).max()) + pixel
     scene = replace(scene, scale=scene.scale / extent_in_radii)
     if scene.attribute == "position":
@@ -291,18 +311,20 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
 
 
 def at_probe_size(scene: Scene, hits: Hits) -> Hits:
-    """The object's surface at its place in an image of PROBE pixels a side.
+    """The object's surface at its place in an image of PROBE pixels a side, in which a look is measured (as contrast).
 
     It is resampled from the image that the object fills, which is faster than marching rays again. Nearest neighbours
     are exact to half a pixel of that image, which is enough to measure colours.
 
-    hits: the surface in the image of FILLED pixels a side; see `placed`.
+    scene: its x, y and scale are the place of the object.
+    hits:  the surface in the image of FILLED pixels a side that the object fills, as `placed` returns it.
     """
-    # the number of the hit at each pixel, -1 beside the object
+    # For each pixel of the filled image, the number of the hit there; -1 beside the object.
     hit_of_filled = np.full((FILLED, FILLED), -1)
     hit_of_filled.reshape(-1)[hits.pixels] = np.arange(len(hits.pixels))
 
-    # the column and row in the filled image that each column and row of the probe shows
+    # For each column and row of the probe: the column and row of the filled image that is seen there, which may be
+    # outside of that image. `columns` and `rows` are those of the probe for which it is inside.
     position = (np.arange(PROBE) + 0.5) / PROBE - 0.5
     filled_column = np.floor(((position - scene.x) / scene.scale + 1) / 2 * FILLED).astype(int)
     filled_row = np.floor(((position - scene.y) / scene.scale + 1) / 2 * FILLED).astype(int)
@@ -328,8 +350,8 @@ def _view_angles(turns: Float[np.ndarray, " turns"], elevation: float) -> Float[
 def _with_view(scene: Scene, target: float) -> Scene:
     """The scene seen from a direction `target` degrees away from the usual one; easy views stay as they are.
 
-    Most of the angle is in elevation, the rest is a turn around the object: a turn alone would not change how a round
-    object looks.
+    Most of the angle is in elevation, and the rest is a turn around the object. A turn alone would not change how a
+    round object looks. The angle that is reached is stored as the scene's measure.
     """
     usual_azimuth = model(scene.label).azimuth
     if scene.level != "easy":
@@ -339,7 +361,8 @@ def _with_view(scene: Scene, target: float) -> Scene:
         is_from_below = USUAL_ELEVATION + rise > 90 or random.random() < 0.35
         elevation = USUAL_ELEVATION - rise if is_from_below else USUAL_ELEVATION + rise
 
-        # of all turns around the object, the one with the angle nearest to the target
+        # Try all turns to one side, in steps of a quarter degree, and take the one with the angle nearest to the
+        # target.
         turns = random.choice([-1.0, 1.0]) * np.linspace(0, 180, 721)
         best_turn = turns[np.abs(_view_angles(turns, elevation) - target).argmin()]
         scene = replace(scene, azimuth=usual_azimuth + float(best_turn), elevation=elevation)
@@ -351,9 +374,9 @@ def _with_view(scene: Scene, target: float) -> Scene:
 def _with_shift(scene: Scene, points: Points, target: float) -> Scene:
     """The scene with the object pushed out of the frame, in one of eight directions, until `target` of it is outside.
 
-    Easy positions stay as they are.
+    Easy positions stay as they are. The share that is reached is stored as the scene's measure.
 
-    points: of the object, right and down of its centre, in sides of the image.    target: a share of these points.
+    points: of the object, right and down of its centre, in sides of the image. The share is the share of these points.
     """
     if scene.level == "easy":
         return replace(scene, measured=_outside_share(points, scene.x, scene.y))
@@ -361,7 +384,8 @@ def _with_shift(scene: Scene, points: Points, target: float) -> Scene:
     angle = float(keyed_rng(scene.noise_key, "position").integers(8)) * np.pi / 4
     right = float(np.cos(angle))
     down = float(np.sin(angle))
-    low, high = 0.0, 1.5  # bisection; at 1.5 sides from the centre all of the object is outside
+    # Bisection on the distance from the centre, in sides of the image: at 1.5 all of the object is outside.
+    low, high = 0.0, 1.5
     for _ in range(20):
         middle = (low + high) / 2
         if _outside_share(points, right * middle, down * middle) < target:
@@ -381,7 +405,12 @@ def _outside_share(points: Points, x: float, y: float) -> float:
 
 
 def _color(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene in which the object is mixed with the background behind it until its contrast is the target."""
+    """The scene in which the object is mixed with the background behind it, until their contrast is the target.
+
+    Easy scenes stay as they are.
+
+    hits: the pixels that show the object, in an image of PROBE pixels a side.
+    """
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
 
     def measured(changed: Scene) -> float:
@@ -393,26 +422,35 @@ def _color(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _light(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene with less light, until the luminance is the target; if hard, the lamp is low and at the side."""
+    """The scene with less light, so that the mean luminance of the object is the target.
+
+    In hard scenes the lamp is also low and at the side. Easy scenes stay as they are.
+
+    hits: the pixels that show the object, in an image of PROBE pixels a side.
+    """
     if scene.level == "hard":
         scene = replace(scene, light_azimuth=scene.light_azimuth * 2, light_elevation=-15.0)
     present_luminance = luminance(draw(scene, hits, PROBE))
     if scene.level == "easy":
         return replace(scene, measured=present_luminance)
 
-    # measured again: bright pixels are clipped, so luminance is not quite proportional to exposure
+    # Luminance is nearly proportional to exposure. It is measured again, because bright pixels are clipped.
     scene = replace(scene, exposure=scene.exposure * target / present_luminance)
     return replace(scene, measured=luminance(draw(scene, hits, PROBE)))
 
 
 def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene with a cover that hides the target share of the object's pixels."""
+    """The scene with a cover in front of the object that hides the share `target` of its pixels.
+
+    hits: the pixels that show the object without a cover, in an image of PROBE pixels a side.
+    """
     random = keyed_rng(scene.noise_key, "occlusion")
-    # a shade of the background, so that the cover does not attract a network
+    # The cover has a shade of the background, so that it does not attract a network.
     shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.8, 0.92)
     red, green, blue = shade.tolist()
     scene = replace(scene, cover=str(random.choice(COVERS)), cover_color=(red, green, blue))
 
+    # The cover is where its field is below a limit, so the limit is a quantile of the field over the object's pixels.
     values = cover_field(scene, PROBE).reshape(-1)[hits.pixels]
     limit = float(np.quantile(values, target))
     return replace(scene, cover_limit=limit, measured=float((values < limit).mean()))
@@ -421,8 +459,10 @@ def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
 def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene with a pattern on the object, strong enough for the measure `pattern_share` to reach the target.
 
-    The measure is the contrast of the textured object with the plain one, as a share of the contrast of the plain one
-    with the background. Several colours and patterns are tried, because not all reach the target.
+    pattern_share is the contrast of the textured object with the plain object, divided by the contrast of the plain
+    object with the background. Several colours and patterns are tried, because not all reach the target.
+
+    hits: the pixels that show the object in an image of PROBE pixels a side, and its surface there.
     """
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
     plain = np.clip(surface(scene, hits, behind), 0, 1)
@@ -443,10 +483,10 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _texture_colours(scene: Scene) -> list[Colour]:
-    """Four colours to try for a texture, the most promising first. A texture has a colour and its complement.
+    """Four colours to try for a texture, the most promising first. A texture consists of a colour and its complement.
 
-    The first three are those of PAINTS random colours that, when lit, are farthest from the colours of object and
-    background. The last is white: with its complement, black, it changes the object most.
+    The first three are the colours, out of PAINTS random ones, that are farthest from the colours of object and
+    background when they are lit. The last is white: with its complement, black, it changes the object most.
     """
     random = keyed_rng(scene.noise_key, "paint")
     colours_of_scene = np.stack(
@@ -466,8 +506,8 @@ def _texture_colours(scene: Scene) -> list[Colour]:
 def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene in another style or with less quality, so that its correlation with the plain picture is the target.
 
-    It is Pearson's correlation of the two finished pictures in the rectangle around the object's mask, extended by a
-    tenth of its longer side in each direction. The attribute of the scene is style or quality. For style the
+    That is Pearson's correlation of the colours in a rectangle around the object: the bounding box of its mask,
+    extended by a tenth of its longer side in each direction. The attribute of the scene is style or quality. For style,
     scenes of all styles are tried in random order.
     """
     if scene.attribute == "style":
@@ -495,7 +535,10 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _background(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The scene with a background of the target contrast: plain if easy, a pattern if medium, clutter if hard."""
+    """The scene with a background whose contrast is the target: plain if easy, a pattern if medium, clutter if hard.
+
+    The contrast is the root mean square distance of the background's colours from their mean. `hits` is not used.
+    """
     pattern = str(keyed_rng(scene.noise_key, "background").choice(["stripes", "checks"]))
     backdrop_of_level = {"easy": "plain", "medium": pattern, "hard": "clutter"}
 
@@ -521,9 +564,13 @@ _LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {
 def _fitted(
     scenes: Iterable[Scene], field: str, measure: Measure, target: float, sign: int = 1, high: float = 1.0
 ) -> Scene:
-    """The first scene within 0.02 of the target at its best value of `field` in [0, high]; if none is, the nearest.
+    """Find the value of a field with which a scene's measure is the target.
 
-    sign: 1 for a measure that rises with the field, -1 for one that falls.
+    The result is the first of `scenes` that comes within 0.02 of the target with its best value. If none does, it is
+    the one whose measure is nearest to the target. The measure is stored in `measured`.
+
+    field: a field of Scene, which gets a value from 0 to `high`.
+    sign:  1 for a measure that rises with the field, -1 for one that falls.
     """
     fitted: list[Scene] = []
     for scene in scenes:
@@ -534,12 +581,12 @@ def _fitted(
 
 
 def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: int, high: float) -> Scene:
-    """Bisect on one field of the scene, from 0 to `high`; returns the tried scene whose measure is nearest to target.
+    """Find the value of a field with which the scene's measure is nearest to the target: the scene with that value.
 
-    Noise and whole numbers of cells make some measures jump: if bisection ends beside a jump, values around it are
-    tried too.
+    The search bisects the range from 0 to `high`. Noise and whole numbers of sensor cells make some measures jump: if
+    bisection ends beside a jump, values around that place are tried, too.
 
-    field: name of the field of `Scene`.    sign: 1 for a measure that rises with the field, -1 for one that falls.
+    field: a field of Scene.    sign: 1 for a measure that rises with the field, -1 for one that falls.
     """
     change: Any = partial(replace, scene)
 
@@ -559,7 +606,7 @@ def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: i
         else:
             upper = middle
 
-    # bisection missed the target although it did not run into an end of the interval, where the target is out of reach
+    # Bisection missed the target. At an end of the range the target is out of reach; anywhere else the measure jumps.
     is_beside_jump = abs(tried[-1].measured - target) > 0.01 and 0.02 * high < middle < 0.98 * high
     if is_beside_jump:
         neighbours = np.clip(np.linspace(middle - 0.12 * high, middle + 0.12 * high, 16), 0, high)

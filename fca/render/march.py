@@ -59,11 +59,13 @@ class Grid:
 
 @lru_cache(maxsize=32)
 def _grid(object_model: Model) -> Grid:
-    """The grid over a model's ball: for each cell a lower bound on its distance to the object, and the nearby parts.
+    """The grid around a model: for each cell a lower bound on its distance to the object, and the nearby parts.
 
-    The model is not stretched, and lengths are in radii of its ball.
+    The grid divides the cube around the model's ball, a sphere that holds the model; lengths are in its radii. A ray
+    crosses empty cells in large steps, and near the surface it needs only the parts that may be nearest there. The
+    model is not stretched.
     """
-    # distances of all parts from the middles of all cells, in radii; parts x cells
+    # The distance of every part from the middle of every cell: parts x cells.
     side = ((np.arange(CELLS) + 0.5) * CELL - MARGIN).astype(np.float32)
     centre, radius = object_model.ball
     middles = np.stack(np.meshgrid(side, side, side, indexing="ij")).reshape(3, -1) * np.float32(radius) + centre
@@ -77,7 +79,8 @@ def _grid(object_model: Model) -> Grid:
     between_cells = distance_transform_edt(is_empty).ravel() * CELL - HALF_DIAGONAL
     clearance = np.maximum(between_cells, nearest * CAUTION) - HALF_DIAGONAL
 
-    # bit i of a cell is set if part i may be the nearest one somewhere in it, that is if it nearly is at the middle
+    # Part i may be the nearest one somewhere in a cell if at the cell's middle it is nearly the nearest one. Then bit i
+    # of the cell's number is set.
     may_be_nearest = distances <= nearest + SLACK * HALF_DIAGONAL
     part_numbers = np.arange(len(distances), dtype=np.uint16)[:, None]
     bits = np.left_shift(may_be_nearest, part_numbers)
@@ -165,7 +168,11 @@ class Solid:
         return points * (np.float32(radius) / self.stretch) + centre
 
     def _distances_by_part(self, points: Points) -> Iterator[tuple[int, Int[np.ndarray, " listed"], Plane]]:
-        """For each part its number, the points whose grid cell lists it, and their distances to it in model units."""
+        """For each part: its number, the points of which it may be the nearest part, and their distances to it.
+
+        Distances are in the model's units.
+        Which parts these are is known for each grid cell, so that most distances need not be computed.
+        """
         parts_of_point = _grid(self.model).parts[_cell_numbers(self.in_cells(points))]
         in_model = self._in_model(points)
         for part_number, part in enumerate(self.model.parts):
@@ -255,17 +262,19 @@ def view_frame(scene: Scene) -> Frame:
 
 
 def march(scene: Scene, size: int) -> Hits:
-    """Find the object's surface in an image of size x size pixels; what is outside of the image has no pixels.
+    """Find the pixels that show the object in an image of size x size pixels, and the object's surface there.
 
-    Each pixel in the circle of the object's ball gets a ray. A ray first crosses empty space in steps that the grid's
-    lower bounds allow, then approaches the surface by exact distances.
+    Each pixel in the circle of the ball around the object gets a ray. A ray first crosses empty space in steps that the
+    grid's lower bounds on distances allow, then approaches the surface by exact distances. The object may be partly
+    outside of the image; there it has no pixels.
     """
     pixels, u, v = _inside_circle(scene, size)
     frame = view_frame(scene)
     solid = solid_of(scene)
     eye = (frame[2] * np.float32(VIEWER_DISTANCE))[:, None]
 
-    # direction = (a right + b up - to_viewer) / its length
+    # u and v are a pixel's position in the circle, from -1 to 1. SPREAD is the tangent of the angle between the centre
+    # and the rim of the circle, as seen by the viewer. direction = (a right + b up - to_viewer) / its length
     a = u * np.float32(SPREAD)
     b = v * np.float32(SPREAD)
     inverse_length = 1 / np.sqrt(1 + a * a + b * b)
@@ -273,7 +282,8 @@ def march(scene: Scene, size: int) -> Hits:
 
     entering_rays = _rays_into_ball(solid, eye, directions)
     rays = _advance_through_grid(solid, eye, entering_rays)
-    # numbered anew, so that `met` are positions among these rays
+    # Rays carry the numbers of their pixels. For this step they are numbered anew, so that `met` are positions in
+    # `rays`.
     met, depth = _meet_surface(solid, eye, rays._replace(numbers=np.arange(len(rays.numbers))))
     points = eye + rays.directions.take(met, axis=1) * depth
     return Hits(pixels[rays.numbers[met]], points, frame, solid)
@@ -282,21 +292,21 @@ def march(scene: Scene, size: int) -> Hits:
 def _inside_circle(scene: Scene, size: int) -> tuple[Int[np.ndarray, " points"], Plane, Plane]:
     """The pixels whose centre is in the circle of the object's ball, and their positions (right, up) in that circle.
 
-    The circle has the centre (0, 0) and the radius 1. The positions are in the image of the object before its roll, in
-    which rays are marched. Pixels are positions in the flattened image.
+    The circle has the centre (0, 0) and the radius 1. Pixels are positions in the flattened image. The object may be
+    rolled (rotated in the image); rays are marched through the image before this roll, so positions are rotated back.
     """
     position = (np.arange(size) + 0.5) / size - 0.5
     dx = (position - scene.x) / scene.scale
     dy = (position - scene.y) / scene.scale
 
-    # only within the circle's bounding box
+    # Only pixels in the circle's bounding box are compared with the circle.
     box_columns = np.flatnonzero(np.abs(dx) < 1)
     box_rows = np.flatnonzero(np.abs(dy) < 1)
     rows_in_box, columns_in_box = np.nonzero(dx[box_columns] ** 2 + dy[box_rows, None] ** 2 < 1)
     rows = box_rows[rows_in_box]
     columns = box_columns[columns_in_box]
 
-    # positions turned back by the roll, as that is a rotation of the image
+    # Rotate the positions back by the roll.
     cos = np.float32(np.cos(np.radians(scene.roll)))
     sin = np.float32(np.sin(np.radians(scene.roll)))
     right = dx.astype(np.float32)[columns]
@@ -325,10 +335,11 @@ def _rays_into_ball(solid: Solid, eye: Column, directions: Points) -> Rays:
 
 
 def _advance_through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
-    """Move rays ahead, up to the depth to which the grid guarantees that they meet nothing.
+    """Move rays ahead through empty space, up to the depth to which the grid guarantees that they meet nothing.
 
-    A ray moves by the clearance of its cell again and again, until the clearance is small. Rays that leave the ball are
-    left out: they miss the object.
+    The clearance of a grid cell is a lower bound on the distance of its points to the object. A ray moves by the
+    clearance of its cell again and again, until the clearance is small. Rays that leave the ball are left out: they
+    miss the object.
     """
     start = solid.in_cells(eye)
     directions = solid.to_cells(rays.directions)
@@ -354,10 +365,12 @@ def _advance_through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
 
 
 def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
-    """The numbers of the rays that meet the object, in ascending order, and the depth at which each meets it.
+    """The numbers of the rays that meet the object, in ascending order, and the depth at which each of them meets it.
 
-    Rays take steps by their exact distance to the object (`Solid.near`). A few neither meet the object nor leave the
-    ball within EXACT_STEPS, because they graze its surface; these are sampled in small even steps.
+    Rays take EXACT_STEPS steps that depend on their distance to the object (`Solid.near`). The few rays that have then
+    neither met the object nor left the ball around it graze its surface; these are sampled in small even steps.
+
+    eye: the point from which all rays start.
     """
     met_numbers, met_depths = [], []
     step = np.zeros_like(rays.depth)  # from a ray's previous point to its present one
@@ -368,13 +381,15 @@ def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray
         met_numbers.append(rays.numbers[touching])
         met_depths.append(rays.depth[touching] + free[touching])
 
+        # Only a share CAUTION of the distance is used, because some distances are approximate.
         move, step, free_before = _next_step(step, free_before, free * CAUTION, rays.end - rays.depth)
         is_going = (free >= TOUCH) & (rays.depth + move < rays.end)
         rays = rays._replace(depth=rays.depth + move).only(is_going)
         step = step[is_going]
         free_before = free_before[is_going]
 
-    # the last step of a ray may have passed through the object beyond `free_before`: sampling begins there
+    # The last step of a ray may have passed through the object, but not within `free_before` of the previous point. So
+    # sampling begins there.
     surely_free_depth = rays.depth - np.maximum(step - free_before, 0)
     grazing, grazing_depths = _sample_evenly(solid, eye, rays._replace(depth=surely_free_depth))
 
@@ -385,7 +400,7 @@ def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray
 
 
 def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -> tuple[Plane, Plane, Plane]:
-    """How far each ray moves next, and the `step` and `free_before` with which this function is called after that move.
+    """How far each ray moves next, and the `step` and `free_before` for the next call, after that move.
 
     Around each point of a ray there is a free ball, whose radius is the distance to the object. The distances at the
     previous and the present point give a slope. If the surface comes nearer fast, it is taken for a plane, and the ray
@@ -394,14 +409,14 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
 
     If the free balls of the previous and the present point do not touch, the ray may have passed through the object.
     Then the move is negative: the ray goes back to the end of the previous point's ball. A ray that has passed its end
-    cannot go back, because it is dropped. So a move may exceed `remaining` only within the present free ball, where
-    there is no object to be missed.
+    is dropped, so it could not go back. So a move may exceed `remaining` only within the present free ball, where there
+    is no object to be missed.
 
     step:        from the previous point to the present one; 0 if there is no previous point.
     free_before: distance to the object at the previous point.    free: at the present point.
     remaining:   from the present point to the end of the ray, where it leaves the ball around the object.
     """
-    # without a previous point (step 0) the surface is taken to be straight ahead: slope -1
+    # Without a previous point (step 0) the surface is taken to be straight ahead: slope -1.
     slope = np.where(step > 0, (free - free_before) / np.maximum(step, SMALL_STEP), np.float32(-1))
     to_plane = free / np.maximum(-slope, MIN_APPROACH)
     to_touching_balls = 2 * free / np.maximum(1 - slope, MIN_APPROACH)
@@ -409,7 +424,7 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     longest_step = np.maximum(remaining - SMALL_STEP, free)
     ahead = np.maximum(np.minimum(ahead, longest_step), SMALL_STEP)
 
-    # the free balls do not touch; a step of SMALL_STEP is never taken back, so that every ray gets ahead
+    # The free balls do not touch. A step of SMALL_STEP is never taken back, so that every ray gets ahead.
     went_too_far = (step > free_before + free) & (step > SMALL_STEP)
     shorter_step = np.maximum(free_before, SMALL_STEP)
     return (
@@ -420,21 +435,23 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
 
 
 def _sample_evenly(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray, " met"], Float[np.ndarray, " met"]]:
-    """The positions of the rays that meet the object, and the depth at which each meets it.
+    """Sample rays at small even steps up to their ends: the positions of rays that meet the object, and the depths.
 
-    Every ray is sampled at small even steps up to its end. It meets the object at its first point that touches it. All
-    points of all rays are evaluated at once.
+    A ray meets the object at its first sampled point that touches it. All points of all rays are evaluated at once.
+
+    eye: the point from which all rays start.
     """
     n_steps = np.ceil((rays.end - rays.depth) / SMALL_STEP).astype(int)
 
-    # arrays with one entry per ray and step, in order of ray and depth: [0, 0, 0, 1, 1, ...] and [0, 1, 2, 0, 1, ...]
+    # One entry per ray and step, in the order of rays and steps. For rays with 3 and 2 steps: ray = [0, 0, 0, 1, 1],
+    # step = [0, 1, 2, 0, 1].
     ray = np.repeat(np.arange(len(n_steps)), n_steps)
     first_entry = np.cumsum(n_steps) - n_steps
     step = np.arange(len(ray)) - np.repeat(first_entry, n_steps)
     depth = rays.depth[ray] + step.astype(np.float32) * SMALL_STEP
     points = eye + rays.directions.take(ray, axis=1) * depth
 
-    # exclude most points by the grid, which is cheaper than the exact distance
+    # Most points are excluded by the grid's lower bounds, which are cheaper than the exact distance.
     close = (solid.clearance(solid.in_cells(points)) < TOUCH).nonzero()[0]
     inside = close[solid.near(points.take(close, axis=1)) < TOUCH]
     met_rays, first_inside = np.unique(ray[inside], return_index=True)  # the first touching point of each ray

@@ -31,7 +31,7 @@ def _norm(first: Axis, *others: Axis) -> Axis:
 
 def box(width: Number, height: Number, depth: Number, edge: Number = 0.02) -> Distance:
     """The distance function of a box with these full side lengths, whose edges are rounded with the radius `edge`."""
-    # of the box without its rounding, which the distance adds
+    # A smaller box with sharp edges. Its distance less `edge` is the distance to the rounded box.
     half_width, half_height, half_depth = (np.float32(side / 2 - edge) for side in (width, height, depth))
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
@@ -79,9 +79,13 @@ def rod(radius: Number, length: Number) -> Distance:
 
 
 def tube(middle: Number, wall: Number, length: Number) -> Distance:
-    """A cylinder along y with a hole: its wall has the thickness `wall` around the radius `middle`."""
+    """The distance function of a cylinder along y (up) with a hole.
+
+    Its wall has the thickness `wall`, half of it inside and half outside of the radius `middle`.
+    """
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
+        """Signed distance of each point to the wall, whose cross section is a rectangle."""
         across = np.abs(_norm(x, z) - np.float32(middle)) - np.float32(wall / 2)
         along = np.abs(y) - np.float32(length / 2)
         inside = np.minimum(np.maximum(across, along), 0)
@@ -99,10 +103,11 @@ def cone(bottom: Number, top: Number, height: Number) -> Distance:
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
         """Signed distance of each point, computed in the plane of its radius r and height y."""
         r = _norm(x, z)
-        # vector from the nearest point of the disc at the nearer end
+        # The vector (r, y) to the point from the nearest point of the disc at the nearer end.
         cap_r = r - np.minimum(r, np.where(y < 0, np.float32(bottom), np.float32(top)))
         cap_y = np.abs(y) - np.float32(half)
-        # vector from the nearest point of the side, which is at the share t of the way from its top to its bottom
+        # The vector to the point from the nearest point of the side, at the share t of the way from its top to its
+        # bottom.
         t = np.clip(((top - r) * np.float32(spread) + (half - y) * np.float32(height)) / squared_slant, 0, 1)
         side_r = r - np.float32(top) + np.float32(spread) * t
         side_y = y - np.float32(half) + np.float32(height) * t
@@ -126,12 +131,16 @@ def ring(radius: Number, thickness: Number) -> Distance:
 
 
 def roof(width: Number, height: Number, depth: Number) -> Distance:
-    """A prism along z over a triangle with its base on y = 0: a lower bound."""
+    """A lower bound on the distance to a prism along z over a triangle with its base at y = 0 and its tip above.
+
+    width, height: of the triangle.    depth: length of the prism.
+    """
     slant = np.hypot(width / 2, height)
     cos = np.float32(height / slant)
     sin = np.float32(width / 2 / slant)
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
+        """The largest of the distances to the planes of the two sloping sides, the base and the two ends."""
         sides = np.abs(x) * cos + (y - np.float32(height)) * sin
         return np.maximum(np.maximum(sides, -y), np.abs(z) - np.float32(depth / 2))
 

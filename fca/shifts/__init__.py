@@ -46,7 +46,7 @@ class InputImages(Protocol):
         """Standard normal numbers keyed by seed, image id and draw, so that an image has the same ones in any batch."""
 
     def once(self, kind: str, key: Any, made: Callable[[], Tensor]) -> Tensor:
-        """The last tensor of this kind if its key is the same, else a new one: many shifts share those of a batch."""
+        """The last tensor of this kind if its key is the same, else a new one, so that shifts of a batch share it."""
 
 
 @runtime_checkable

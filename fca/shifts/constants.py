@@ -123,10 +123,10 @@ CONSTANTS = {
 def constants(kind: str, severity: int, height: int, width: int) -> tuple[Number, ...]:
     """The arguments of a kind's drawing function at a severity (1 to 5), for an image of this height and width.
 
-    The image's shorter side decides: up to 48 px those of CIFAR-10-C, up to 96 px those of Tiny-ImageNet-C, otherwise
-    those of ImageNet-C. Lengths are in pixels, as published: on an image much larger than 224 px, a blur of ImageNet-C
-    is the same number of pixels wide, and therefore looks weaker. Runs therefore corrupt larger images at ImageNet-C's
-    own size (see `fca.shifts.corruption.Corruption`).
+    The image's shorter side decides: up to 48 px the arguments of CIFAR-10-C apply, up to 96 px the arguments of
+    Tiny-ImageNet-C, otherwise the arguments of ImageNet-C. Lengths are in pixels, as published: on an image much larger
+    than 224 px, a blur of ImageNet-C is the same number of pixels wide, and therefore looks weaker. Runs therefore
+    corrupt larger images at ImageNet-C's own size (see `fca.shifts.corruption.Corruption`).
 
     >>> constants("defocus_blur", 3, 32, 32), constants("defocus_blur", 3, 375, 500)
     ((0.5, 0.6), (6, 0.5))

@@ -90,9 +90,9 @@ class Corruption:
     def identity(self) -> dict[str, Any]:
         """What identifies this shift in the id of a run: kind, severity and version of the drawing code.
 
-        The seed is part of it only for kinds that draw random numbers. Frost also names its source of ice. `at` is part
-        of it only for the reference size: for `stored` and None the key is left out, because rows that were stored
-        before the reference size existed do not have it.
+        The seed is part of it only for kinds that draw random numbers. Frost also names its source of ice. The key `at`
+        is part of it only for the reference size. For `stored` and None it is left out, so that runs which were stored
+        before the reference size existed keep their ids.
 
         >>> Corruption("contrast", 1, seed=7).identity()
         {'corruption': 'contrast', 'severity': 1, 'drawing': 1, 'at': 'reference'}
@@ -116,8 +116,11 @@ class Corruption:
         """A function from the position of an image in the data to its corrupted pixels.
 
         The random numbers of an image depend only on the seed, the image id and the shift. So its pixels are the same
-        in any order, worker process or batch.
-        The function raises FcaError for an image with a side below SMALLEST pixels.
+        in any order, worker process or batch. An image above the reference size is first resized and cropped to it, if
+        `at` states so.
+
+        The function raises FcaError for an image with a side below SMALLEST pixels: kernels would
+        be wider than the image.
         """
         image_ids = data.items["image_id"].tolist()
 
@@ -144,10 +147,11 @@ class Corruption:
         """
 
         def mask_of(index: int) -> Mask | None:
+            """The object mask at this position, at the size of the corrupted image; None if there is no mask."""
             mask = data.mask(index)
             if mask is None or not self._is_resized(mask):
                 return mask
-            no_pixels = np.zeros((*mask.shape, 3), np.uint8)
+            no_pixels = np.zeros((*mask.shape, 3), np.uint8)  # takes the place of the image: only its mask is needed
             return REFERENCE(no_pixels, mask)[1]
 
         return mask_of
@@ -158,11 +162,10 @@ class Corruption:
 
 
 def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
-    """An image after a corruption, with the published constants for its size (see `constants`).
+    """An image after a corruption, with the published constants for the image's own size (see `constants`).
 
-    The published ImageNet-C was made from crops of 224 pixels, and so are runs on larger images (see `Corruption`);
-    this function corrupts an image of any size as it is.
-    Raises FcaError for a kind or severity that does not exist.
+    The published ImageNet-C was made from crops of 224 pixels. Runs bring larger images to that size first (see
+    `Corruption`); this function does not. Raises FcaError for a kind or severity that does not exist.
 
     >>> image = np.full((32, 48, 3), 100, np.uint8)
     >>> corrupted(image, "brightness", 5, np.random.default_rng(0))[0, 0].tolist()
@@ -258,7 +261,9 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
     """A lens out of focus: the image convolved with a disk whose rim is softened by a small Gaussian.
 
     radius: of the disk, in pixels.    softness: standard deviation of the Gaussian, in pixels.
-    Beyond its edge the image is mirrored at the centre of the last pixel.
+
+    Beyond its edge the image is mirrored at the centre of the last pixel. The sum over the disk's weights is computed
+    directly if they are few, otherwise by Fourier transforms.
 
     >>> defocus_blur(np.ones((9, 9, 3), np.float32), 1, 0.2).round(3).max()
     np.float32(1.0)
@@ -266,7 +271,7 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
     kernel = _disk(radius, softness)
     reach = kernel.shape[0] // 2
     padded = np.pad(image, ((reach, reach), (reach, reach), (0, 0)), "reflect")
-    if np.count_nonzero(kernel) <= MAX_WEIGHTS_OF_DIRECT_SUM:  # few weights: faster than a Fourier transform
+    if np.count_nonzero(kernel) <= MAX_WEIGHTS_OF_DIRECT_SUM:  # then the direct sum is faster
         height, width = image.shape[:2]
         total = np.zeros_like(image)
         for row, column in np.argwhere(kernel):
@@ -303,9 +308,9 @@ def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
     disk = ndimage.correlate1d(disk, gaussian, axis=0, mode="mirror")
     disk = ndimage.correlate1d(disk, gaussian, axis=1, mode="mirror")
 
-    # drop weights too small to change a pixel: the convolution is faster with fewer weights
+    # Weights that are too small to change a pixel become 0: the convolution is faster with fewer weights.
     disk[disk < 1e-7 * disk.max()] = 0
-    # crop equally on all sides, so that the centre of the disk stays in the middle
+    # Crop equally on all sides, so that the centre of the disk stays in the middle.
     used_reach = int(np.abs(x[disk.any(axis=0)]).max())
     used = slice(reach - used_reach, reach + used_reach + 1)
     return disk[used, used]
@@ -334,15 +339,15 @@ def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, "
     """For every pixel, the pixel that its colour comes from after one round of copies in `glass_blur`.
 
     Both are indices into the flattened image (row by row). In a round, pixels are visited from the bottom right to the
-    top left, and each copies the current colour of a random neighbour. That neighbour may have copied before, so a
-    colour can come from a chain of pixels. Each entry of `path` is the next pixel of a chain. All chains are followed
-    to their ends at once: every `path = path[path]` doubles the steps taken.
+    top left, and each copies the present colour of a random neighbour. That neighbour may have copied before in this
+    round, so a colour can come from a chain of pixels. Each entry of `path` is the next pixel of a chain. All chains
+    are followed to their ends at once: every `path = path[path]` doubles the steps taken.
 
     reach: a neighbour is -reach to reach - 1 pixels away in each direction; a frame of about that width copies nothing.
     """
     n_pixels = height * width
     pixel = np.arange(n_pixels).reshape(height, width)
-    # pixels whose neighbours are all inside the image
+    # Only pixels whose possible neighbours are all inside the image copy.
     is_copying = np.zeros((height, width), bool)
     is_copying[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
     copying = pixel[is_copying]
@@ -350,10 +355,11 @@ def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, "
     down, right = rng.integers(-reach, reach, (2, len(copying)))
     neighbour = copying + down * width + right  # index of one neighbour for each copying pixel
 
-    # pixels with larger indices come first in a round, so such a neighbour has its new colour already
+    # Pixels with larger indices come first in a round, so a neighbour with a larger index has its new colour already.
     was_visited = is_copying.ravel()[neighbour] & (neighbour > copying)
 
-    # index i stands for pixel i after this round, n_pixels + i for its colour before the round, where a chain ends
+    # Index i stands for pixel i after this round. Index n_pixels + i stands for its colour before the round, where a
+    # chain ends.
     old_colour = pixel.ravel() + n_pixels
     path = np.concatenate([old_colour, old_colour])
     path[copying] = np.where(was_visited, neighbour, neighbour + n_pixels)
@@ -428,7 +434,7 @@ def snow(
     small_shape = (int(np.ceil(height / size)), int(np.ceil(width / size)), 1)
     flakes = rng.standard_normal(small_shape, dtype=np.float32) * np.float32(spread) + np.float32(mean)
     flakes = ops.enlarged(flakes, size, height, width)
-    flakes[flakes < threshold] = 0
+    flakes[flakes < threshold] = 0  # elsewhere no flake
     flakes = ops.smeared(np.minimum(flakes, 1), radius, blur, rng.uniform(-135, -45))
 
     # whitened scene, then the flakes upright and turned by 180 degrees
@@ -510,11 +516,11 @@ def _light_on_water(liquid: np.ndarray) -> Map:
     is_edge = ops.edges(liquid, 50.0, 150.0)
     if is_edge.any():
         depth = ndimage.distance_transform_edt(~is_edge)  # distance from the nearest edge, in pixels
-    else:  # no edge to measure from: the largest depth everywhere
+    else:  # no edge to measure from: the largest depth everywhere, to which depths are cut below
         depth = np.full(liquid.shape, 20.0)
     depth = ndimage.uniform_filter(np.minimum(depth, 20).astype(np.float32), 3, mode="mirror")
 
-    # embossing: the correlation is large where the depth rises towards the lower right
+    # Embossing: the correlation is large where the depth rises towards the lower right.
     relief = ops.equalised(depth.astype(np.uint8)).astype(np.float32)
     emboss = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
     lit = ndimage.correlate(relief, emboss, mode="mirror")
@@ -553,7 +559,7 @@ def saturate(image: Image, factor: Number, increase: Number) -> Image:
     saturation = chroma / np.where(value == 0, 1, value)
     new_saturation = np.clip(saturation * np.float32(factor) + np.float32(increase), 0, 1)
 
-    # each channel's distance below the value, as a share of the chroma
+    # Each channel's distance below the value, as a share of the chroma.
     is_grey = chroma == 0
     red = np.array([0, 1, 1], np.float32)  # shares of pure red: channels green and blue are 0
     share_of_chroma = np.where(is_grey, red, below_value / np.where(is_grey, 1, chroma))
@@ -584,15 +590,16 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     height, width = image.shape[:2]
     middle = np.array([height // 2, width // 2])
     side = min(height, width) // 3  # half the side of the square
-    corners = middle + side * np.array([[1, 1], [-1, 1], [-1, -1]])
+    corners = middle + side * np.array([[1, 1], [-1, 1], [-1, -1]])  # three, each as (row, column)
     moved_corners = corners + rng.uniform(-jitter, jitter, corners.shape)
 
-    # the inverse map, from positions of the changed image to the original: (row, column) = A (row', column', 1)
+    # The affine map A that takes the moved corners back to the corners: (row, column) = A (row', column', 1). It gives
+    # for each pixel of the changed image the position in the original where its colour is read.
     inverse = np.linalg.solve(np.c_[moved_corners, np.ones(3)], corners).T
     y, x = np.mgrid[:height, :width].astype(np.float64)
     rows = inverse[0][0] * y + inverse[0][1] * x + inverse[0][2]
     columns = inverse[1][0] * y + inverse[1][1] * x + inverse[1][2]
-    stretched = ops.warped(image, rows, columns, "mirror")
+    stretched = ops.warped(image, rows, columns, "mirror")  # beyond the edge: as in the published generator, also below
     if not reach:  # no displacement
         return stretched
 

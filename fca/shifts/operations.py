@@ -49,7 +49,9 @@ def to_bytes(image: Image) -> Bytes:
 
 
 def enlarged(image: Float[np.ndarray, "_ _ channels"], factor: Number, height: int, width: int) -> Channels:
-    """The middle (height x width) of an enlargement by `factor`, linear between pixels; corner pixels stay corners.
+    """The middle (height x width pixels) of an enlargement of the image by `factor`, linear between pixels.
+
+    The corner pixels of the image become the corner pixels of the whole enlargement.
 
     >>> enlarged(np.array([[[0.0], [1.0]]] * 2, np.float32), 2, 2, 3)[0, :, 0].round(2)
     array([0.  , 0.33, 0.67], dtype=float32)
@@ -63,11 +65,17 @@ def enlarged(image: Float[np.ndarray, "_ _ channels"], factor: Number, height: i
 
 
 def _source_pixels(length: int, factor: Number, output_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each output pixel the source pixel before it, and its distance from that one towards the next, in [0, 1]."""
+    """Where the output pixels of an enlargement lie between the source pixels, along one axis.
+
+    Returns for each output pixel the number of the source pixel before it, and how far it is from there to the next
+    source pixel, 0 to 1. The output is the middle of the whole enlargement.
+
+    length, output_length: number of source and output pixels.    factor: of the enlargement.
+    """
     enlarged_length = round(length * factor)
     first = (enlarged_length - output_length) // 2
     positions = np.arange(first, first + output_length) * ((length - 1) / (enlarged_length - 1))
-    pixel_before = np.minimum(positions.astype(np.int64), length - 2)
+    pixel_before = np.minimum(positions.astype(np.int64), length - 2)  # the last pixel has none after it
     return pixel_before, (positions - pixel_before).astype(np.float32)
 
 
@@ -80,11 +88,13 @@ def _lerp(start: np.ndarray, end: np.ndarray, fraction: np.ndarray) -> np.ndarra
 
 
 def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Channels:
-    """Blur by motion to one side: pixel p becomes the sum over i of w_i x(p + i d), for i = 0 .. 2 radius.
+    """Blur by motion in one direction: every pixel becomes a weighted mean of pixels in that direction.
 
-    The weights w_i are proportional to exp(-i^2 / (2 spread^2)) and add up to 1; weights up to 1e-6 are left out to
-    save time. The direction d is a step of one pixel; offsets i d are rounded to whole pixels. Beyond the edge of the
-    image its last pixel is repeated.
+        result(p) = sum over i of w_i image(p + i d),   i = 0 .. 2 radius
+        w_i proportional to exp(-i^2 / (2 spread^2)), with the sum 1
+
+    The direction d is a step of one pixel; the offsets i d are rounded to whole pixels. Weights up to 1e-6 are left out
+    to save time. Beyond the edge of the image its last pixel is repeated.
 
     angle: of the direction d, in degrees; 0 points to the right, 90 downwards.
 
@@ -98,18 +108,21 @@ def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Ch
     steps = steps[is_used]
     weights = weights[is_used].astype(np.float32)
 
+    # The offsets i d, rounded: ceil(x - 0.5) rounds halves down.
     right = np.ceil(steps * np.cos(np.deg2rad(angle)) - 0.5).astype(int)
     down = np.ceil(steps * np.sin(np.deg2rad(angle)) - 0.5).astype(int)
-    top = -down.min()  # rows to add above the image: 0 if no offset points upwards
+
+    # Padding by the largest offset in each direction. Offset 0 is among the offsets, so no padding is negative.
+    top = -down.min()
     left = -right.min()
     padded = np.pad(image, ((top, down.max()), (left, right.max()), (0, 0)), "edge")
 
     height, width = image.shape[:2]
     total = np.zeros(image.shape, np.float32)
-    term = np.empty_like(total)
+    weighted = np.empty_like(total)  # one buffer for all steps
     for row, column, weight in zip(top + down, left + right, weights, strict=True):
-        np.multiply(padded[row : row + height, column : column + width], weight, out=term)
-        total += term
+        np.multiply(padded[row : row + height, column : column + width], weight, out=weighted)
+        total += weighted
     return total
 
 
@@ -148,7 +161,7 @@ def warped(image: Image, rows: Map, columns: Map, mode: str) -> Image:
 
 
 def _folded(index: Indices, length: int, mode: str) -> Indices:
-    """Indices of rows (or columns), in which an index outside the image is replaced by that of its mirror image.
+    """Indices of rows (or columns), where every index outside the image is replaced by the index of its mirror image.
 
     length: number of rows (or columns) of the image.
     mode:   `reflect` mirrors at the outer edge of the first and last pixel, so the pattern repeats after 2 length
@@ -193,7 +206,8 @@ def plasma(height: int, width: int, decay: Number, *, rng: Rng) -> Map:
 def _finer(heights: np.ndarray, amplitude: float, rng: Rng) -> np.ndarray:
     """A square height map at twice its resolution: each new point is the mean of its four neighbours plus noise.
 
-    The map is a torus: the neighbours of its last row and column are in the first ones.
+    The map is a torus: the neighbours of its last row and column are in the first row and column.
+
     amplitude: the noise is uniform between -amplitude and amplitude.
     """
     side = len(heights)
@@ -202,7 +216,8 @@ def _finer(heights: np.ndarray, amplitude: float, rng: Rng) -> np.ndarray:
     right = np.roll(heights, -1, axis=1)
     below_right = np.roll(below, -1, axis=1)
 
-    # the square's centre, then the middles of its upper and left sides
+    # Each old point is the upper left corner of a square. New points are the centre of the square, and the middles of
+    # its upper and left sides, which are between two corners and two centres.
     centres = (heights + below + right + below_right) / 4 + noise[0]
     upper_middles = (heights + right + centres + np.roll(centres, 1, axis=0)) / 4 + noise[1]
     left_middles = (heights + below + centres + np.roll(centres, 1, axis=1)) / 4 + noise[2]
@@ -216,10 +231,12 @@ def _finer(heights: np.ndarray, amplitude: float, rng: Rng) -> np.ndarray:
 
 
 def wobble(height: int, width: int, reach: Number, spread: Number, *, rng: Rng) -> Float[np.ndarray, "2 height width"]:
-    """Two smooth maps: uniform noise in -1..1, blurred by a Gaussian of this spread (cut at 3 spreads), times `reach`.
+    """Two smooth random maps, by which images are displaced: uniform noise in -1..1, blurred and multiplied by `reach`.
 
-    The maps are mirrored at their edges, where a symmetric filter is a product in the cosine transform: a spread of
-    hundreds of pixels costs as much as one of two.
+    spread: the standard deviation of the Gaussian that blurs the noise, in pixels; it is cut at 3 spreads.
+
+    The blur mirrors the maps at their edges. With this border a symmetric filter is a product in the cosine transform,
+    so a spread of hundreds of pixels costs as much as a spread of two.
 
     >>> wobble(4, 6, 2.0, 50.0, rng=np.random.default_rng(0)).std(axis=(1, 2)).round(2).tolist()
     [0.0, 0.0]
@@ -251,9 +268,15 @@ def ice(height: int, width: int, shrink: Number, *, rng: Rng) -> Map:
     """The brightness of ice on a window pane at every pixel, between 0 and 1 and about 0.64 on average.
 
     The ice is drawn from random numbers alone: crystals with six arms on rough ice. Each cell of a grid has one
-    crystal, at a random position and angle. A pixel shows the nearest arm of its nearest crystal. Barbs leave the arms
-    at 60 degrees. The mean and the spread of the brightness (MEAN, SPREAD) are those of the photographs that the
-    published corruption uses.
+    crystal, at a random position and angle. A pixel shows the nearest arm of its nearest crystal, with barbs that leave
+    the arm at 60 degrees:
+
+        brightness = 0.6 (0.3 + bend) feather + rough
+        feather    = barb^2 exp(-beside / 14) + exp(-0.44 beside^2)
+
+    beside is the distance of the pixel from the arm. barb is a wave along the arm, from 0 to 1. rough and bend are
+    cloudy maps. The brightness is then scaled to the mean and spread of the photographs that the published corruption
+    uses (MEAN, SPREAD). The ice has nothing else in common with them, so the other constants are free choices.
 
     shrink: factor on the size of the texture; 0.2 draws everything at a fifth of its full size.
 
@@ -262,14 +285,16 @@ def ice(height: int, width: int, shrink: Number, *, rng: Rng) -> Map:
     """
     rough = plasma(height, width, 1.3, rng=rng)
     bend = plasma(height, width, 1.9, rng=rng)
-    # positions in the full-size texture, displaced so that straight arms bend
+    # Each pixel's position in the full-size texture. The positions are displaced by smooth maps, so that straight arms
+    # look bent. The same map, turned by 180 degrees, displaces the other axis.
     rows = np.arange(height, dtype=np.float32)[:, None] / np.float32(shrink) + BEND * bend
     columns = np.arange(width, dtype=np.float32) / np.float32(shrink) + BEND * (bend[::-1, ::-1] + 0.3 * rough)
     down, right, turn = _from_nearest_crystal(rows, columns, rng)
     along, beside = _on_arm(down, right, turn)
 
-    # brightness of the barbs (a triangle wave along the arm) and of the arm itself, both fading beside it
-    phase = (along - beside * np.float32(0.577)) * np.float32(1 / BARB)  # tan 30 degrees: barbs leave at 60
+    # Barbs are a triangle wave with the period BARB along the arm. Beside the arm the wave is shifted by tan 30 degrees
+    # (0.577) per pixel, so that barbs leave the arm at 60 degrees. The arm itself is the second summand of `feather`.
+    phase = (along - beside * np.float32(0.577)) * np.float32(1 / BARB)
     barb = np.abs(phase - np.floor(phase) - np.float32(0.5)) * 2
     feather = barb * barb * np.exp(beside * np.float32(-1 / 14)) + np.exp(np.square(beside) * np.float32(-0.44))
 
@@ -281,28 +306,41 @@ def ice(height: int, width: int, shrink: Number, *, rng: Rng) -> Map:
 
 
 def _from_nearest_crystal(rows: np.ndarray, columns: np.ndarray, rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For every position, how far below and to the right of its nearest crystal it is, and the turn of that crystal.
+    """Place ice crystals at random, and describe for every position its nearest crystal.
 
-    Distances are in pixels of the full-size texture. The turn is random between 0 and 1; 1 is a turn by 60 degrees,
-    after which a crystal with six arms looks the same.
+    The three results have one value per position: how far it is below that crystal, how far it is to its right, and the
+    turn of the crystal. The turn is random between 0 and 1; 1 is a turn by 60 degrees, after which a crystal with six
+    arms looks the same.
+
+    rows, columns: of the positions, in pixels of the full-size texture, as are the distances.
+
+    The texture is a grid of cells of CELL x CELL pixels, each with one crystal at a random place. The crystal that is
+    nearest to a position is looked for in the position's own cell and in the eight cells around it. For positions at
+    the border of the texture, the grid has a frame of further cells.
     """
-    # one crystal per cell; a frame of further cells, because the nearest crystal may be in a neighbouring cell
+    # The cell of each position, counted without the frame. The grid has one more cell on each side than the positions
+    # need.
     cell_row = (rows * np.float32(1 / CELL)).astype(np.intp)
     cell_column = (columns * np.float32(1 / CELL)).astype(np.intp)
     n_rows = int(cell_row.max()) + 3
     n_columns = int(cell_column.max()) + 3
+
+    # For each cell: the place of its crystal in it (0 to 1 along each axis), and the crystal's turn.
     random = rng.random((3, n_rows * n_columns), dtype=np.float32)
     row_in_cell = random[0].reshape(n_rows, n_columns)
     column_in_cell = random[1].reshape(n_rows, n_columns)
     turn = random[2]
-    # positions of the crystals in the texture, flattened; index -1 is the frame above and to the left
+
+    # The crystals' positions in the texture, flattened row by row. The frame's cells above and to the left are at -1.
     crystal_row = ((row_in_cell + np.arange(-1, n_rows - 1)[:, None]) * CELL).astype(np.float32).ravel()
     crystal_column = ((column_in_cell + np.arange(-1, n_columns - 1)) * CELL).astype(np.float32).ravel()
 
-    # the nearest crystal among those of the nine cells around each position
-    upper_left = cell_row * n_columns + cell_column  # index of the first of these cells, counted with the frame
+    # Compare the crystals of the nine cells around each position, and keep the number of the nearest one so far.
+    # Counted with the frame, the upper left one of these cells has the numbers that the position's own cell has without
+    # it.
+    upper_left = cell_row * n_columns + cell_column
     nearest = upper_left.copy()
-    least = np.full(upper_left.shape, np.inf, np.float32)
+    least = np.full(upper_left.shape, np.inf, np.float32)  # squared distance to `nearest`
     for cells_down in range(3):
         for cells_right in range(3):
             candidate = upper_left + (cells_down * n_columns + cells_right)
@@ -314,18 +352,20 @@ def _from_nearest_crystal(rows: np.ndarray, columns: np.ndarray, rng: Rng) -> tu
 
 
 def _on_arm(down: np.ndarray, right: np.ndarray, turn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For positions relative to a crystal: the length along its nearest arm, and the distance from that arm.
+    """For positions relative to a crystal with six arms: how far along and beside its nearest arm they are.
 
-    down, right: how far below and to the right of the crystal the positions are.
+    down, right: how far below the crystal and to its right the positions are.
     turn:        by how much the crystal is turned, 0 to 1; 1 is 60 degrees.
     """
+    # The positions in the crystal's own frame, in which arms are at 0, 60, 120 ... degrees.
     angle = turn * np.float32(np.pi / 3)
     cosine = np.cos(angle)
     sine = np.sin(angle)
     x = np.abs(cosine * right + sine * down)
     y = np.abs(cosine * down - sine * right)
 
-    # x and y are not negative, so by symmetry the nearest arm is at 0 or at 60 degrees: project on both
+    # The arms are symmetric to both axes, so absolute values suffice. In this quadrant the nearest arm is at 0 or at 60
+    # degrees: it is the one on which the projection is longer.
     along = np.maximum(x, np.float32(0.5) * x + np.float32(np.sqrt(0.75)) * y)
     beside = np.sqrt(np.maximum(x * x + y * y - along * along, 0))
     return along, beside
@@ -337,8 +377,11 @@ def _on_arm(down: np.ndarray, right: np.ndarray, turn: np.ndarray) -> tuple[np.n
 def edges(levels: Levels, weak: float, strong: float) -> Bool[np.ndarray, "height width"]:
     """Whether each pixel is on an edge, by Canny's method.
 
-    The steepness of a pixel is |dx| + |dy| of its Sobel gradient. Edge pixels are steeper than `weak` and than both
-    neighbours along the gradient (a crest). Of connected edge pixels, at least one must be steeper than `strong`.
+    The steepness of a pixel is |dx| + |dy| of its Sobel gradient. Edge pixels are steeper than `weak`, and steeper than
+    both neighbours in the direction of the gradient (a crest). Edge pixels that touch each other form a component; a
+    component counts only if at least one of its pixels is steeper than `strong`.
+
+    levels: grey levels, 0 to 255.
 
     >>> edges(np.array([[0, 0, 9, 9]] * 3, np.uint8), 1.0, 2.0)[1].tolist()
     [False, True, False, False]
@@ -349,8 +392,7 @@ def edges(levels: Levels, weak: float, strong: float) -> Bool[np.ndarray, "heigh
     steepness = np.abs(dx) + np.abs(dy)
     is_weak = _is_crest(steepness, dx, dy) & (steepness > weak)
 
-    # connected weak edges count if one of their pixels is strong
-    # label 0 is the background, 1 to n_components are the connected groups
+    # Number the components, of pixels that touch at a side or corner, from 1 on; 0 is the background.
     component_of_pixel, n_components = ndimage.label(is_weak, structure=np.ones((3, 3)))
     has_strong_pixel = np.zeros(n_components + 1, bool)
     has_strong_pixel[component_of_pixel[is_weak & (steepness > strong)]] = True
@@ -358,30 +400,32 @@ def edges(levels: Levels, weak: float, strong: float) -> Bool[np.ndarray, "heigh
 
 
 def _is_crest(steepness: Map, dx: Map, dy: Map) -> Bool[np.ndarray, "height width"]:
-    """Whether each pixel is a crest: steeper than both neighbours along its gradient.
+    """Whether each pixel is a crest: steeper than both of its neighbours in the direction of its gradient.
 
     Of two equally steep neighbours only the first one (by rows, then columns) counts. The direction of the gradient is
-    rounded to a multiple of 45 degrees.
+    rounded to a multiple of 45 degrees, so the two neighbours are above and below, left and right, or on a diagonal.
+
     steepness: |dx| + |dy|.    dx, dy: the Sobel gradient to the right and downwards.
     """
     height, width = steepness.shape
-    padded = np.pad(steepness, 1)
+    padded = np.pad(steepness, 1)  # a frame of zeros: beyond the image nothing is steep
 
     def neighbour(rows: int, columns: int) -> np.ndarray:
         """The steepness of the neighbour that is `rows` below and `columns` to the right of each pixel."""
         return padded[1 + rows : 1 + rows + height, 1 + columns : 1 + columns + width]
 
-    # the neighbours on a diagonal, unless the gradient is nearer to an axis
-    is_falling = dx * dy >= 0  # the gradient is along the diagonal from the upper left to the lower right
+    # `before` and `after` are the steepness of the two neighbours, the first one by rows and columns being `before`.
+    # They are on a diagonal, unless the lines below replace them because the gradient is nearer to an axis.
+    is_falling = dx * dy >= 0  # both signs are equal: the diagonal from the upper left to the lower right
     before = np.where(is_falling, neighbour(-1, -1), neighbour(-1, 1))
     after = np.where(is_falling, neighbour(1, 1), neighbour(1, -1))
 
-    # steeper than 67.5 degrees: halfway between the diagonal and the vertical axis
+    # The gradient is within 22.5 degrees of the vertical axis: halfway to the diagonal.
     is_vertical = np.abs(dy) > np.tan(3 * np.pi / 8) * np.abs(dx)
     before = np.where(is_vertical, neighbour(-1, 0), before)
     after = np.where(is_vertical, neighbour(1, 0), after)
 
-    # flatter than 22.5 degrees
+    # The gradient is within 22.5 degrees of the horizontal axis.
     is_horizontal = np.abs(dy) < np.tan(np.pi / 8) * np.abs(dx)
     before = np.where(is_horizontal, neighbour(0, -1), before)
     after = np.where(is_horizontal, neighbour(0, 1), after)
