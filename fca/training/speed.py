@@ -129,7 +129,7 @@ class _Timer:
             return time.perf_counter() - start
 
     def _synchronise(self) -> None:
-        """Wait until the device has done all its work; a CPU always has."""
+        """Wait until the device has done all its work. Calls on a CPU return only when their work is done."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
@@ -149,11 +149,11 @@ def cost(classifier: Classifier) -> Cost:
     side = classifier.input_size
     pixels = torch.zeros((1, side, side, 3), dtype=torch.uint8)
 
-    results = _ResultBytes()
+    results = _ResultBytes()  # counts the memory of intermediate results while `with` is active
     with torch.inference_mode(), FlopCounterMode(display=False) as counter, results:
         logits(classifier, pixels)
 
-    bytes_by_address = {}  # weights may share memory, which counts once
+    bytes_by_address = {}  # keyed by address, since weights may share memory, which counts once
     for weights in (*module.parameters(), *module.buffers()):
         storage = weights.untyped_storage()
         bytes_by_address[storage.data_ptr()] = storage.nbytes()
@@ -253,9 +253,9 @@ class ProcessorTime(NamedTuple):
         passed = later.passed - self.passed
         used = later.used - self.used
         used_by_process = later.used_by_process - self.used_by_process
-        if passed <= 0:  # two calls in one tick of the system's clock
+        if passed <= 0:  # both moments are in one tick of the system's clock
             return 0.0
-        return max(0.0, used - used_by_process) / passed  # both are rounded to ticks, so it could be below 0
+        return max(0.0, used - used_by_process) / passed  # times are rounded to ticks, so a difference could be < 0
 
 
 def load() -> float:
