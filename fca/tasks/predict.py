@@ -377,14 +377,14 @@ def prediction_columns(
 def prediction_arrays(
     logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], classes: Sequence[str]
 ) -> Arrays:
-    """The stored arrays of a prediction.
+    """The arrays of a prediction that are stored, by their names.
 
-    Arguments: logits, in float32; true: for each image, the logit column of its true class; classes: the class key of
-    each logit column.
+    true:    for each image, the logit column of its true class.
+    classes: the class key of each logit column.
 
-    Arrays: pred: for each image, the column with the largest logit.    p_true, p_max: the probabilities of its true and
-    of its predicted class.    logits: in float16 if they take more than LOGITS_FLOAT32_MB in float32.    logit_classes:
-    the class key of each logit column.
+    The arrays are `pred`, for each image the column with the largest logit; `p_true` and `p_max`, the probabilities of
+    its true and of its predicted class; `logits`, in float16 if they take more than LOGITS_FLOAT32_MB in float32; and
+    `logit_classes`, the class key of each logit column.
 
     Raises FcaError for logits that float16 cannot hold.
     """
@@ -602,10 +602,11 @@ def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
     true = stored.true[is_in_subset]
 
     n = len(true)
+    subset_logits = stored.columns[classes]  # the logit columns of the classes of the subset
     columns = {
         "n_test": n,
         **accuracy_columns("top1_open", open_top1(logits, true), n),
-        **accuracy_columns("top1_masked", masked_top1(logits, stored.columns[classes], true), n),
+        **accuracy_columns("top1_masked", masked_top1(logits, subset_logits, true), n),
     }
     if work.groups:
         group_of_logit = work.groups.codes(stored.logit_classes)  # -1: a class of no group

@@ -302,11 +302,10 @@ def _pickled_with_maps_by_name(value: object) -> bytes:
     class MapByName(Pickler):  # type: ignore[misc]
         def reducer_override(self, value: object) -> Any:
             """The function and its arguments that make this value again; cloudpickle calls this for every object."""
-            # A slice of a map has another array as its base, and does not know its own place in the file.
-            is_whole_map = type(value) is np.memmap and isinstance(value.base, mmap.mmap) and value.flags.c_contiguous
-            if is_whole_map:
+            # Only whole maps: a slice of a map, whose base is an array, does not know its own place in the file.
+            if type(value) is np.memmap and isinstance(value.base, mmap.mmap) and value.flags.c_contiguous:
                 return np.memmap, (value.filename, value.dtype, "r", value.offset, value.shape)
-            return super().reducer_override(value)  # cloudpickle's own way
+            return super().reducer_override(value)  # cloudpickle pickles all other objects
 
     file = io.BytesIO()
     MapByName(file).dump(value)

@@ -125,7 +125,7 @@ def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: Keyw
     """
     target = entry["_target_"]
     keywords = {name: value for name, value in entry.items() if name != "_target_"}
-    if target in LOGGERS:  # they write into the folder `curves` of the run
+    if target in LOGGERS:  # they write into the folder `curves` of the run; without a version it has no subfolder
         keywords.update(save_dir=folder, name="curves", version="")
 
     if target in keywords_by_class:

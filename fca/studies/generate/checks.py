@@ -60,11 +60,13 @@ class Checks:
             raise FcaError("checks.attribute", self.attribute, f"null with {name_of(self.model)}", step)
 
     def examine(self, plan: Plan, folder: Folder) -> str:
-        """Score each image that this model has not scored yet, and decide which images to reject; returns a summary.
+        """Score each image that this model has not scored yet, and decide which images to reject; return a summary.
 
-        Scores and decisions are added to the journal. The manifest and the review page are written again.
+        Scores and decisions are added to the folder's journal, as lines. The manifest and the review page are written
+        again.
 
-        Raises FcaError for a model that does not know the plan's classes, and for an image that cannot be read.
+        Raises FcaError for a model that does not know the plan's classes, for an image that cannot be read, and while
+        another command adds to the folder.
         """
         with folder.held(wait=False):
             plan = with_descriptions(plan.resolved(), folder.journal.lines())

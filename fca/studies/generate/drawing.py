@@ -203,11 +203,11 @@ def _fill(
 def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     """The requests of a plan that are still to be drawn.
 
-    These are requests of which the journal has neither an image nor a refusal, requests whose prompt or seed has
-    changed since, and requests whose image is missing or damaged. A warning says how many images are missing or
-    damaged.
+    These are requests for which the journal has neither an image nor a refusal, requests whose prompt or seed has
+    changed since, and requests whose image is missing or damaged. A warning gives the number of missing or damaged
+    images.
 
-    lines: of the folder's journal.
+    lines: of the folder's journal, in which every image and every refusal has a line.
     """
     last_lines = latest(lines).values()
     # Key -> line, for keys that need no drawing unless their request has changed: refusals, then complete images.

@@ -75,7 +75,8 @@ class Folder:
         """
         self._check_content()
         self.root.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.root / ".lock", timeout=-1 if wait else 0)  # a new object, so that threads wait, too
+        # A new lock object for each call, so that threads of this process wait for each other, too.
+        lock = FileLock(self.root / ".lock", timeout=-1 if wait else 0)
         try:
             acquired = lock.acquire()
         except Timeout as error:
@@ -91,7 +92,7 @@ class Folder:
         # A plan that another thread is writing, or that a killed command has left, is not foreign.
         unfinished = ".plan.yaml.*.part"
         names = {path.name for path in self.root.iterdir() if not path.match(unfinished)}
-        foreign = sorted(names - MADE_FIRST)
+        foreign = sorted(names - MADE_FIRST)  # MADE_FIRST: what a set has before its journal has a line
         # Look for the journal last: another thread may have begun the set while the folder was listed.
         if foreign and not self.journal.path.exists():
             allowed = f"a new or empty folder, or one that fca generate made; this one has {foreign[0]}"
@@ -154,6 +155,8 @@ def latest(lines: list[Line]) -> dict[str, Line]:
 
 def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]]]:
     """The results of checks in a journal: key of an image -> line with its scores; key of a rejected image -> reasons.
+
+    The journal is the file of a folder to which every image, refusal, check and mask adds a line.
 
     Only the latest check counts. An image that was drawn again after its check has no results.
     """

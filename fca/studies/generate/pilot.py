@@ -60,7 +60,7 @@ class Estimate:
         money = [_with_interval((middle, low, high))]
         if image_price is None:
             money.append("images at an unknown price")
-        if hour_price is None and not image_price:
+        if hour_price is None and not image_price:  # a service that sells images draws on devices of its own
             money.append("hours at an unknown price: set hour_price")
 
         lines = [

@@ -77,7 +77,7 @@ class Plan:
                 for attribute in self.attributes:
                     seed = seed_of(self.seed, label, attribute, index)
                     for number, level in enumerate(LEVELS):
-                        # sublevels 1 to 9, three for each level; images take turns
+                        # Sublevels 1 to 9, three for each level; successive triplets take these three in turn.
                         sublevel = number * TURNS + index % TURNS + 1
                         prompt = self.prompt(label, attribute, sublevel)
                         yield Request(label, name, attribute, level, sublevel, index, seed, prompt)

@@ -115,6 +115,7 @@ class AttributeLevels(LevelAnalysis):
     def __call__(self, store: Store) -> list[Table]:
         """Tables attribute_scores (by model and attribute), attribute_steps (over models) and attribute_levels.
 
+        Images of a class and attribute that lack a level are left out.
         Raises FcaError when the store has no predictions for images with attributes and levels.
         """
         scores: list[Line] = []

@@ -324,6 +324,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     x = kinds.quantity(alt.X, ACCURACY, padding=40)  # room for names
     y = kinds.quantity(alt.Y, FOLLOWING, domainMax=1, padding=0)
     points = kinds.scatter(x, y, _SCORE_HOVER, coloured)
+    # Intervals and names are drawn for the hierarchical scores alone.
     scores: Any = alt.Chart().transform_filter("datum.series == 'hierarchical score'").encode(x=x)
     rules = kinds.interval_marks(scores.encode(color=coloured.colour()), FOLLOWING, upright=True)
     text = scores.encode(text=f"{MODEL}:N")
@@ -629,9 +630,10 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
         commands = [f"fca run task=describe dataset={name}" for name in dict.fromkeys(shown.frame[DATASET])]
         raise style.NothingToDraw(f"no pictures; next: {'; '.join(commands)}")
 
+    # Each kind has a panel, whose heading has the number of all images of the kind (column `of`).
     kind_name = frame["kind"].map(dict(validate_levels.CONTRADICTION.choices))
-    frame = frame.assign(way=kind_name + " (" + frame["of"].astype(str) + ")")
-    frame["panel"] = style.panels(frame, DATASET, "way")
+    frame = frame.assign(kind_with_number=kind_name + " (" + frame["of"].astype(str) + ")")
+    frame["panel"] = style.panels(frame, DATASET, "kind_with_number")
     frame["under"] = [
         f"{attribute}, {100 * confidence:.0f} %"
         for attribute, confidence in zip(frame[ATTRIBUTE], frame[CONFIDENCE], strict=True)

@@ -210,7 +210,7 @@ def make_pool(
         step = "name sessions by class and attribute together"
         raise FcaError(f"groups of session {sessions[item]}", two_groups, "one", step)
 
-    # Number the sessions so that those of a group follow each other
+    # Number the sessions so that those of a group follow each other, which `Pool.by_group` needs for its sums.
     order = np.argsort(group_of_session, kind="stable")
     new_number = np.argsort(order)  # the inverse permutation
     session = new_number[session]
