@@ -123,8 +123,8 @@ class AtInput:
             def fill(i: int) -> None:
                 keyed_rng(seed, image_ids[i], "noise", draw).standard_normal(dtype=np.float32, out=noise[i])
 
-            with ThreadPoolExecutor(self._n_threads) as pool:  # numpy leaves Python's lock while it draws
-                list(pool.map(fill, range(len(rows))))  # list raises what a thread has raised
+            with ThreadPoolExecutor(self._n_threads) as pool:  # numpy releases Python's lock while it draws
+                list(pool.map(fill, range(len(rows))))  # `list` raises an error that a thread has raised
             return torch.from_numpy(noise).to(self.device)
 
         # shifts that are computed in turn on one batch share its noise

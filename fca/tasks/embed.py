@@ -48,7 +48,7 @@ class ComparesImages(Protocol):
 
 @dataclass(frozen=True)
 class Embed:
-    """`task=embed model@encoder=...`: one pass of the encoder, whatever the subset, model and seed."""
+    """`task=embed model@encoder=...`: one pass of the encoder; subset, model and seed do not matter."""
 
     columns: ClassVar[tuple[Column, ...]] = (SIMILARITY_CALLS,)
     summary: ClassVar[tuple[Column | str, ...]] = ()

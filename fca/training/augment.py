@@ -226,10 +226,10 @@ def draw_rectangles(
              place. Further columns are ignored, so that callers can draw numbers of their own in the same call.
     height, width: sizes of the images in pixels.
     areas, aspects: the smallest and the largest value.
-    margin:  the rectangle is lower and narrower than its image by at least this many pixels.
+    margin:  at least this many rows, and this many columns, of the image are outside of the rectangle.
 
-    Returns two arrays. The first has top, left, height and width in pixels of the first size that fits; the second has
-    whether any size fits. Where none does, the caller has to ignore the rectangle, which sticks out of the image.
+    Returns two arrays. The first has top, left, height and width in pixels, with the first size that fits; the second
+    has whether any size fits. Where none does, the rectangle is not valid, and the caller has to ignore it.
     """
     # All tries are computed at once: arrays of images x tries.
     area_share = areas[0] + (areas[1] - areas[0]) * uniform[:, :TRIES]

@@ -164,7 +164,7 @@ def apply(name: str, images: Bytes, strength: Strength) -> Bytes:
 
 
 def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
-    """Shear, translate or rotate each image by an affine map, which says where an output pixel (x, y) is read:
+    """Shear, translate or rotate each image by an affine map from an output pixel (x, y) to the input pixel it shows:
 
         x_in = a x + b y + c,   y_in = d x + e y + f,   in pixels from the centre, x to the right and y down.
 
@@ -179,8 +179,8 @@ def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
     zeros = np.zeros_like(strength)
     sine = np.sin(np.deg2rad(strength))
     cosine = np.cos(np.deg2rad(strength))
-    # (a, b, c), (d, e, f), each one number for each image. A shear leaves the upper left corner in its place:
-    # y + half is the distance from the upper edge. To translate by s pixels, a pixel is read s pixels before it.
+    # (a, b, c), (d, e, f): each coefficient has one number for each image. A shear leaves the upper left corner in its
+    # place: y + half is the distance from the upper edge. A translation by s pixels shows the pixel s pixels before.
     coefficients = {
         "shear_x": ((ones, strength, strength * half), (zeros, ones, zeros)),
         "shear_y": ((ones, zeros, zeros), (strength, ones, strength * half)),
@@ -191,13 +191,13 @@ def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
 
     # grid_sample wants x_in and y_in from -1 to 1 instead of -half to half pixels, so all coefficients are divided.
     scaled = (np.array(coefficients) / half).astype(np.float32)  # 2 rows x 3 coefficients x images
-    abc, def_ = torch.from_numpy(scaled).to(images.device)[..., None, None]  # each 3 x images x 1 x 1
+    (a, b, c), (d, e, f) = torch.from_numpy(scaled).to(images.device)[..., None, None]  # each images x 1 x 1
     x = torch.arange(size, device=images.device) - (size - 1) / 2  # centres of the output pixels, along a row
     y = x[:, None]
 
     # Sums, not a matrix product, which mixed precision would round.
-    x_in = abc[0] * x + abc[1] * y + abc[2]  # images x size x size
-    y_in = def_[0] * x + def_[1] * y + def_[2]
+    x_in = a * x + b * y + c  # images x size x size
+    y_in = d * x + e * y + f
     grid = torch.stack([x_in, y_in], -1)
     return grid_sample(images.float(), grid, "nearest", align_corners=False).to(torch.uint8)
 

@@ -457,6 +457,7 @@ def _fewest_images_per_forward(
         most_devices = min(n_train, recipe.batch_size) // forward_size
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
 
+    # For validation, each device needs an image of every batch. A single device always suffices.
     for split, images in (("train", most_devices), ("val", val_batch_images)):
         if len(devices) > max(1, images):
             raise FcaError("machine.devices", len(devices), f"up to {images}, a batch of {split} images", "lower it")
@@ -563,7 +564,7 @@ def _load_fitted(folder: Path, module: nn.Module) -> Fitted | None:
 
     try:
         fitted = Fitted(**read_object(folder / FITTED))
-        check_header(folder / BEST)
+        check_header(folder / BEST)  # raises for a file that was cut off
         weights = load_file(folder / BEST)
         if _shapes(weights) != _shapes(module.state_dict()):
             raise DamagedFile(folder / BEST, "holds another network")
@@ -645,7 +646,7 @@ def _lightning_trainer(
         gradient_clip_val=recipe.grad_clip or None,  # None: no clipping
         logger=loggers or False,
         callbacks=callbacks,
-        # LightningEnvironment: Lightning starts no processes, whatever cluster it detects, since submitit or `launch`
+        # LightningEnvironment: Lightning starts no processes, even if it detects a cluster, since submitit or `launch`
         # has started this one already.
         plugins=[AtomicCheckpointIO(), LightningEnvironment()],
         default_root_dir=place.folder,

@@ -182,6 +182,7 @@ class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         Results that share memory with the operation's inputs, such as views, need no memory of their own.
         """
+        # `tree_leaves` finds the tensors in nested arguments and results
         input_storages = {_storage_id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):

@@ -86,6 +86,7 @@ class EvaluationDomain:
         classes: the class keys of the logits, in order.
         """
         group_of_class = {} if self.groups is None else read_superclasses(self.groups, self.group_columns).of
+        # a class that the file spells in another way is refused, as it would silently be in no group
         check_meant("class of the model", classes, group_of_class, f"the file of groups {self.groups}")
 
         target_names = self.targets.get(self.target, [self.target])

@@ -225,13 +225,15 @@ def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
     mask_lines = masked(lines)
 
     def mask_columns(key: str, generator_mask: str | None) -> tuple[str | None, str | None]:
-        """Path of the mask of an image, and the name of the segmenter that made it; None for what there is not.
+        """Path of the mask of an image, and the name of the segmenter that made it.
 
-        A mask by the generator comes first, and has no segmenter.
+        The path is None without a mask; the name is None without a segmenter's mask. An image whose generator made a
+        mask gets none by a segmenter.
         """
         line = mask_lines.get(key)
-        segmenter_mask = line["mask"] if line else None
-        return generator_mask or segmenter_mask, line["by"] if line and segmenter_mask else None
+        segmenter_mask = line["mask"] if line else None  # None in the line: the segmenter found no object
+        mask_by = line["by"] if line and segmenter_mask else None
+        return generator_mask or segmenter_mask, mask_by
 
     records = []
     for key, line in sorted(latest(lines).items()):

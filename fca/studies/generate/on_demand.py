@@ -77,7 +77,7 @@ class OnDemand:
             plan.name,
             pd.DataFrame(items),
             drawer,
-            Share(0.1, 0),
+            Share(0.1, 0),  # of training images to hold out for validation: here all images are test images
             version=f"{self.generator.label()}, {self.generator.version()}, {digest}",
             mask=drawer.visible,
             mirror=self.mirror,

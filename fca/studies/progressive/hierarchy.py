@@ -269,7 +269,7 @@ def _model_line(
     _, first_image_of_session = np.unique(sessions, return_index=True)
     classes = labels[first_image_of_session]  # the class of each session
     accuracy, score = (_mean_over_classes(rates @ weights, classes) for weights in LEVEL_WEIGHTS)
-    # The hierarchical scores of independent answers: `session` with the accuracies of each session, `level` with the
+    # The hierarchical scores of independent responses: `session` with the accuracies of each session, `level` with the
     # mean accuracies by level; `excess` is the first score minus the second.
     explained = stats.explained_scores(rates, classes)
 
@@ -311,7 +311,7 @@ def _pattern_lines(source: LevelResponses, position: int, triplets: Triplets, mo
     """The lines of hierarchy_patterns for one model: its share of triplets with each of the eight patterns.
 
     A pattern is right (1) or wrong (0) on the easy, the medium and the hard image. Beside the share are the shares of
-    independent answers with the model's accuracies in each session, and with its accuracies by level.
+    independent responses with the model's accuracies in each session, and with its accuracies by level.
 
     position:   position of the model in `source`.
     triplets:   positions of the easy, medium and hard image of each triplet. If the data set names none, the share is

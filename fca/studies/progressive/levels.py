@@ -286,6 +286,7 @@ def _correct_and_confidence(
     stored = predictions(store, row)
     allowed = columns_of(stored, stored.labels[has_level])  # logit columns of the classes that the images have
     if protocol == "open" or len(allowed) == len(stored.logit_classes):  # every class of the model may be predicted
+        # "p_max" is the stored probability of the predicted class, among all classes of the model
         confidence = store.array(row["run_id"], "p_max")[has_level].astype(np.float32)
         return stored.right[has_level], confidence
 

@@ -99,7 +99,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Scratch(Network):
-    """`adaptation=scratch`: begin with random weights, whatever weights the model was given."""
+    """`adaptation=scratch`: begin with random weights, even if the model is configured with others."""
 
     def plan(self, context: RunContext) -> list[Run]:
         """The training and its predictions. Raises FcaError for a model that cannot be built with random weights."""
@@ -328,7 +328,7 @@ def _train_and_val_rows(
     train_rows = rows_of(train_splits)
     val_rows = rows_of(val_splits)
     if work.recipe.val_max:
-        val_rows = fixed_draw(data, val_rows, work.recipe.val_max)  # the same images whatever the seed
+        val_rows = fixed_draw(data, val_rows, work.recipe.val_max)  # the same images for every seed
     return train_rows, val_rows
 
 

@@ -44,7 +44,7 @@ class Service:
 
     base_url:  of the service; None = OPENAI_BASE_URL of the environment, or else OpenAI's own.
     retries:   how often a request that failed for a time is repeated: after 0.5, 1, 2, 4, 8, 8, ... seconds, or after
-               what the service asks for in Retry-After, up to two minutes.
+               the time that the service gives in Retry-After, up to two minutes.
     timeout_s: seconds to wait for a response.
     """
 
@@ -55,7 +55,7 @@ class Service:
     def ask(self, method: str, options: Mapping[str, Any], **request: Any) -> Any:
         """The response of the service to a request.
 
-        method:  of the official client, such as images.generate; it is given the fields of `request`.
+        method:  of the official client, such as images.generate; it gets the fields of `request`.
         options: fields of the request that the client does not know.
 
         Raises Refused for a request that violates the service's policy, Unavailable if it still fails after all
@@ -247,7 +247,7 @@ class OpenAIChat(Service):
     """`writer=openai`: chat.completions.
 
     model:      as the service calls it; it must know structured outputs (json_schema).
-    attributes: attribute -> what changes from easy to hard, in words; one that is not here is asked for by its name.
+    attributes: attribute -> what changes from easy to hard, in words; for others the request has only their name.
     options:    more of the request's own fields, e.g. {temperature: 1}, sent as they are.
     call_price: money a call, for budget.money and the cost of a dry run; null = not known.
     base_url, retries, timeout_s: see Service.

@@ -5,7 +5,7 @@ follow the principle that a model which solves the harder image also solves the 
 
 Such a score has three parts with different meanings:
 
-    level rates      what independent answers at the model's accuracies by level give;
+    level rates      what independent responses with the model's accuracies by level give;
     session excess   what the level accuracies of each session (a class and an attribute) add: classes and attributes
                      differ in difficulty. Answers that are independent inside every session have it too;
     matched excess   what the matching of images adds: matched minus random triplets of the same session. Only this part
@@ -105,7 +105,7 @@ def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
 
 
 def expected_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
-    """The hierarchical score of a model whose answers are independent, with accuracies e, m and h by level.
+    """The hierarchical score of a model whose responses are independent, with accuracies e, m and h by level.
 
     The score is the share of (easy, medium, hard) triplets with a pattern of right (1) and wrong (0) that follows the
     order: 000, 100, 110 or 111. It is (1 - m)(1 - h) + e m, since the probabilities of 000 and 100 sum to
@@ -142,14 +142,14 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
 
 
 def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.ndarray, " sessions"]) -> Rates:
-    """The hierarchical scores that accuracies alone explain, as if the answers to single images were independent.
+    """The hierarchical scores that accuracies alone explain, as if the responses to single images were independent.
 
     With the accuracies e, m and h on easy, medium and hard images, this score is (1 - m)(1 - h) + e m. The fields are:
 
     session: the mean over sessions of the score at each session's own accuracies.
     level:   the score at the mean accuracies over sessions, which count equally.
     excess:  session minus level. It is positive where sessions (classes and attributes) differ in accuracy. It does not
-             show that the same object fails first when hard: independent answers inside every session cause it, too.
+             show that the same object fails first when hard: independent responses in every session cause it, too.
 
     rates: accuracy of each session by level (see level_rates).    classes: the class of each session.
 
@@ -195,7 +195,7 @@ def matched_score(
 
     The accuracies are those on the images of the session's triplets. The excess is the score minus its mean over all
     matchings within sessions, and equals the mean of cov(e, m) + cov(m, h) over the triplets of a session. It is
-    expected to be 0 for answers that are independent inside sessions, however these differ. For p see
+    expected to be 0 for responses that are independent within sessions, however sessions differ. For p see
     `_p_of_matching`.
 
     right: whether the model is right on the easy, the medium and the hard image of each triplet.
@@ -245,7 +245,7 @@ def _p_of_matching(
 ) -> float:
     """The probability that random matchings within sessions have `following` or more triplets in order.
 
-    n_right: right answers by session and level.    n: number of triplets of each session.
+    n_right: number of right responses by session and level.    n: number of triplets of each session.
 
     A triplet follows the order in two cases: its medium and hard images are both wrong, or its easy and medium images
     are both right. In a random matching of a session's images, each wrong medium image draws one of the n hard images,
@@ -292,8 +292,8 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
 def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
     """Pearson's correlation of score and accuracy over models (figure 4), plain and partial given `by_level`.
 
-    by_level: the score that each model's accuracies by level explain (see expected_score). Accurate models have a high
-    one, whatever the order in which single images fail.
+    by_level: the score that each model's accuracies by level explain (see expected_score). It is high for accurate
+    models, in whichever order single images fail.
 
     The partial correlation is the correlation between two residuals: those of the score and of the accuracy from
     straight lines on `by_level`. Its p has one degree of freedom less. It is NaN with fewer than four models, if

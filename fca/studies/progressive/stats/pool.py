@@ -157,7 +157,10 @@ class Record:
 
     @property
     def random_sample(self) -> Record:
-        """The items chosen whatever the responses: within a session and level, a simple random sample."""
+        """The record without items that were chosen by responses.
+
+        Within a session and level, the items that are left are a simple random sample.
+        """
         sample = Record(len(self.evaluated))
         sample.evaluated = self.evaluated & ~self.chosen_by_responses
         sample.right = self.right & ~self.chosen_by_responses
