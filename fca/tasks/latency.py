@@ -165,7 +165,10 @@ def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subj
 
 
 def _program_in_onnxruntime(content: bytes, size: int, threads: int) -> _Subject:
-    """A classifier's ONNX program in onnxruntime.    content: of its file.    size: of its input, in pixels."""
+    """A classifier's ONNX program in onnxruntime, and its cost.
+
+    content: the bytes of its file.    size: side of its input in pixels.
+    """
     from fca.models.programs import LOGITS, Session, cost_of
     from fca.training.speed import Program  # imports torch
 

@@ -64,7 +64,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     """Lightning's checkpoints, written so that a kill leaves no partial file."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Lightning's. The file is written under another name, and renamed when it is complete."""
+        """Save as Lightning does, but write the file under another name, and rename it when it is complete."""
         write_whole(Path(path), lambda file: torch.save(checkpoint, file))
 
 

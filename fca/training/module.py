@@ -232,16 +232,16 @@ class Training(pl.LightningModule):
         return images.to(dtype, memory_format=torch.channels_last)
 
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
-        """Lightning's, which it calls between `training_step` and the backward pass from the returned loss.
+        """Set all gradients to zero; Lightning calls this between `training_step` and the backward pass of its loss.
 
-        With `accumulate`, the chunks of the batch have left their gradients by then: `training_step` zeroes them
-        before.
+        With `accumulate`, the chunks of the batch have added their gradients by then. So nothing is done here:
+        `training_step` zeroes the gradients before it forwards the chunks.
         """
         if self.recipe.accumulate == 1:
             optimizer.zero_grad()
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Lightning's. Raises Diverged for a step that would overflow the weights."""
+        """Do Lightning's step of the optimiser. Raises Diverged for a step that would overflow the weights."""
         try:
             super().optimizer_step(*args, **kwargs)
         except RuntimeError as error:

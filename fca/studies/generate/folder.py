@@ -122,9 +122,9 @@ class Folder:
 
         lines: of the journal.    name: the name of the plan.
         """
-        word = read_decisions(self.root)  # what a person decided on the review page
-        write_text(self.root / MANIFEST, csv_text(manifest(lines, word)))
-        write_text(self.root / REVIEW, review(lines, word, name))
+        decisions = read_decisions(self.root)  # what a person decided on the review page
+        write_text(self.root / MANIFEST, csv_text(manifest(lines, decisions)))
+        write_text(self.root / REVIEW, review(lines, decisions, name))
 
 
 def _is_whole_png(path: Path) -> bool:
@@ -144,7 +144,7 @@ def is_whole(line: Line) -> bool:
         return False
     has_texts = all(isinstance(line.get(name), str) for name in _TEXT_KEYS[kind])
     has_others = set(_OTHER_KEYS.get(kind, ())) <= set(line)
-    has_level = line.get("level", LEVELS[0]) in LEVELS
+    has_level = line.get("level", LEVELS[0]) in LEVELS  # kinds without a level pass
     return has_texts and has_others and has_level
 
 
@@ -211,7 +211,7 @@ def request_line(request: Request, generator: Generator) -> Line:
     }
 
 
-def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
+def manifest(lines: list[Line], decisions: Decisions) -> pd.DataFrame:
     """The table manifest.csv, one line for each image of the journal, with columns LISTED, for `dataset=generated`.
 
     state is drawn or refused; reason is the reason of a refusal. accepted is whether the image counts: it was drawn,
@@ -219,7 +219,7 @@ def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
     rejected (the reasons) are results of the checks. mask_by is the segmenter that made the mask; empty if the
     generator made it, or if there is no mask.
 
-    lines: of the journal.    word: what a person decided on images.
+    lines: of the journal.    decisions: what a person decided on images.
     """
     scores, rejected = checked(lines)
     mask_lines = masked(lines)
@@ -256,7 +256,7 @@ def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
 
     frame = pd.DataFrame(records)
     # `out`: the images that a person struck, or that a check rejected and no person kept
-    is_out = frame["image_id"].isin(word.out(rejected))
+    is_out = frame["image_id"].isin(decisions.out(rejected))
     return frame.assign(accepted=(frame["kind"] == "image") & ~is_out).reindex(columns=LISTED)
 
 
@@ -272,13 +272,13 @@ def _caption(line: Line, scores: Mapping[str, Any]) -> str:
     return "\n".join([prompt, *score_lines])
 
 
-def review(lines: list[Line], word: Decisions, name: str) -> str:
+def review(lines: list[Line], decisions: Decisions, name: str) -> str:
     """The HTML of the review page, on which a person strikes images (excludes them): each image has a box to tick.
 
     Images are grouped by class and attribute, and loaded from the files beside the page. Images that the checks
     rejected are ticked until a person unticks them. The page exports the decisions as struck.txt.
 
-    lines: of the journal.    word: decisions that a person made earlier.    name: the name of the plan.
+    lines: of the journal.    decisions: those that a person made earlier.    name: the name of the plan.
     """
     scores, rejected = checked(lines)
     groups: dict[tuple[str, str, str], list[list[Any]]] = {}
@@ -292,8 +292,8 @@ def review(lines: list[Line], word: Decisions, name: str) -> str:
 
     data = {
         "groups": [[*key, sorted(images)] for key, images in sorted(groups.items())],
-        "struck": sorted(word.struck),
-        "kept": sorted(word.kept),
+        "struck": sorted(decisions.struck),
+        "kept": sorted(decisions.kept),
         "levels": LEVELS,
         "file": STRUCK,
     }

@@ -170,7 +170,7 @@ class Record:
         """Record the responses to the items at these positions. Raises ValueError for one that was evaluated before."""
         n_before = int(self.evaluated.sum())
         self.evaluated[positions] = True
-        if int(self.evaluated.sum()) < n_before + len(positions):
+        if int(self.evaluated.sum()) < n_before + len(positions):  # some were evaluated before, or are given twice
             raise ValueError("an item was answered twice: a test draws without replacement")
         self.right[positions] = correct
 
@@ -252,8 +252,9 @@ def ranks_within(stratum: Codes, order: Codes) -> Codes:
     """
     sizes = np.bincount(stratum)
     start_of_stratum = np.cumsum(sizes) - sizes  # its place along `order`
+    start_along_order = np.repeat(start_of_stratum, sizes)  # for each place along `order`, where its stratum starts
     ranks = np.empty(len(stratum), dtype=np.int64)
-    ranks[order] = np.arange(len(stratum)) - np.repeat(start_of_stratum, sizes)
+    ranks[order] = np.arange(len(stratum)) - start_along_order
     return ranks
 
 
