@@ -83,7 +83,7 @@ class TrainingProcess(NamedTuple):
         return FSDPStrategy(auto_wrap_policy=policy)
 
     def forwarding_logger(self) -> Any:
-        """A Lightning logger that sends the figures of the first process to the process that started this one.
+        """A Lightning logger that sends the metrics of the first process to the process that started this one.
 
         In the other processes it does nothing.
         """
@@ -207,7 +207,7 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
     work:   a function of any module; its last argument is the TrainingProcess in which it runs. All processes form a
             group of torch.distributed.
     args:   are copied to the processes. Arrays in memory maps are not copied: each process maps their files again.
-    logger: a Lightning logger that gets the figures of the first process, or False. Log records of the first process
+    logger: a Lightning logger that gets the metrics of the first process, or False. Log records of the first process
             come here, too.
 
     The first error in any process ends all of them and is raised here. RuntimeError is raised if a process died, for
@@ -271,7 +271,7 @@ def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: A
     """Read one message from a process of a training, and act on it.
 
     None means that the work of the process has returned: the process is taken out of `running`. An exception is raised
-    here. A tuple has figures and the number of their step for the logger. Anything else is a log record, which is
+    here. A tuple has metrics and the number of their step for the logger. Anything else is a log record, which is
     handled as if it had been made in this process. RuntimeError is raised if the process has died.
 
     connection: our end of the pipe to the process.    running: such an end -> its process, for all that still work.
@@ -315,7 +315,7 @@ def _pickled_with_maps_by_name(value: object) -> bytes:
 def run_process(handle: int) -> None:
     """Do the work of one process of a training: the counterpart of `launch`, which has started this process.
 
-    The process gets its work from `launch` through a pipe. It sends log records and figures while it works, and at the
+    The process gets its work from `launch` through a pipe. It sends log records and metrics while it works, and at the
     end None or the error. This function never returns: in the end `launch` kills the process.
 
     handle: file descriptor of this process's end of the pipe.

@@ -53,7 +53,7 @@ _IGNORED_WARNINGS = (
     r"GPU available but not used",  # as configured: machine.accelerator=cpu
     r"The `srun` command is available on your system but is not used",  # a launcher has placed the process
     r"`torch\.jit\.script_method` is deprecated",  # torch.compile imports it itself
-    r"It is recommended to use `self\.log\(.*sync_dist=True",  # the figures are those of all processes
+    r"It is recommended to use `self\.log\(.*sync_dist=True",  # the metrics are those of all processes
     r"Found \d+ module\(s\) in eval mode",  # batch norms of recipe.frozen_norms
     r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`",  # 16-mixed skips its first steps
 )
@@ -618,7 +618,7 @@ def _lightning_trainer(
     """Lightning's Trainer for one process of a training, with the options of the configuration (place.trainer).
 
     keeper: the callback that writes the checkpoints and keeps the best epoch.
-    steps:  number of steps in an epoch. Figures of steps are logged at least once in each epoch.
+    steps:  number of steps in an epoch. Metrics of steps are logged at least once in each epoch.
     """
     options: dict[str, Any] = {
         "enable_model_summary": False,

@@ -1,4 +1,4 @@
-"""The steps of a training: augment a batch, forward, loss, running average; and the figures of an epoch."""
+"""The steps of a training: augment a batch, forward, loss, running average; and the metrics of an epoch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ import pytorch_lightning as pl  # noqa: E402
 import timm.optim  # noqa: E402
 from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice  # noqa: E402
 
-NAMES_IN_LOGGERS = {  # figures of an epoch -> what loggers call them
+NAMES_IN_LOGGERS = {  # metrics of an epoch -> what loggers call them
     "train_loss": "train/loss",
     "train_top1": "train/top1",
     "val_loss": "val/loss",
@@ -102,7 +102,10 @@ class Training(pl.LightningModule):
         return self
 
     def configure_optimizers(self) -> Any:
-        """timm's optimiser by its name in the recipe, and a schedule that sets the learning rate at every step."""
+        """timm's optimiser by its name in the recipe, and a schedule that sets the learning rate at every step.
+
+        With layer_decay, earlier layers learn more slowly: each group of layers has a factor of its own.
+        """
         recipe = self.recipe
         options = {"momentum": recipe.momentum, **recipe.optimiser_options}
         if recipe.layer_decay < 1:
@@ -179,13 +182,13 @@ class Training(pl.LightningModule):
 
     @property
     def is_logged_step(self) -> bool:
-        """Whether the figures of this step are logged; Lightning would drop those of other steps."""
+        """Whether the metrics of this step are logged; Lightning would drop those of other steps."""
         return self.logger is not None and (self.global_step + 1) % self.log_interval == 0
 
     def pace(self) -> dict[str, float]:
         """The learning rate of this step, and the images per second since the last call; starts a new count of images.
 
-        It is called at each step whose figures are logged.
+        It is called at each step whose metrics are logged.
         """
         current_time = time.perf_counter()
         images_per_s = self.images_since_log / (current_time - self.last_log_time)
@@ -277,7 +280,10 @@ class Training(pl.LightningModule):
         self.val_sums += torch.stack([loss, n_correct, torch.full_like(loss, len(batch.labels))])
 
     def on_validation_epoch_end(self) -> None:
-        """Compute the epoch's figures over all processes, for the loggers and for the choice of the best epoch."""
+        """Compute the epoch's losses, accuracies and learning rate over all processes, as `figures`, and log them.
+
+        `Keeper` chooses the best epoch by them.
+        """
         strategy = self.trainer.strategy
         val_loss, n_correct, n_images = strategy.reduce(self.val_sums, reduce_op="sum").tolist()
         train_loss, train_accuracy = strategy.reduce(self.train_sums).tolist()  # the mean over processes

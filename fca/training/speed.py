@@ -204,7 +204,7 @@ class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.live_storages.discard(storage_id)
             self.current -= size
 
-        weakref.finalize(storage, subtract)
+        weakref.finalize(storage, subtract)  # calls it when the storage is freed
 
 
 def _storage_id(tensor: Tensor) -> int:
