@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 class ComparesImages(Protocol):
     """An encoder without features that measures how similar two images are, so that images are sampled.
 
-    images_per_class, seed: of the sample.    geometry: from an image to the pixels that are compared.
+    images_per_class, seed: how the sample is drawn.
+    geometry: from an image to the pixels that are compared.
     """
 
     images_per_class: int
@@ -196,7 +197,7 @@ def mean_similarities(
 
         mean[i, c] = sum of s(i, j) over j in J / |J|,   J = the images j != i with label c;   NaN where J is empty
 
-    pixels: the images, at the encoder's input size.    labels: of the images, from 0 to n_classes - 1.
+    pixels: the images, at the encoder's input size.    labels: their classes, from 0 to n_classes - 1.
     """
     n = len(labels)
     sums = np.zeros((n, n_classes))

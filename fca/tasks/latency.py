@@ -46,7 +46,8 @@ class Latency:
     A compiled network is measured as its file with a linear layer for the classes, an ONNX file as it is, both in
     onnxruntime; all others in PyTorch.
 
-    batch:   images of a batch; null: batches are not measured.    rounds: of which the medians are taken.
+    batch:   images of a batch; null: batches are not measured.
+    rounds:  how often each network is timed; results are medians over rounds.
     threads: null: as many as torch takes.
     """
 
@@ -145,7 +146,7 @@ def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subj
     it. An ONNX file keeps the head that it has. A model that takes no head, such as HOG, is measured without one; this
     hardly matters, as a linear layer is cheap.
 
-    keys: class keys of the head.    threads: of onnxruntime; torch has its number already.
+    keys: class keys of the head.    threads: number of threads of onnxruntime; torch has its number already.
     """
     from fca.training.speed import cost  # imports torch
 

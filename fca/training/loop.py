@@ -588,7 +588,7 @@ def _usable_checkpoint(folder: Path, training: Training) -> Path | None:
     try:
         with opened(path) as file:
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
-        # The folder is named by its run. Older checkpoints have no run: they count as of this folder.
+        # The folder is named by its run. Older checkpoints name no run: they are taken as of this run.
         run_id = checkpoint["callbacks"]["Keeper"].get("run", folder.name)
         if run_id != folder.name or _shapes(checkpoint["state_dict"]) != _shapes(training.state_dict()):
             raise DamagedFile(path, f"is of another training, {run_id}")

@@ -87,7 +87,7 @@ def speeds(
 
 
 class _Timer:
-    """Times a network on a batch of noise, in rounds of many calls.    seconds: of one call, the mean of each round."""
+    """Times a network on a batch of noise, in rounds of many calls.    seconds: for each round, the mean of a call."""
 
     def __init__(self, network: Classifier | Program, size: int, accelerator: str) -> None:
         """Put network and noise on the device, and find how many calls make a round of ROUND_S seconds.

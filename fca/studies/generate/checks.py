@@ -169,7 +169,7 @@ class ImageScorer:
     def _level_score(self, logits: Float[np.ndarray, " texts"], line: Line) -> float | None:
         """The probability of the image's level: of its three prompts among the nine of its class and attribute.
 
-        None if the model reads no texts, or the plan has no prompts.    logits: of the image, for all texts.
+        None if the model reads no texts, or the plan has no prompts.    logits: the image's logits for all texts.
         """
         prompts = self._prompts(line)
         if not prompts or not self._column_of_text:

@@ -207,7 +207,7 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     changed since, and requests whose image is missing or damaged. A warning gives the number of missing or damaged
     images.
 
-    lines: of the folder's journal, in which every image and every refusal has a line.
+    lines: the lines of the folder's journal, in which every image and every refusal has a line.
     """
     last_lines = latest(lines).values()
     # Key -> line, for keys that need no drawing unless their request has changed: refusals, then complete images.

@@ -73,7 +73,7 @@ class PromptFilter:
         An image is kept if the logit of its own prompt is the largest, or, by the rule top_k, among the k largest. The
         rule per_attribute compares only with prompts that differ from the own prompt in one attribute.
 
-        logits:    of each image, for the prompts of all subdomains.
+        logits:    the logits of each image for the prompts of all subdomains.
         subdomain: number of the subdomain whose prompt the images were drawn from: their own prompt.
         """
         rivals = logits

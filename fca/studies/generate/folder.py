@@ -120,7 +120,7 @@ class Folder:
     def write_lists(self, lines: list[Line], name: str) -> None:
         """Write manifest.csv and review.html, each completely or not at all.
 
-        lines: of the journal.    name: the name of the plan.
+        lines: the journal's lines.    name: the name of the plan.
         """
         decisions = read_decisions(self.root)  # what a person decided on the review page
         write_text(self.root / MANIFEST, csv_text(manifest(lines, decisions)))
@@ -190,7 +190,7 @@ def masked(lines: Sequence[Line]) -> dict[str, Line]:
 def check_generator(lines: list[Line], generator: Generator, root: Path) -> None:
     """Raise FcaError for a folder with images of another generator or version: a set has only one.
 
-    lines: of the folder's journal.    root: the folder, for the message.
+    lines: the lines of the folder's journal.    root: the folder, for the message.
     """
     present = (generator.label(), generator.version())
     for line in latest(lines).values():
@@ -219,7 +219,7 @@ def manifest(lines: list[Line], decisions: Decisions) -> pd.DataFrame:
     rejected (the reasons) are results of the checks. mask_by is the segmenter that made the mask; empty if the
     generator made it, or if there is no mask.
 
-    lines: of the journal.    decisions: what a person decided on images.
+    lines: the journal's lines.    decisions: what a person decided on images.
     """
     scores, rejected = checked(lines)
     mask_lines = masked(lines)
@@ -263,7 +263,7 @@ def manifest(lines: list[Line], decisions: Decisions) -> pd.DataFrame:
 def _caption(line: Line, scores: Mapping[str, Any]) -> str:
     """The text below an image of the review page: its prompt and its scores, or the reason of a refusal.
 
-    line: of the journal.    scores: of the image by the checks; empty if it was not checked.
+    line: the image's line in the journal.    scores: its scores by the checks; empty if it was not checked.
     """
     if line["kind"] != "image":
         return f"refused: {line['refused']}"
@@ -278,7 +278,7 @@ def review(lines: list[Line], decisions: Decisions, name: str) -> str:
     Images are grouped by class and attribute, and loaded from the files beside the page. Images that the checks
     rejected are ticked until a person unticks them. The page exports the decisions as struck.txt.
 
-    lines: of the journal.    decisions: those that a person made earlier.    name: the name of the plan.
+    lines: the journal's lines.    decisions: those that a person made earlier.    name: the name of the plan.
     """
     scores, rejected = checked(lines)
     groups: dict[tuple[str, str, str], list[list[Any]]] = {}

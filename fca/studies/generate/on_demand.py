@@ -35,7 +35,8 @@ class OnDemand:
     """`dataset=on_demand`: all images of a plan, drawn one by one when a model is run on them.
 
     root:      the folder, such as `fca generate` makes: its images are not drawn again, and struck images are left out.
-    plan, generator: of the images.    per_level: images per (class, attribute, level); None = as planned.
+    plan, generator: what is drawn, and what draws it.
+    per_level: images per (class, attribute, level); None = as planned.
     mirror:    whether a mirrored image still shows its class.
 
     If the seed is chosen after a training, that training cannot have seen any of the images.

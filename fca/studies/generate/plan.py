@@ -126,7 +126,7 @@ class Plan:
 def seed_of(seed: int, label: str, attribute: str, index: int) -> int:
     """The seed of a triplet, 31 bits: practically different for every class, attribute and index.
 
-    seed: of the plan.    index: number of the triplet within its class and attribute.
+    seed: the plan's seed.    index: number of the triplet within its class and attribute.
 
     >>> seed_of(0, "car", "view", 3) == seed_of(0, "car", "view", 3) != seed_of(0, "car", "view", 4)
     True

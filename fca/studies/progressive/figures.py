@@ -509,7 +509,9 @@ def _dots_by_attribute(
 ) -> alt.FacetChart:
     """Values with their intervals as dots, a row for each attribute and a dot for each value of `colour`.
 
-    panels: the columns by which lines are in separate panels.    options: of `kinds.points_with_intervals`.
+    colour:  the column whose values have different colours.
+    panels:  the columns by which lines are in separate panels.
+    options: further arguments of `kinds.points_with_intervals`.
     """
     frame = table.frame.assign(panel=style.panels(table.frame, *panels))
     coloured = kinds.hue(colour, frame, ordered=True)
@@ -604,7 +606,8 @@ def _clauses_on_exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping
 
     A clause lists at most MOST_NAMES names. The text is empty if all fall.
 
-    names, verdicts: of the attributes or classes.    words: each verdict as a verb phrase, such as "rises at a step".
+    names, verdicts: the attributes or classes, and the verdict on each.
+    words: each verdict as a verb phrase, such as "rises at a step".
     """
     does_not_fall = verdicts != FALLS
     clauses = []

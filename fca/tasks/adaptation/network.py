@@ -343,7 +343,7 @@ def _begin_with_probe(
 
     features: names the run that has stored the features of all images.
     rows:     positions of the training images in `data.items`.
-    labels:   of the training images, 0 to classes - 1 in the order of the head.
+    labels:   the classes of these images, 0 to classes - 1 in the order of the head.
     Raises FcaError for a network whose last layer is not linear, or has no bias.
     """
     import torch

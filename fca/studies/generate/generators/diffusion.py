@@ -189,7 +189,8 @@ def _content(folder: Path) -> str:
 def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str, device: str) -> tuple[Any, Any]:
     """A diffusion pipeline on its device, and the facts to store with each of its images (device, dtype, commit).
 
-    model: a folder, or the id of a model on Hugging Face, which is downloaded.    variant: of its files, such as fp16.
+    model: a folder, or the id of a model on Hugging Face, which is downloaded.
+    variant: which of its files, such as fp16.
 
     Raises FcaError for a missing package, a model that cannot be loaded, too little memory and a missing device.
     """

@@ -55,7 +55,7 @@ class Service:
     def ask(self, method: str, options: Mapping[str, Any], **request: Any) -> Any:
         """The response of the service to a request.
 
-        method:  of the official client, such as images.generate; it gets the fields of `request`.
+        method:  a method of the official client, such as images.generate; it gets the fields of `request`.
         options: fields of the request that the client does not know.
 
         Raises Refused for a request that violates the service's policy, Unavailable if it still fails after all

@@ -61,8 +61,8 @@ class TripletScore(NamedTuple):
 class Rates(NamedTuple):
     """Scores that accuracies make, without any matching of images, each with its 95 % interval over classes.
 
-    session: of the level accuracies of each session.
-    level:   of the level accuracies over all sessions.
+    session: the score by the level accuracies of each session.
+    level:   the score by the level accuracies over all sessions.
     excess:  session minus level.
     """
 
@@ -199,7 +199,7 @@ def matched_score(
     `_p_of_matching`.
 
     right: whether the model is right on the easy, the medium and the hard image of each triplet.
-    sessions, classes: of each triplet; intervals are over classes (see class_interval).
+    sessions, classes: the session and the class of each triplet; intervals are over classes (see class_interval).
     Raises FcaError without triplets.
 
     >>> right = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]], dtype=bool)
@@ -230,7 +230,8 @@ def class_interval(
 ) -> tuple[float, float]:
     """95 % interval of the mean of `values`, which leaves out whole classes (see mean_interval).
 
-    values, classes: of each point, such as a triplet or a session.    within: the range that limits the interval.
+    values, classes: the value and the class of each point, such as a triplet or a session.
+    within: the range that limits the interval.
     NaN, NaN for a single class, or if all values are equal.
 
     >>> [round(end, 2) for end in class_interval(np.arange(10) / 10, np.arange(10))]

@@ -142,7 +142,8 @@ class Sample(NamedTuple):
 class Record:
     """The items that a test has evaluated, the responses to them, and how the policy chose them.
 
-    evaluated, right:    of every item of the pool (right is False where it was not evaluated).
+    evaluated, right:    for every item of the pool, whether it was evaluated, and whether the response was right (False
+                         if it was not evaluated).
     chosen_by_responses: whether an item was chosen because of earlier responses in its own session, or because of the
                          model's ability on the scale of an item bank.
     samples:             the samples in the order of drawing, each from the items that remained; empty after a policy
