@@ -139,7 +139,7 @@ class Compile:
             raise FcaError("model", run.metadata["model"], allowed, "choose another network")
 
         program = encoder_program(encoder, work.depths)
-        widths = widths_of(program, work.depths, encoder.input_size)
+        widths = widths_of(program, work.depths, encoder.input_size)  # number of features at each depth
         return program, Description(run.metadata["model"], run.metadata["weights"], FP32, encoder.geometry, widths)
 
     def _int8_program(self, run: Run[Compiling], context: RunContext) -> tuple[bytes, Description, int]:

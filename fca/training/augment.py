@@ -143,8 +143,8 @@ class Augment:
     def _draw_policy(self, rng: np.random.Generator, images: int, size: int) -> Rounds:
         """Draw operations and their strengths by randaugment, trivial or autoaugment.
 
-        A strength is a share of the largest strength of its operation; half of the strengths of operations that have a
-        direction, such as rotate or brightness, become negative.
+        A strength is a share of the largest strength of its operation. Operations that have two directions, such as
+        rotate or brightness, get a negative strength with a chance of one half.
 
         images: number of images.    size: their side in pixels.
         Returns two arrays of shape (images, rounds): the numbers of the operations, and their strengths in the units of
@@ -201,7 +201,8 @@ def _draw_autoaugment(rng: np.random.Generator, images: int) -> Rounds:
     magnitudes = words[..., 2].astype(int)
 
     happens = 10 * rng.random((images, 2)) < tenths
-    operation = np.where(happens, np.vectorize(OPERATION_NUMBERS.get)(names), 0)
+    numbers = np.vectorize(OPERATION_NUMBERS.get)(names)
+    operation = np.where(happens, numbers, 0)
     return operation, magnitudes / 9  # 9 is the largest magnitude in IMAGENET
 
 

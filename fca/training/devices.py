@@ -343,7 +343,7 @@ def run_process(handle: int) -> None:
     # Only the first process sends its log records: those of the others would repeat them.
     logging.captureWarnings(True)
     logging.getLogger("fca").setLevel(logging.INFO)
-    # QueueHandler pickles records safely, and calls only this method of its queue.
+    # QueueHandler makes records picklable. It calls only this one method of its queue.
     sending_handler = QueueHandler(SimpleNamespace(put_nowait=send))
     logging.getLogger().addHandler(logging.NullHandler() if rank else sending_handler)
 

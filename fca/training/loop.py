@@ -409,8 +409,8 @@ def _check_recipe_on_devices(
 ) -> None:
     """Raise FcaError if the network cannot be trained by the recipe on these devices.
 
-    FSDP has neither a running average of the weights nor chunks of a batch; a CPU has no float16; and only networks of
-    timm group their layers for learning rates that decay from layer to layer.
+    With FSDP, neither a running average of the weights nor chunks of a batch are supported. Training in float16 needs a
+    GPU. Only networks of timm group their layers, which learning rates that decay from layer to layer need.
     """
     is_sharded = len(devices) > 1 and place.strategy == "fsdp"  # each process holds a share of the weights
     if is_sharded and (recipe.ema or recipe.accumulate > 1):

@@ -164,14 +164,14 @@ class ValidateLevels(LevelAnalysis):
         runs: set[str] = set()
         for source in responses_by_level(store, self.query, self.protocol):
             contradictions = find_contradictions(source)
-            with_thumbnails, thumbnails = add_pictures(store, contradictions, self.shown, source.fingerprint)
+            with_thumbnails, stored_pictures = add_pictures(store, contradictions, self.shown, source.fingerprint)
             bins.append(confidence_bins(source))
             trends.append(confidence_trends(with_complete_sessions(source)))
             with_pictures.append(with_thumbnails)
             all_contradictions.append(contradictions)
             runs |= set(source.runs)
-            if thumbnails.run_id is not None:  # the run of task=describe that stored the thumbnails
-                runs.add(thumbnails.run_id)
+            if stored_pictures.run_id is not None:  # the run of task=describe that stored the thumbnails
+                runs.add(stored_pictures.run_id)
 
         frames = [
             pd.concat(of_datasets, ignore_index=True)
@@ -341,21 +341,21 @@ def find_contradictions(source: LevelResponses) -> pd.DataFrame:
 def add_pictures(
     store: Store, contradictions: pd.DataFrame, number: int, fingerprint: str
 ) -> tuple[pd.DataFrame, Pictures]:
-    """The lines of contradictions_shown, and the thumbnails: the `number` most confident images of each kind.
+    """The lines of contradictions_shown, which are the `number` most confident images of each kind, and their pictures.
 
     Each line has a thumbnail, its place (row, column) in a grid that is ACROSS pictures wide, and in `of` the number of
-    all images of its kind.
+    all images of its kind. The pictures, as the second result, also name the run that stored them.
 
     contradictions: returned by `find_contradictions`.    fingerprint: identifies the data set of the images.
     """
     first = contradictions[contradictions[CONFIDENCE_RANK] <= number].reset_index(drop=True)
-    thumbnails = pictures(store, first["image_id"].tolist(), fingerprint)
+    stored_pictures = pictures(store, first["image_id"].tolist(), fingerprint)
     row, column = np.divmod(first[CONFIDENCE_RANK] - 1, ACROSS)  # ranks begin with 1
     number_of_kind = contradictions[CONTRADICTION].value_counts()
     frame = first.assign(
         row=row,
         column=column,
         of=first[CONTRADICTION].map(number_of_kind).astype("int64"),
-        thumbnail=pd.Series(thumbnails.thumbnails, dtype=object),
+        thumbnail=pd.Series(stored_pictures.thumbnails, dtype=object),
     )
-    return CONTRADICTIONS_SHOWN.frame(frame), thumbnails
+    return CONTRADICTIONS_SHOWN.frame(frame), stored_pictures

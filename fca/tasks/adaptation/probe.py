@@ -59,7 +59,7 @@ def features_run_and_work(context: RunContext, data: ImageData) -> tuple[Run[For
 
     The features do not depend on the subset, so the probes of all subsets share this run. The run of a compiled network
     computes the features of all its depths (stages after which it can be truncated), so they share it, too.
-    Raises FcaError for a model without weights, and with compat.
+    Raises FcaError for a model without weights, and with compat, which reproduces an original that has no probes.
     """
     check_has_weights(context, "probe")
     if context.compat:
@@ -119,7 +119,7 @@ class Probe:
 
         The training and the prediction for clean images use the stored features, so they are light (no launcher is
         needed). Predictions for shifted images need the network. Raises FcaError for a model without weights, and with
-        compat.
+        compat (see `features_run_and_work`).
         """
         data = context.data
         features_run, work = features_run_and_work(context, data)
