@@ -96,7 +96,7 @@ class RunContext:
         return self.store.outputs / "cache"
 
     def check_clean(self, task: str) -> None:
-        """Raise FcaError if a shift is configured for a task that reads the images as they are."""
+        """Raise FcaError if a shift is configured.    task: the name of the task, which reads images as they are."""
         shifts = [shift.label() for shift in self.shifts if shift.label() != "clean"]
         if shifts:
             raise FcaError("shift", ", ".join(shifts[:3]), f"clean for task={task}", "use task=predict or task=train")

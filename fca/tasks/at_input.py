@@ -45,7 +45,10 @@ class MaskGeometry:
     def __call__(
         self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
     ) -> tuple[UInt8[np.ndarray, "size size 3"], None]:
-        """The resized mask as an image of 0 and 1.    image: the mask; argument `mask` is ignored."""
+        """The resized mask as an image of 0 and 1, and None, as a geometry returns an image and its mask.
+
+        image: the mask, with three equal channels.    mask: ignored, as a mask has no mask of its own.
+        """
         _, resized_mask = self.image_geometry(image, image[..., 0] > 0)
         grey = np.asarray(resized_mask, np.uint8)[..., None]
         return np.repeat(grey, 3, axis=2), None
@@ -57,13 +60,13 @@ class AtInput:
     They are tensors at the input size of a classifier, on its device. The methods take rows: positions in `data.items`.
 
     split: the split of the images, whose masks and backgrounds are decoded once into outputs/cache.
-    rows:  all images that will be asked for, over all batches.
+    rows:  all images that shifts will read, over all batches.
     """
 
     def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, context: RunContext) -> None:
-        """Open the images now; masks and backgrounds are opened when a shift first asks for them.
+        """Open the images now; masks and backgrounds are opened when a shift first needs them.
 
-        split: the split of the images.    rows: positions in `data.items` of all images that will be asked for.
+        split: the split of the images.    rows: positions in `data.items` of all images that shifts will read.
         """
         machine = context.machine
         self.data = data
@@ -105,8 +108,10 @@ class AtInput:
     def noise(self, rows: Rows, seed: int, draw: int) -> Float[Tensor, "rows 3 size size"]:
         """Standard normal noise for each image.
 
-        The random numbers are keyed by (seed, image id, draw) and drawn on the CPU, so an image has the same noise on
-        any device and in any batch.    draw: the number of the draw, for shifts that need several draws of an image.
+        The random numbers depend on (seed, image id, draw) alone and are drawn on the CPU, so an image has the same
+        noise on any device and in any batch.
+
+        draw: number of the draw, for shifts that need several independent noises for an image.
         """
 
         def draw_noise() -> Tensor:
@@ -118,17 +123,20 @@ class AtInput:
             def fill(i: int) -> None:
                 keyed_rng(seed, image_ids[i], "noise", draw).standard_normal(dtype=np.float32, out=noise[i])
 
-            with ThreadPoolExecutor(self._n_threads) as pool:  # numpy leaves Python's lock while it draws
-                list(pool.map(fill, range(len(rows))))  # list raises what a thread has raised
+            with ThreadPoolExecutor(self._n_threads) as pool:  # numpy releases Python's lock while it draws
+                list(pool.map(fill, range(len(rows))))  # `list` raises an error that a thread has raised
             return torch.from_numpy(noise).to(self.device)
 
         # shifts that are computed in turn on one batch share its noise
         return self.once("noise", (rows.tobytes(), seed, draw), draw_noise)
 
     def once(self, kind: str, key: Any, make: Callable[[], Tensor]) -> Tensor:
-        """The latest tensor of this kind if its key is the same, else a new one by `make`.
+        """The latest tensor of this kind if its key is the same, else a new tensor that `make` computes.
 
-        So shifts that are computed in turn on one batch share its tensors, and those of earlier batches are not kept.
+        So shifts that are computed in turn on one batch share its tensors. Only one tensor of each kind is kept: those
+        of earlier batches are freed.
+
+        kind: images, masks, noise, or a name that a shift chooses.    key: what the tensor depends on, such as rows.
         """
         latest = self._latest_tensors.get(kind)
         if latest is not None and latest[0] == key:
@@ -140,9 +148,10 @@ class AtInput:
 
     @cached_property
     def _masks(self) -> Pixels:
-        """The masks of the split at input size, by position in the split.
+        """The masks of the split at input size; they are indexed by positions in the split.
 
         Masks are read as images with three equal channels of 0 and 1, so that they are decoded and cached like images.
+        Raises FcaError, when a mask is read, for an image without a mask.
         """
         image_ids = self.data.items["image_id"].tolist()
 
@@ -166,9 +175,9 @@ class AtInput:
 
     @cached_property
     def _backgrounds(self) -> Pixels | None:
-        """The images of the split without their objects, by position in the split.
+        """The images of the split without their objects; they are indexed by positions in the split.
 
-        None if the data set has no such images. They are cached at input size, as the images themselves.
+        None if the data set has no such images. They are cached at input size, like the images themselves.
         """
         background = self.data.background
         if background is None:
@@ -185,8 +194,8 @@ class AtInput:
         return self._open(background_data, self._geometry, rows=self._positions_in_split(self.rows))
 
     def _positions_in_split(self, rows: Rows) -> Rows:
-        """Positions within the split of these positions in the data's items; those of the split are ascending."""
-        return np.searchsorted(self._split_rows, rows)
+        """The positions within the split of images that are given by their positions in `data.items`."""
+        return np.searchsorted(self._split_rows, rows)  # `_split_rows` is ascending
 
 
 SIDE = 64  # pixels of an example

@@ -14,19 +14,21 @@ WITH_MASKS = "use a set that has them: manifest with a column mask or mask_box, 
 def check_masks(shifts: Sequence[Shift], data: ImageData, split: str, classes: Sequence[int] | None = None) -> None:
     """Raise FcaError if one of the shifts needs object masks that these images do not have.
 
-    classes: label indices of the images; None = they are not known yet, and only a split without any mask is refused.
+    classes: label indices of the classes whose images are read. None = they are not known yet; then only a split
+             without any mask is refused.
     """
     for shift in shifts:
-        if isinstance(shift, InputShift):
+        if isinstance(shift, InputShift):  # these shifts need masks
             check_masks_of(f"shift={shift.label()}", data, split, classes)
-            return  # other shifts need the same masks
+            return  # all of them need the same masks
 
 
 def check_masks_of(setting: str, data: ImageData, split: str, classes: Sequence[int] | None = None) -> None:
-    """Raise FcaError unless these images have object masks.
+    """Raise FcaError unless the images of these classes in this split have object masks.
 
     setting: the setting that needs the masks, as a user types it (key=value), for the error.
-    classes: label indices of the classes whose images are needed; None: they are not known yet.
+    classes: label indices of the classes whose images are needed. None: they are not known yet; then only a split
+             without any mask is refused.
     """
     key, _, value = setting.partition("=")
     if data.mask is no_mask:
@@ -35,11 +37,11 @@ def check_masks_of(setting: str, data: ImageData, split: str, classes: Sequence[
     if "mask_content" not in data.items:  # whether an image has a mask is known only when it is read
         return
 
-    # `mask_content` identifies the mask of each image; it is empty for an image without a mask
+    # column `mask_content` identifies the mask of each image; it is empty for an image without a mask
     items = data.items.iloc[data.rows(split, classes)]
     ids_without_mask = items.loc[items["mask_content"] == "", "image_id"].tolist()
     is_without_any_mask = len(ids_without_mask) == len(items)
-    # while classes are not known, images without a mask may be of classes that are not needed
+    # while classes are not known, the images without a mask may be of classes that are not needed
     if ids_without_mask and (classes is not None or is_without_any_mask):
         examples = f"{choices_in_words(ids_without_mask[:3])} ({len(ids_without_mask)} of {len(items)} images)"
         allowed = f"a mask for every image; {data.name} has none for {examples}"
@@ -54,7 +56,7 @@ def known_keys(model: Model) -> list[str] | None:
 def check_classes(model: Model, data: ImageData, split: str) -> None:
     """Raise FcaError if the model knows no class of the data, or if no image of the split is of a class that it knows.
 
-    Models whose classes are known only once they are built pass; they are checked then.
+    A model whose classes are known only once it is built passes: it is checked when it is built.
     """
     model_keys = known_keys(model)
     if model_keys is None:  # not known before the model is built
@@ -78,12 +80,14 @@ def check_subset(model: Model, data: ImageData, subset: Sequence[int], predicted
 
     subset:    label indices of the classes of the subset.
     predicted: label indices of the classes whose images are predicted; None: all classes that the model knows.
+
+    Where the classes of the model are known only once it is built, only `predicted` is checked.
     """
     model_keys = known_keys(model)
-    if model_keys is None and predicted is None:  # nothing is known before the model is built
+    if model_keys is None and predicted is None:  # nothing to check before the model is built
         return
 
-    predictable_keys = set(data.classes if model_keys is None else model_keys)
+    predictable_keys = set(data.classes if model_keys is None else model_keys)  # not known: any class
     if predicted is not None:
         predictable_keys &= {data.classes[label] for label in predicted}
 

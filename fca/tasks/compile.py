@@ -66,8 +66,8 @@ class Compile:
         """One run that writes the program in fp32 and, for precision=int8, a second run that quantises this program.
 
         A program is an ONNX file that computes the network's features.
-        Raises FcaError for a network without weights, for models that are no network in PyTorch, and where the packages
-        that write programs are missing.
+        Raises FcaError for a shift, for a network without weights, for models that are no network in PyTorch, and if
+        the packages that write programs are missing.
         """
         context.check_clean("compile")
         check_packages("task", "compile")
@@ -106,7 +106,10 @@ class Compile:
         return [fp32_run, int8_run]
 
     def run(self, runs: Sequence[Run[Compiling]], context: RunContext) -> Iterator[Finished]:
-        """Write each program as program.onnx and program.json in the folder of its run, and yield the finished runs."""
+        """Write each program as program.onnx and program.json in the folder of its run, and yield the finished runs.
+
+        program.json describes the program: its network, its depths, and how images are prepared for it.
+        """
         for run in runs:
             start = time.perf_counter()
             columns: dict[str, Any] = {}
@@ -126,8 +129,8 @@ class Compile:
     def _fp32_program(self, run: Run[Compiling]) -> tuple[bytes, Description]:
         """The program of the network's features in fp32, and its description.
 
-        Raises FcaError for a network whose images are not prepared by resizing and cropping, as the description, from
-        which the program's user prepares images, knows nothing else.
+        Raises FcaError for a network whose images are not prepared by resizing and cropping. The user of the program
+        prepares images by the description, which can describe nothing else.
         """
         work = run.work
         encoder = work.model.build()
@@ -136,13 +139,13 @@ class Compile:
             raise FcaError("model", run.metadata["model"], allowed, "choose another network")
 
         program = encoder_program(encoder, work.depths)
-        widths = widths_of(program, work.depths, encoder.input_size)
+        widths = widths_of(program, work.depths, encoder.input_size)  # number of features at each depth
         return program, Description(run.metadata["model"], run.metadata["weights"], FP32, encoder.geometry, widths)
 
     def _int8_program(self, run: Run[Compiling], context: RunContext) -> tuple[bytes, Description, int]:
-        """The program of the run in fp32, quantised to the ranges of its activations on training images.
+        """The program of the parent run, quantised to int8 by the ranges of its activations on training images.
 
-        Also returns its description, and the number of these images.
+        Also returns the description of the program, and the number of these images.
         """
         fp32_model = Compiled(str(context.store.outputs), str(run.parent), EVERY_DEPTH)
         description = fp32_model.description
@@ -153,7 +156,7 @@ class Compile:
     def _calibration_images(
         self, geometry: ResizeCrop, data: ImageData, context: RunContext
     ) -> UInt8[np.ndarray, "images size size 3"]:
-        """A fixed draw of at most `calibration` training images at input size, each class by its share."""
+        """A fixed draw of at most `calibration` training images at input size, stratified by class."""
         rows = fixed_draw(data, data.rows("train"), self.calibration)
         machine = context.machine
         pixels = open_pixels(data, geometry, context.cache, machine.workers, machine.cache_gb, rows)
@@ -163,13 +166,13 @@ class Compile:
 def with_every_depth(model: Model) -> tuple[Model, tuple[str, ...]]:
     """The model as an encoder of the features of all its depths, concatenated, and the names of its depths.
 
-    A depth is a stage after which a network can be truncated; WHOLE is the network as it is. A network with one depth
-    is returned unchanged. Raises FcaError for a model that is configured with a single depth.
+    A depth is a stage after which a network can be truncated; WHOLE is the network as it is. A network that has only
+    one depth is returned unchanged. Raises FcaError if the configuration truncates the model.
     """
     if not isinstance(model, OfSeveralDepths):  # it cannot be truncated
         return model, (WHOLE,)
 
-    if model.depth != WHOLE:
+    if model.depth != WHOLE:  # the program is to have all depths, so that one file serves them all
         step = "leave model.depth out: the program has every depth"
         raise FcaError("model.depth", model.depth, f"{WHOLE} for task=compile", step)
 

@@ -49,7 +49,7 @@ class Describe:
     summary: ClassVar[tuple[Column | str, ...]] = (N_IMAGES, N_TRAIN, N_VAL, "n_test", N_UNUSED, *DETAILS)
 
     def plan(self, context: RunContext) -> list[Run[None]]:
-        """One run for the data set, whatever the subset, model and seed. Raises FcaError for a shift."""
+        """One run for the data set; subset, model and seed do not matter. Raises FcaError for a shift."""
         context.check_clean("describe")
         data = context.data
         split_data = _split_as_for_training(data)
@@ -63,7 +63,7 @@ class Describe:
             identity["unused"] = data.unused
         if data.fingerprint_kind == "content":
             identity["files"] = "damage, bits"  # earlier versions examined only the pixels
-        if split_data is not data:  # earlier versions described a set of one split as it is, all test
+        if split_data is not data:  # a set with one split; earlier versions described it without splitting it
             identity["cut"] = split_data.fingerprint
 
         columns = {
@@ -84,8 +84,9 @@ class Describe:
             write_text(context.store.folder(run.run_id) / FINDINGS, csv_text(findings(split_data, arrays)))
 
             columns = summary(split_data, arrays)
-            if columns[CHECKSUM] is not None:
-                # by the splits of the data set itself, not those drawn for training, so that it can be compared
+            if columns[CHECKSUM] is not None:  # all images can be read
+                # the checksum is about the splits of the data set itself, not those drawn for training, so that people
+                # who have the same data get the same checksum
                 columns[CHECKSUM] = checksum(context.data, arrays["sha256"])
             yield Finished(run, columns, arrays)
 
@@ -99,41 +100,50 @@ def _split_as_for_training(data: ImageData) -> ImageData:
 
 
 def describe_images(data: ImageData, workers: int = 0) -> Arrays:
-    """Read every image once; returns arrays over all images, in the order of `data.items`.
+    """Read every image once, and return what the pixels and files show, as arrays.
 
-    workers: number of threads; 0: one for each core. The arrays are:
+    workers: number of threads; 0: one for each core.
 
-    unreadable: whether the image, or its mask, cannot be read. Its other values then mean nothing: they are NaN, or 0
-    or empty where a type has no NaN.    height, width: pixels.
-    mask_area, mask_y, mask_x: the object's share of the image and its centroid as shares of height and width (from the
-    top and the left); NaN without a mask, the centroid also for an empty one.    phash: 64-bit perceptual hash.
-    sha256: 64 hex digits, as bytes, over "height width " and the decoded RGB pixels (decoders of JPEG may differ by a
-    grey level, so compare them between machines of one Pillow).
+    Arrays with one value for each image, in the order of `data.items`:
 
+    unreadable: whether the image, or its mask, cannot be read. The image's other values are NaN then, or 0 or empty
+    where a type has no NaN.
+    height, width: pixels.
+    mask_area: the object's share of the image; NaN without a mask.
+    mask_y, mask_x: the object's centroid as shares of height and width, from the top and the left; NaN without a mask,
+    and for an empty mask.
+    phash: 64-bit perceptual hash.
+    sha256: 64 hex digits, as bytes, over "height width " and the decoded RGB pixels. Decoders of JPEG may differ by a
+    grey level, so compare these hashes only between machines with the same Pillow.
     largest: the largest value of a file with 16 bits a channel; NaN for all others, and where dataset.white is set.
     damaged: whether the data of a JPEG file are damaged; see `fca.data.jpeg.damage`.
 
-    Of other lengths: duplicates_exact: pairs of positions with equal pixels.    duplicates_near: pairs of pictures that
-    differ by no more than a re-encoding, a resizing or a shift by a pixel; the first image stands for its exact copies.
-    reasons: why images are unreadable, in their order.    damages: what is wrong with damaged ones, in their order.
+    Arrays of other lengths:
+
+    duplicates_exact: pairs of positions whose images have equal pixels.
+    duplicates_near: pairs of positions whose images differ by no more than a re-encoding, a resizing or a shift by a
+    pixel. Of several exact copies only the first image is compared.
+    reasons: for each unreadable image, why it cannot be read.
+    damages: for each damaged file, what is wrong with it.
     """
     image_facts: list[dict[str, Any]] = []
     reasons: list[str] = []
     inspections = parallel_map(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}")
     for facts_or_reason in inspections:
-        if isinstance(facts_or_reason, str):
+        if isinstance(facts_or_reason, str):  # the reason why the image cannot be read
             reasons.append(facts_or_reason)
             image_facts.append(UNREADABLE)
         else:
             image_facts.append(facts_or_reason)
 
-    # the keys of UNREADABLE are the names of all values; signature and damage are not stored as they are
+    # The keys of UNREADABLE are the names of all facts. `signature` and `damage` are used here, and not stored.
     arrays = {name: np.stack([facts[name] for facts in image_facts]) for name in UNREADABLE}
-    signatures = arrays.pop("signature")
+    signatures = arrays.pop("signature")  # tiny grey images, for the search of near duplicates
     damages = arrays.pop("damage")
     digests = arrays["sha256"]
 
-    # positions of the readable images, and of the first one of each set of exact copies, which stands for the others
+    # Pairs are positions among the images that are compared: all readable images for exact duplicates, and the first
+    # of each set of exact copies for near duplicates.
     readable = np.flatnonzero(~arrays["unreadable"])
     _, first_of_digest = np.unique(digests[readable], return_index=True)
     distinct = readable[np.sort(first_of_digest)]
@@ -155,10 +165,11 @@ def describe_images(data: ImageData, workers: int = 0) -> Arrays:
 def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
     """The columns of the run: counts of images, extreme sizes, counts of duplicates and of bad files, checksum.
 
-    A pair of duplicates is counted as exact or near, and again if it differs in split, in label, or in both. Sizes are
-    those of readable images. The checksum is missing where an image cannot be read; see `checksum`.
+    A pair of duplicates is counted as exact or near, and again if its images differ in split, in label, or in both.
+    Sizes are those of readable images; without any, there are no columns of sizes. The checksum is None if an image
+    cannot be read; see `checksum`.
 
-    arrays: of `describe_images`.
+    arrays: the result of `describe_images`.
     """
     splits = data.items["split"].to_numpy()
     is_readable = ~arrays["unreadable"]
@@ -201,7 +212,10 @@ def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
     groups in several of train, val and test, with their numbers of images; pairs of duplicates that differ in split or
     label, exact duplicates before near duplicates.
 
-    Columns: finding (its kind), image_id, split, label, other_* (these of the second image of a pair), group, detail.
+    Columns: finding (its kind); image_id, split and label of the image; other_image_id, other_split and other_label of
+    the second image of a pair; group; detail. Cells that a finding does not have are empty.
+
+    arrays: the result of `describe_images`.
     """
     images = data.items[["image_id", "split", "label"]]
     unreadable = images[arrays["unreadable"]]
@@ -213,12 +227,15 @@ def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
         _contradicting_duplicates(images, arrays["duplicates_exact"], "exact"),
         _contradicting_duplicates(images, arrays["duplicates_near"], "near"),
     ]
-    columns = ["finding", *images, *images.add_prefix("other_"), "group", "detail"]
+    columns = ["finding", *images, *images.add_prefix("other_"), "group", "detail"]  # a frame iterates over its columns
     return pd.concat(frames, ignore_index=True).reindex(columns=columns)
 
 
 def _crossing_groups(data: ImageData) -> pd.DataFrame:
-    """A line for each group with images in several of train, val and test, with their numbers as its detail."""
+    """A line for each group (dataset.group) with images in several of train, val and test.
+
+    Its detail is the number of images in each of these splits.
+    """
     crossing = groups_across_splits(data)
     details = []
     for _, counts in crossing.iterrows():
@@ -229,23 +246,27 @@ def _crossing_groups(data: ImageData) -> pd.DataFrame:
 def _contradicting_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pairs 2"], kind: str) -> pd.DataFrame:
     """A line for each pair of duplicates whose images are in two splits, or have two labels.
 
-    images: image_id, split and label of all images.    pairs: positions among them.    kind: exact or near.
+    images: image_id, split and label of all images.    pairs: positions among `images`.    kind: exact or near.
     """
     first = images.iloc[pairs[:, 0]].reset_index(drop=True)
     second = images.iloc[pairs[:, 1]].reset_index(drop=True)
 
-    contradiction = pd.Series("", first.index)  # `mask` replaces values where the condition holds
+    # For each pair the words about what contradicts; `mask` replaces the value where its condition holds.
+    contradiction = pd.Series("", first.index)
     contradiction = contradiction.mask(first["split"] != second["split"], " in two splits")
     contradiction = contradiction.mask(first["label"] != second["label"], contradiction + " with two labels")
 
     both_images = first.join(second.add_prefix("other_"))
     lines = both_images.assign(finding=f"{kind} duplicate" + contradiction)
-    # descending, so that pairs with two labels come before pairs that are only in two splits
+    # descending by the words: pairs with two labels come before pairs that are only in two splits
     return lines[contradiction != ""].sort_values("finding", ascending=False, kind="stable")
 
 
 def _damaged_files(images: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:
-    """A line for each damaged JPEG file, with what is wrong with it as its detail."""
+    """A line for each damaged JPEG file, whose detail states the damage.
+
+    images: image_id, split and label of all images.    arrays: the result of `describe_images`.
+    """
     damaged = images[arrays["damaged"]]
     damages = arrays["damages"].tolist()
     details = [f"{image_id}: {damage}" for image_id, damage in zip(damaged["image_id"], damages, strict=True)]
@@ -257,18 +278,18 @@ QUARTER_OF_16_BITS = 2**14
 
 
 def _uses_few_bits(largest: Float32[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
-    """Which files with 16 bits a channel use few of them, so that they are shown too dark.
+    """Whether each file with 16 bits a channel uses few of them, so that it is shown too dark.
 
-    If no file of the set uses more than 14 bits, all of them; otherwise those whose values are all below an eighth of
-    the range.
+    If no file of the set uses more than 14 bits, this is true for all of them. Otherwise it is true for files whose
+    values are all below an eighth of the range.
 
-    largest: the largest value of each file; NaN for files without 16 bits, which are never among them.
+    largest: the largest value of each file; NaN for files without 16 bits, for which the result is false.
     """
     largest_of_set = _largest_of_set(largest)
     if largest_of_set == 0:  # there is no file of 16 bits, or all are black
         return np.zeros(len(largest), bool)
     limit = QUARTER_OF_16_BITS if largest_of_set < QUARTER_OF_16_BITS else EIGHTH_OF_16_BITS
-    return largest < limit
+    return largest < limit  # false for NaN
 
 
 def _largest_of_set(largest: Float32[np.ndarray, " images"]) -> int:
@@ -284,8 +305,8 @@ def _files_of_few_bits(images: pd.DataFrame, largest: Float32[np.ndarray, " imag
     images: image_id, split and label of all images.    largest: the largest value of each; NaN without 16 bits.
     """
     largest_of_set = _largest_of_set(largest)
-    if largest_of_set < QUARTER_OF_16_BITS:
-        white = fewest_bits(largest_of_set)  # the largest value of as many bits as the files use, such as 4095
+    if largest_of_set < QUARTER_OF_16_BITS:  # all files use few bits: one setting corrects them
+        white = fewest_bits(largest_of_set)  # the largest number of so many bits, such as 4095 for 12 bits
         step = f"no 16-bit file of the set has more than {largest_of_set}: set dataset.white={white}"
     else:
         step = (
@@ -303,12 +324,12 @@ def _files_of_few_bits(images: pd.DataFrame, largest: Float32[np.ndarray, " imag
 
 
 def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
-    """sha256 over every image's id, label, split and digest, whatever their order: 64 hex digits.
+    """sha256 over the id, label, split and digest of every image, in 64 hex digits; the order of images is irrelevant.
 
     Two people can compare it to see whether they have the same data: unlike the fingerprint it depends on the pixels.
     Records are sorted; their fields are separated by \\x1f, and each record ends in \\x1e.
 
-    digests: of each image, see `describe_images`.
+    digests: the array `sha256` of `describe_images`.
     """
     columns = [data.items[column].tolist() for column in ("image_id", "label", "split")]
     records = sorted(zip(*columns, digests.astype(str).tolist(), strict=True))
@@ -332,7 +353,7 @@ UNREADABLE: dict[str, Any] = {
 
 
 def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
-    """The values of one image, by the names of UNREADABLE; or the reason why the image or its mask cannot be read.
+    """The facts of one image, by the names in UNREADABLE; or the reason why the image or its mask cannot be read.
 
     index: position of the image in `data.items`.
     """
@@ -360,9 +381,12 @@ def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
 
 
 def _read(data: ImageData, index: int) -> tuple[UInt8[np.ndarray, "height width 3"], InFile]:
-    """An image, and what its file holds beside the pixels: bits in use, damage. Without a file these are empty."""
-    in_file = InFile()  # the decoder fills in the one in this context variable
-    token = IN_FILE.set(in_file)
+    """An image, and what its file shows beside the pixels: largest value of 16 bits, damage.
+
+    These facts are empty if the image does not come from a file, or its file has neither.
+    """
+    in_file = InFile()
+    token = IN_FILE.set(in_file)  # a context variable: the decoder fills in the object that it holds
     try:
         return data.read(index), in_file
     finally:

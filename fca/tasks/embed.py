@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 class ComparesImages(Protocol):
     """An encoder without features that measures how similar two images are, so that images are sampled.
 
-    images_per_class, seed: of the sample.    geometry: from an image to the pixels that are compared.
+    images_per_class, seed: how the sample is drawn.
+    geometry: from an image to the pixels that are compared.
     """
 
     images_per_class: int
@@ -48,7 +49,7 @@ class ComparesImages(Protocol):
 
 @dataclass(frozen=True)
 class Embed:
-    """`task=embed model@encoder=...`: one pass of the encoder, whatever the subset, model and seed."""
+    """`task=embed model@encoder=...`: one pass of the encoder; subset, model and seed do not matter."""
 
     columns: ClassVar[tuple[Column, ...]] = (SIMILARITY_CALLS,)
     summary: ClassVar[tuple[Column | str, ...]] = ()
@@ -56,7 +57,10 @@ class Embed:
     split: Annotated[str, Allowed(choices=(*SPLITS, ALL_SPLITS))]
 
     def plan(self, context: RunContext) -> list[Run[ForwardWork]]:
-        """One run, for the data, the split and the encoder. Raises FcaError for a shift, and without weights."""
+        """One run for the data, the split and the encoder; subset, model and seed do not matter.
+
+        Raises FcaError for a shift, for an encoder without weights, and for a split without images.
+        """
         context.check_clean("embed")
         with encoder_keys_in_errors():
             return [embed_run(ForwardWork(context.encoder, context.data, self.split))]
@@ -64,7 +68,7 @@ class Embed:
     def run(self, runs: Sequence[Run[ForwardWork]], context: RunContext) -> Iterator[Finished]:
         """Yield the run with array `features` (float16), in the order of the split's items.
 
-        With an encoder that compares images, with the arrays of `compare_sample` instead.
+        A run of an encoder that compares images has the arrays of `compare_sample` instead.
         """
         for run in runs:
             with encoder_keys_in_errors():
@@ -74,14 +78,15 @@ class Embed:
 
 @contextmanager
 def encoder_keys_in_errors() -> Iterator[None]:
-    """In the body, change errors about a model's keys so that they name the keys of the encoder.
+    """In the body of `with`, make errors about configuration keys of a model name the keys of the encoder.
 
-    `model.weights` becomes `encoder.weights`, and `model=...` becomes `model@encoder=...`.
+    An encoder is a model, too, so its code raises errors about model.KEY. `model.weights` becomes `encoder.weights`,
+    and `model=...` becomes `model@encoder=...`.
     """
     try:
         yield
     except FcaError as error:
-        # model.weights -> encoder.weights; then model=hog, or model alone -> model@encoder
+        # First model.KEY -> encoder.KEY; then `model=`, and an argument that is `model` alone -> model@encoder.
         messages = [re.sub(r"\bmodel(?=[.]\w)", "encoder", message) for message in error.args]
         messages = [re.sub(r"\bmodel(?==)|^model$", "model@encoder", message) for message in messages]
         raise FcaError(*messages) from error
@@ -115,8 +120,8 @@ def embed_run(work: ForwardWork) -> Run[ForwardWork]:
 def embed_images(run: Run[ForwardWork], context: RunContext) -> Finished:
     """Do an embed run, and return it with its columns and arrays.
 
-    The array is the features of its images (images x features, float16). An encoder that has no features but compares
-    two images gives similarities of a sample instead, see `compare_sample`.
+    The array `features` has the features of its images (images x features, float16). An encoder that has no features
+    but compares two images gives similarities of a sample instead, see `compare_sample`.
     Raises FcaError for features that are NaN, or larger than float16 holds.
     """
     data = run.work.data
@@ -146,15 +151,15 @@ def embed_images(run: Run[ForwardWork], context: RunContext) -> Finished:
 def compare_sample(
     encoder: ComparesImages, data: ImageData, rows: Int[np.ndarray, " rows"], context: RunContext
 ) -> tuple[dict[str, Any], Arrays]:
-    """Compare every pair of a sample of images with the encoder's own function; returns columns and arrays.
+    """Compare every pair of a sample of images with the encoder's own function; return columns and arrays of the run.
 
-    The sample has encoder.images_per_class images of each class. As the function is symmetric, it is called
-    n (n - 1) / 2 times for n images; the number is printed first.
+    The sample has encoder.images_per_class images of each class, or all if a class has fewer. As the function is
+    symmetric, it is called n (n - 1) / 2 times for n images; the number is printed first, since calls may be slow.
 
     rows: positions of the split's images in `data.items`.
 
-    Arrays: sampled, positions of the sampled images within the split's items; similarity (sampled images x classes),
-    see `mean_similarities`.
+    Arrays: `sampled`, positions of the sampled images within the split's items; `similarity` (sampled images x
+    classes), see `mean_similarities`.
     """
     rank = rank_in_class(data.items.iloc[rows], encoder.seed)  # 0, 1, ... in a random order of the images of each class
     sampled = np.flatnonzero(rank < encoder.images_per_class)
@@ -166,7 +171,7 @@ def compare_sample(
     log.info(cost)
     print(cost, flush=True)  # before the calls begin, also if stdout is buffered
 
-    # a cache of 0 GB: only the sampled images are read, instead of caching the whole set
+    # with a cache of 0 GB only the sampled images are decoded; otherwise the whole set would be
     opened = open_pixels(data, encoder.geometry, context.cache, context.machine.workers, 0.0, sampled_rows)
     pixels = opened[sampled_rows]
 
@@ -190,7 +195,9 @@ def mean_similarities(
 ) -> Float32[np.ndarray, "images classes"]:
     """Mean similarity of every image to the other images of every class.
 
-    mean[i, c] = sum of s(i, j) over J / |J|, where J are the images j != i with label c;   NaN where J is empty
+        mean[i, c] = sum of s(i, j) over j in J / |J|,   J = the images j != i with label c;   NaN where J is empty
+
+    pixels: the images, at the encoder's input size.    labels: their classes, from 0 to n_classes - 1.
     """
     n = len(labels)
     sums = np.zeros((n, n_classes))

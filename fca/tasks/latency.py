@@ -46,7 +46,8 @@ class Latency:
     A compiled network is measured as its file with a linear layer for the classes, an ONNX file as it is, both in
     onnxruntime; all others in PyTorch.
 
-    batch:   images of a batch; null: batches are not measured.    rounds: of which the medians are taken.
+    batch:   images of a batch; null: batches are not measured.
+    rounds:  how often each network is timed; results are medians over rounds.
     threads: null: as many as torch takes.
     """
 
@@ -69,7 +70,7 @@ class Latency:
     def plan(self, context: RunContext) -> list[Run[Timed]]:
         """One run, which measures the network with a head for the subset's classes on this machine.
 
-        Raises FcaError for a shift.
+        Raises FcaError for a shift, since noise is fed to the network.
         """
         context.check_clean("latency")
         model = context.model
@@ -90,7 +91,7 @@ class Latency:
     def run(self, runs: Sequence[Run[Timed]], context: RunContext) -> Iterator[Finished]:
         """Measure the networks of all these runs in interleaved rounds, then yield each run with its columns.
 
-        Interleaved, so that a disturbance of the machine hits all networks alike.
+        Rounds are interleaved so that a disturbance of the machine affects all networks equally.
         """
         from fca.training.speed import ProcessorTime, load, on_threads, speeds  # imports torch; planning does not
 
@@ -106,7 +107,7 @@ class Latency:
             share_of_others = start.share_of_others_until(ProcessorTime.now())
 
         for run, subject, speed in zip(runs, subjects, measured_speeds, strict=True):
-            is_program = subject.file_mb is not None  # in onnxruntime, on the CPU
+            is_program = subject.file_mb is not None  # such a network runs in onnxruntime, on the CPU
             used_accelerator = "cpu" if is_program else accelerator_for(subject.network.module, accelerator)
             # batches are not measured for task.batch=null
             throughput = {} if speed.images_per_s is None else _interval_columns(SPEED, speed.images_per_s)
@@ -141,8 +142,11 @@ class _Subject(NamedTuple):
 def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subject:
     """A model in the form in which its speed is measured, with a head for these classes if it takes one.
 
-    A compiled network becomes the file that `fca export` would write of a linear probe on it. An ONNX file keeps the
-    head that it has. A model that takes no head, such as HOG, is measured without one, because a linear layer is cheap.
+    A compiled network (an ONNX program of features) becomes the file that `fca export` would write of a linear probe on
+    it. An ONNX file keeps the head that it has. A model that takes no head, such as HOG, is measured without one; this
+    hardly matters, as a linear layer is cheap.
+
+    keys: class keys of the head.    threads: number of threads of onnxruntime; torch has its number already.
     """
     from fca.training.speed import cost  # imports torch
 
@@ -162,7 +166,10 @@ def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subj
 
 
 def _program_in_onnxruntime(content: bytes, size: int, threads: int) -> _Subject:
-    """A classifier's ONNX program in onnxruntime.    content: of its file.    size: of its input, in pixels."""
+    """A classifier's ONNX program in onnxruntime, and its cost.
+
+    content: the bytes of its file.    size: side of its input in pixels.
+    """
     from fca.models.programs import LOGITS, Session, cost_of
     from fca.training.speed import Program  # imports torch
 
@@ -172,7 +179,10 @@ def _program_in_onnxruntime(content: bytes, size: int, threads: int) -> _Subject
 
 
 def _interval_columns(column: Column, estimate: Sequence[float]) -> dict[str, float | None]:
-    """An estimate and the ends of its interval as columns; None for ends that are NaN, after too few rounds."""
+    """An estimate and the ends of its interval as columns.    estimate: the value, the lower and the upper end.
+
+    After too few rounds the ends are NaN; their columns are None.
+    """
     columns = {}
     for name, value in zip(interval_columns(column), estimate, strict=True):
         columns[str(name)] = None if np.isnan(value) else value

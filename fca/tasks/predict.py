@@ -125,9 +125,9 @@ class Predict:
     group_columns: list[str]
 
     def plan(self, context: RunContext) -> list[Run]:
-        """One predict run of all classes for each shift and, if there is a subset or groups, one score run for each.
+        """One predict run of all classes for each shift and, if there is a subset or groups, a score run for each.
 
-        A score run computes the accuracy on the subset from the logits that the predict run stored. Raises FcaError for
+        A score run computes the accuracy on the subset from the logits that its predict run stored. Raises FcaError for
         a model that cannot predict these images, and for a subset of shifted images without task.keep=logits, because
         logits of shifted images are stored only with this key.
         """
@@ -173,24 +173,23 @@ def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) ->
     masks which the images do not have.
     """
     data = context.data
-    classes = None  # the images of all classes that the model knows are predicted
+    classes = None  # None: the images of all classes that the model knows are predicted
 
     training_row = _training_row(context.model)  # None for a model that was not trained in the store
     if training_row is not None:
-        group = training_row.get("group")
+        group = training_row.get("group")  # the column whose groups of images the training kept in one split
         lacks_group_column = group not in (None, *data.items)  # `data.items` iterates over names of columns
-        if lacks_group_column and training_row["dataset"] == data.name:  # other data sets were not split by training
+        if lacks_group_column and training_row["dataset"] == data.name:  # the training did not split other data sets
             allowed = f"{group}, by which training {training_row['run_id']} split it"
             raise FcaError("dataset.group", data.group, allowed, f"add dataset.group={group}")
 
         data = as_trained_on(data, training_row["fingerprint"], group)
         is_data_of_training = data.fingerprint == training_row["fingerprint"]
         if training_row.get("compat") and is_data_of_training:
-            classes = training_row["classes"]
+            classes = training_row["classes"]  # the classes of the subset
 
-    model, zero_shot_columns = with_class_keys(
-        context.model, data
-    )  # a zero-shot model gets the classes to choose among
+    # a zero-shot model gets the names of the classes among which it chooses
+    model, zero_shot_columns = with_class_keys(context.model, data)
     identity = model.identity()
     model_columns = {
         "model": model.label(),
@@ -219,10 +218,10 @@ def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str
     Also returns a dictionary with column ZERO_SHOT, which names the list of classes; it is empty for other models, and
     where the model chooses among the classes of the data set.
     """
-    if not isinstance(model, Nameable):
+    if not isinstance(model, Nameable):  # not a zero-shot model
         return model, {}
 
-    if model.classes is not None:
+    if model.classes is not None:  # by the configuration: the name of a published list, or a list of keys
         label = model.classes if isinstance(model.classes, str) else "given"
         return model, {ZERO_SHOT: label}
 
@@ -237,7 +236,8 @@ def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str
 def shift_on(shift: Shift, data: ImageData, split: str) -> Shift:
     """The shift with the settings for the images of this split.
 
-    Those of a corruption depend on whether any image of the split is larger than the reference size.
+    The settings of a corruption depend on whether any image of the split is larger than a reference size; other shifts
+    are returned unchanged.
     """
     if not isinstance(shift, DependsOnSize):
         return shift
@@ -281,7 +281,10 @@ def subset_columns(subset: ClassSubset) -> dict[str, Any]:
 
 
 def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str, Any]:
-    """Columns of a row that describe the images: their data set and split, and the shift that changes them."""
+    """Columns of a row that describe the images: their data set and split, and the shift that changes them.
+
+    `corrupted_at` is the size at which the images are corrupted; None for shifts that are no corruption.
+    """
     return {
         "dataset": data.name,
         "fingerprint": data.fingerprint,
@@ -359,7 +362,7 @@ def prediction_columns(
 
     true:    for each image, the column of the logits that belongs to its true class.
     classes: label indices of the classes whose images were predicted.
-    Raises FcaError for logits that are NaN or infinite: argmax would silently return the first class.
+    Raises FcaError for logits that are NaN or infinite: for NaN argmax would silently return the first class.
     """
     check_outputs("logits", logits)
     n = len(true)
@@ -374,13 +377,15 @@ def prediction_columns(
 def prediction_arrays(
     logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], classes: Sequence[str]
 ) -> Arrays:
-    """The stored arrays of a prediction, from float32 logits.
+    """The arrays of a prediction that are stored, by their names.
 
-    pred: for each image the column with the largest logit.    p_true, p_max: the probabilities of its true class and of
-    the predicted class.    logits: as float16 if they take more than LOGITS_FLOAT32_MB.    logit_classes: the class key
-    of each column of the logits.
+    true:    for each image, the logit column of its true class.
+    classes: the class key of each logit column.
 
-    true: for each image, the column of its true class.    classes: the class keys of the columns.
+    The arrays are `pred`, for each image the column with the largest logit; `p_true` and `p_max`, the probabilities of
+    its true and of its predicted class; `logits`, in float16 if they take more than LOGITS_FLOAT32_MB in float32; and
+    `logit_classes`, the class key of each logit column.
+
     Raises FcaError for logits that float16 cannot hold.
     """
     probabilities = softmax(logits, axis=1)
@@ -401,15 +406,16 @@ def prediction_arrays(
 def finish_predictions(runs: Sequence[Run[ForwardWork]], context: RunContext) -> Iterator[Finished]:
     """Do predict runs in turn, and yield each with its results. A model is built once for all of its runs.
 
-    runs: runs of the same model object must follow each other.
+    runs: those of one model object must follow each other, and have the same data.
     """
-    for _, runs_of_model in groupby(runs, lambda run: id(run.work.model)):
+    for _, runs_of_model in groupby(runs, lambda run: id(run.work.model)):  # `id`: the same object, not an equal one
         model_runs = list(runs_of_model)
         first_work = model_runs[0].work
         classifier = build_model(first_work.model)
         context.store.keep_items(first_work.data)  # the list of images, in whose order arrays are stored
 
-        # shifts at the model's input size share what is computed for a batch; others change the images as they are read
+        # Shifts of stage `input` change images at the model's input size, and share what is computed for a batch.
+        # All other shifts change the images as they are read.
         input_runs = [run for run in model_runs if isinstance(run.work.shift, InputShift)]
         raw_runs = [run for run in model_runs if not isinstance(run.work.shift, InputShift)]
         n_images = sum(len(known_images(run.work, classifier).rows) for run in raw_runs)
@@ -486,7 +492,7 @@ def predict_images(
         data = shifted(work.data, work.shift, work.split)
         positions = np.searchsorted(work.data.rows(work.split), rows)  # shifted data hold this split only
 
-    # the cache of decoded pixels holds either the images of all shifts (one byte a channel) or only the clean images
+    # Shifted images are cached only if those of all shifts fit the cache: else each shift would push out another.
     bytes_of_all_shifts = 3 * classifier.input_size**2 * len(rows) * len(context.shifts)
     fits_cache = bytes_of_all_shifts <= 1e9 * machine.cache_gb
     cache_gb = machine.cache_gb if is_clean or fits_cache else 0.0
@@ -515,8 +521,8 @@ def predict_at_input(
     All runs have the same model and the same images. For each batch of images every shift is computed in turn, so that
     pixels and masks are made once. The time of a run is therefore an equal share of the time for all shifts.
 
-    Arrays in addition to those of every prediction: mask_area, for each image the share of the input that is object;
-    examples (uint8, 64 pixels a side), the first shifted image of each of the first EXAMPLES classes.
+    Arrays beside those of every prediction: mask_area, for each image the share of the input that is object; examples
+    (uint8, 64 pixels a side), the first image of each of the first EXAMPLES classes, under the shift.
     """
     from fca.tasks.at_input import AtInput, outputs_under  # imports torch, which planning does without
 
@@ -528,7 +534,7 @@ def predict_at_input(
     example_rows = rows[first_of_class[:EXAMPLES]]
 
     # the logits of all runs of a chunk are in memory until the chunk ends, so its number of runs is limited
-    logits_bytes = 4 * len(rows) * len(classifier.classes)  # float32
+    logits_bytes = 4 * len(rows) * len(classifier.classes)  # of one run, in float32
     runs_at_once = max(1, LOGITS_HELD_BYTES // logits_bytes)
     for first_run in range(0, len(runs), runs_at_once):
         chunk = runs[first_run : first_run + runs_at_once]
@@ -556,8 +562,10 @@ def predict_at_input(
 def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: ClassSubset) -> dict[str, Any]:
     """The columns that a training takes from its predictions for clean test images: accuracy, time, device, size.
 
-    Column `flag` is "chance" where the interval of the accuracy reaches down to chance, the accuracy of always
-    predicting the most frequent class.    predicted: the columns of the predictions.
+    Column `flag` is "chance" if the interval of the accuracy reaches down to chance, the accuracy of always predicting
+    the most frequent class; otherwise None.
+
+    predicted: the columns of the predictions.    data, subset: the images, and the classes whose images were predicted.
     """
     top1 = accuracy_columns("top1", predicted["top1_open"], predicted["n_test"])
     test_labels = data.labels[data.rows("test", subset.classes)]
@@ -594,10 +602,11 @@ def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
     true = stored.true[is_in_subset]
 
     n = len(true)
+    subset_logits = stored.columns[classes]  # the logit columns of the classes of the subset
     columns = {
         "n_test": n,
         **accuracy_columns("top1_open", open_top1(logits, true), n),
-        **accuracy_columns("top1_masked", masked_top1(logits, stored.columns[classes], true), n),
+        **accuracy_columns("top1_masked", masked_top1(logits, subset_logits, true), n),
     }
     if work.groups:
         group_of_logit = work.groups.codes(stored.logit_classes)  # -1: a class of no group

@@ -16,8 +16,8 @@ from fca.types import Column, Finished, Run
 class Train:
     """`task=train`: train a network on the classes of the subset, and predict the test images.
 
-    compat=fca does so as the original code was released: with a head of all classes, trained on all images that are not
-    test, and with the epoch of the highest accuracy on test.
+    compat=fca does this as the original code did when it was released: with a head of all classes, trained on all
+    images that are not test, and with the epoch of the highest accuracy on test.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, N_TRAIN, N_VAL, *TRAINING_COLUMNS)  # and those of the adaptation

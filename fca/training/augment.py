@@ -103,9 +103,12 @@ class Augment:
         return ", ".join(words) or None
 
     def draw_changes(self, rng: np.random.Generator, images: int, size: int) -> Changes:
-        """Draw the changes of a number of square images.    images: how many.    size: their side in pixels.
+        """Draw the changes of a number of square images: operations, and a rectangle to erase.
 
-        The policy's operations come first, then three of the colour jitter; a round is one operation for each image.
+        A round is one operation for each image, with its strength. The rounds of the policy come first, then three
+        rounds of the colour jitter.
+
+        images: number of images.    size: their side in pixels.
         """
         # The empty first element lets the concatenation below work without policy and jitter.
         rounds: list[Rounds] = [(np.zeros((images, 0), int), np.zeros((images, 0)))]
@@ -115,16 +118,17 @@ class Augment:
             rounds.append(self._draw_policy(rng, images, size))
 
         if self.jitter:
-            blends = [OPERATION_NUMBERS[name] for name in ("brightness", "contrast", "color")]
-            order = rng.permuted(np.tile(blends, (images, 1)), axis=1)  # images x 3, each row in a random order
+            jittered = [OPERATION_NUMBERS[name] for name in ("brightness", "contrast", "color")]
+            order = rng.permuted(np.tile(jittered, (images, 1)), axis=1)  # images x 3, each row in a random order
             rounds.append((order, rng.uniform(-self.jitter, self.jitter, order.shape)))
 
         erased = np.zeros((images, 4), int)
         if self.erasing:
-            uniform = rng.random((images, 2 * TRIES + 3))  # the last decides whether the image is erased
+            # 2 * TRIES + 2 numbers for the rectangle; the last number decides whether the image is erased at all.
+            uniform = rng.random((images, 2 * TRIES + 3))
             sides = np.full(images, size)
-            # The ranges of torchvision's RandomErasing, which has height / width instead of width / height, and takes
-            # only rectangles that are smaller than the image.
+            # The ranges are those of torchvision's RandomErasing. Its aspect is height / width, ours the inverse, and
+            # its rectangles are smaller than the image along both axes: hence the margin.
             areas, aspects = (0.02, 0.33), (1 / 3.3, 1 / 0.3)
             boxes, has_fit = draw_rectangles(uniform, sides, sides, areas, aspects, margin=1)
             is_erased = has_fit & (uniform[:, -1] < self.erasing)
@@ -139,32 +143,33 @@ class Augment:
     def _draw_policy(self, rng: np.random.Generator, images: int, size: int) -> Rounds:
         """Draw operations and their strengths by randaugment, trivial or autoaugment.
 
-        images: how many.    size: their side in pixels. The strengths are in the units of `Changes`.
+        A strength is a share of the largest strength of its operation. Operations that have two directions, such as
+        rotate or brightness, get a negative strength with a chance of one half.
+
+        images: number of images.    size: their side in pixels.
+        Returns two arrays of shape (images, rounds): the numbers of the operations, and their strengths in the units of
+        `Changes`.
         """
         n_operations = self.ops if self.policy == "randaugment" else 1
         operation = rng.integers(N_CHOICES, size=(images, n_operations))
 
-        # Largest strength of each operation; STRENGTHS has translations as shares of the side.
-        is_share_of_side = np.isin(
-            np.arange(len(STRENGTHS)), (OPERATION_NUMBERS["translate_x"], OPERATION_NUMBERS["translate_y"])
-        )
+        # Largest strength of each operation. STRENGTHS has translations as shares of the side: to pixels.
+        translations = (OPERATION_NUMBERS["translate_x"], OPERATION_NUMBERS["translate_y"])
+        is_share_of_side = np.isin(np.arange(len(STRENGTHS)), translations)
         largest = STRENGTHS * np.where(is_share_of_side, size, 1)
 
-        share: Any = self.magnitude / LARGEST_MAGNITUDE  # randaugment: the same share of the largest strength for all
+        share: Any = self.magnitude / LARGEST_MAGNITUDE  # randaugment: one share for all operations
         if self.policy == "trivial":
             largest = TRIVIAL_STRENGTHS  # this policy has larger strengths, and translations in pixels
             share = rng.integers(LARGEST_MAGNITUDE + 1, size=operation.shape) / LARGEST_MAGNITUDE
-        elif self.policy == "autoaugment":  # it draws operations by itself: those above are not used
+        elif self.policy == "autoaugment":  # its pairs of operations replace the operations that are drawn above
             operation, share = _draw_autoaugment(rng, images)
 
         strength = largest[operation] * share
         is_reversed = (operation < N_SIGNED_OPERATIONS) & (rng.random(operation.shape) < 0.5)
 
-        # To the units of Changes: whole pixels, the threshold of solarize, bits that stay.
-        is_translation = (operation == OPERATION_NUMBERS["translate_x"]) | (
-            operation == OPERATION_NUMBERS["translate_y"]
-        )
-        strength = np.where(is_translation, np.trunc(strength), strength)
+        # To the units of Changes: whole pixels; solarize: a threshold, low where strong; posterize: bits that stay.
+        strength = np.where(np.isin(operation, translations), np.trunc(strength), strength)
         strength = np.where(operation == OPERATION_NUMBERS["solarize"], 1 - strength, strength)
         strength = np.where(operation == OPERATION_NUMBERS["posterize"], 8 - np.rint(strength), strength)
         return operation, np.where(is_reversed, -strength, strength)
@@ -173,7 +178,8 @@ class Augment:
 def _draw_three_augment(rng: np.random.Generator, images: int) -> Rounds:
     """Draw one operation for each image, grayscale, solarize or blur, and its strength.
 
-    That is the sigma for a blur, and a threshold of 128 / 255 for solarize; grayscale ignores it.
+    The strength is the sigma of a blur in pixels, and a threshold of 128 / 255 for solarize; grayscale ignores it.
+    Returns two arrays of shape (images, 1).
     """
     choices = [OPERATION_NUMBERS[name] for name in ("grayscale", "solarize", "blur")]
     operation = rng.choice(choices, (images, 1))
@@ -184,8 +190,9 @@ def _draw_three_augment(rng: np.random.Generator, images: int) -> Rounds:
 def _draw_autoaugment(rng: np.random.Generator, images: int) -> Rounds:
     """Draw a pair of operations for each image from IMAGENET, the pairs of AutoAugment's policy for that data set.
 
+    Each operation of a pair is done with a probability of its own; otherwise its number becomes 0, the identity.
     Returns two arrays of shape (images, 2): the numbers of the operations, and their magnitudes as shares of the
-    largest. Each operation has its own probability; the number is 0, the identity, for an operation that is left out.
+    largest magnitude.
     """
     pairs = np.array([pair.split() for pair in IMAGENET.split(",")])  # pairs x 6 words
     words = pairs[rng.integers(len(pairs), size=images)].reshape(images, 2, 3)  # name, probability in tenths, magnitude
@@ -194,7 +201,8 @@ def _draw_autoaugment(rng: np.random.Generator, images: int) -> Rounds:
     magnitudes = words[..., 2].astype(int)
 
     happens = 10 * rng.random((images, 2)) < tenths
-    operation = np.where(happens, np.vectorize(OPERATION_NUMBERS.get)(names), 0)
+    numbers = np.vectorize(OPERATION_NUMBERS.get)(names)
+    operation = np.where(happens, numbers, 0)
     return operation, magnitudes / 9  # 9 is the largest magnitude in IMAGENET
 
 
@@ -206,33 +214,46 @@ def draw_rectangles(
     aspects: tuple[float, float],
     margin: int = 0,
 ) -> tuple[Int[np.ndarray, "images 4"], Bool[np.ndarray, " images"]]:
-    """Draw a random rectangle for each image by torchvision's rule: up to TRIES times, until it fits.
+    """Draw a random rectangle inside each image by torchvision's rule: draw a size up to TRIES times, until it fits.
 
-    A rectangle of area A and aspect r (width / height) is sqrt(A / r) high and sqrt(A r) wide. A is a share of the
-    image's area, uniform in `areas`; log r is uniform between the logarithms of `aspects`.
+    A rectangle of area A and aspect r (width / height) has
 
-    uniform: random numbers in [0, 1) for each image: TRIES for the area, TRIES for the aspect, two for the place.
+        height = sqrt(A / r),   width = sqrt(A r).
+
+    A is a share of the image's area, uniform in `areas`; log r is uniform between the logarithms of `aspects`. The
+    place of the rectangle is uniform in the image.
+
+    uniform: random numbers in [0, 1), a row for each image: TRIES for the area, TRIES for the aspect, two for the
+             place. Further columns are ignored, so that callers can draw numbers of their own in the same call.
     height, width: sizes of the images in pixels.
-    margin:  pixels that must be left free along each axis.
-    Returns top, left, height and width of the first try that fits, and whether one does; if not, those of the first
-    try.
+    areas, aspects: the smallest and the largest value.
+    margin:  at least this many rows, and this many columns, of the image are outside of the rectangle.
+
+    Returns two arrays. The first has top, left, height and width in pixels, with the first size that fits; the second
+    has whether any size fits. Where none does, the rectangle is not valid, and the caller has to ignore it.
     """
-    # All tries at once: images x tries.
+    # All tries are computed at once: arrays of images x tries.
+    area_share = areas[0] + (areas[1] - areas[0]) * uniform[:, :TRIES]
+    area = area_share * (height * width)[:, None]
     log_low, log_high = np.log(aspects)
-    area = (areas[0] + (areas[1] - areas[0]) * uniform[:, :TRIES]) * (height * width)[:, None]
     aspect = np.exp(log_low + (log_high - log_low) * uniform[:, TRIES : 2 * TRIES])
     heights = np.rint(np.sqrt(area / aspect)).astype(int)
     widths = np.rint(np.sqrt(area * aspect)).astype(int)
+
+    # In a tiny image a side may be rounded to 0 pixels.
     fits_height = (heights > 0) & (heights <= height[:, None] - margin)
     fits_width = (widths > 0) & (widths <= width[:, None] - margin)
     fits = fits_height & fits_width
 
-    # The first try that fits: one value for each image.
-    first_fit = fits.argmax(1)[:, None]  # argmax gives the first True
+    # Take the size of the first try that fits: from here on there is one value for each image.
+    first_fit = fits.argmax(1)[:, None]  # argmax gives the first True, and 0 if there is none
     box_height = np.take_along_axis(heights, first_fit, 1)[:, 0]
     box_width = np.take_along_axis(widths, first_fit, 1)[:, 0]
-    top = np.floor(uniform[:, 2 * TRIES] * (height - box_height + 1)).astype(int)
-    left = np.floor(uniform[:, 2 * TRIES + 1] * (width - box_width + 1)).astype(int)
+
+    n_tops = height - box_height + 1  # number of rows at which the rectangle can begin
+    n_lefts = width - box_width + 1
+    top = np.floor(uniform[:, 2 * TRIES] * n_tops).astype(int)
+    left = np.floor(uniform[:, 2 * TRIES + 1] * n_lefts).astype(int)
     return np.stack([top, left, box_height, box_width], 1), np.asarray(fits.any(1))
 
 
@@ -244,8 +265,10 @@ def draw_crops(
 ) -> Int[np.ndarray, "images 4"]:
     """Draw a crop of each image like torchvision's RandomResizedCrop, with scale=(scale_min, 1) and aspects 3:4 to 4:3.
 
-    Returns top, left, height and width. Where no try fits, it is the largest central crop with such an aspect.
-    uniform, height, width: see `draw_rectangles`.
+    Returns top, left, height and width of the crops in pixels. An image in which no random crop fits, such as a
+    panorama, gets the largest central crop with such an aspect.
+
+    uniform, height, width: as for `draw_rectangles`.    scale_min: smallest area of a crop, as a share of the image.
     """
     boxes, has_fit = draw_rectangles(uniform, height, width, (scale_min, 1.0), (3 / 4, 4 / 3))
     central_height = np.minimum(height, np.rint(width * 4 / 3).astype(int))

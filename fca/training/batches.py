@@ -100,15 +100,17 @@ class DeviceImages(NamedTuple):
 def count_batches(images: int, batch_size: int, min_images: int = 1) -> int:
     """Number of batches of nearly equal size that show all images once, each with at most `batch_size` images.
 
-    Where a batch would have fewer than `min_images`, there are fewer batches, which then may be larger.
+    If a batch would have fewer than `min_images`, the images are cut into fewer batches; these may be larger than
+    `batch_size`.
 
     >>> count_batches(7, 2), count_batches(7, 2, min_images=2), count_batches(8, 2, min_images=2)
     (4, 3, 4)
     """
     n_batches = -(-images // batch_size)  # rounded up
-    if images // n_batches >= min_images:
+    smallest_batch = images // n_batches  # sizes differ by one image at most
+    if smallest_batch >= min_images:
         return n_batches
-    return max(1, images // min_images)  # of fewer images than that one batch
+    return max(1, images // min_images)  # one batch if there are fewer images than `min_images` altogether
 
 
 def epoch_rng(*key: int) -> np.random.Generator:
@@ -147,12 +149,13 @@ class Batches:
 
         examples:    images and labels.
         batch_size:  largest number of images of a batch, over all processes.
-        seed:        all that is drawn in an epoch follows from (seed, epoch); None = in the order of the examples.
+        seed:        all that is drawn in an epoch follows from (seed, epoch); None = nothing is drawn, and images come
+                     in the order of the examples.
         recipe:      decides about passes, repeats and changes of images; None = each image once, as it is stored.
         progress:    show a bar while images are read into memory.
-        rank, world: number of this process, from 0, and of all.
+        rank, world: the number of this process, from 0, and how many processes there are.
         min_images:  fewest images of a batch, over all processes.
-        Raises FcaError if the recipe crops originals and the examples have none.
+        Raises FcaError if the recipe crops originals (images with their margins) and the examples have none.
         """
         self.examples = examples
         self.device = device
@@ -166,7 +169,7 @@ class Batches:
         self.repeats = recipe.repeats if recipe else 1
         self.n_batches = count_batches(len(examples), batch_size, min_images) * self.passes
         self.labels = torch.from_numpy(examples.labels.astype(np.int64)).to(device)
-        self.size = examples.pixels[examples.rows[:1]].shape[1]  # side in pixels, of the first image as of all
+        self.size = examples.pixels[examples.rows[:1]].shape[1]  # side in pixels: the same for all images
 
         self.crops = recipe is not None and recipe.crops
         if self.crops and examples.originals is None:
@@ -182,24 +185,24 @@ class Batches:
         return self.n_batches
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield this process's share of each batch of the epoch whose number is in `self.epoch`.
+        """Yield the images of this process in each batch of the epoch whose number is in `self.epoch`.
 
-        Random numbers are drawn for the whole batch, and each process takes its own part of them. So they do not depend
-        on the number of processes.
+        Each process takes every `world`th image of a batch. Random numbers are drawn for the whole batch, and each
+        process takes the numbers of its own images. So an image gets the same numbers for any number of processes.
         """
         epoch = self.epoch
         order, draws = self._draw_order(epoch)
 
         # This process's images, batch by batch: read ahead from their store, or selected on the device.
-        batches = order.tensor_split(self.n_batches)
-        chunks = [batch[self._rank_slice].numpy() for batch in batches]
+        whole_batches = order.tensor_split(self.n_batches)  # positions in the examples
+        own_positions = [batch[self._rank_slice].numpy() for batch in whole_batches]
         if self.preloaded is None:
-            images_by_batch = read_ahead(self._read_to_device, (self.examples.rows[chunk] for chunk in chunks))
+            images_by_batch = read_ahead(self._read_to_device, (self.examples.rows[own] for own in own_positions))
         else:
             preloaded = self.preloaded
-            images_by_batch = (preloaded.select(chunk) for chunk in chunks)
+            images_by_batch = (preloaded.select(own) for own in own_positions)
 
-        # Positions in the examples, and random numbers for `warp`, on the device.
+        # The positions again, and the random numbers for `warp`, on the device.
         positions_by_batch = order.to(self.device).tensor_split(self.n_batches)
         draws_by_batch = draws.to(self.device).tensor_split(self.n_batches)
 
@@ -207,27 +210,29 @@ class Batches:
         for index, (images, batch_positions, batch_draws) in enumerate(steps):
             positions = batch_positions[self._rank_slice]
             warp_draws = batch_draws[self._rank_slice]
-            # One generator for each batch (2 separates it from other draws); without a seed nothing is drawn from it.
-            rng = epoch_rng(self.seed or 0, epoch, index, 2)
-            batch_size = len(batches[index])
+            batch_size = len(whole_batches[index])
+            # One generator for each batch. The 2 separates it from the other generators of this epoch.
+            rng = epoch_rng(self.seed or 0, epoch, index, 2)  # without a seed nothing is drawn from it
+
             pixels = self._batch_pixels(images, positions, rng, batch_size)
-            changes = self._draw_changes(rng, batch_size)  # operations and erased areas, of this share
+            changes = self._draw_changes(rng, batch_size)
             yield Batch(
                 pixels,
                 self.labels[positions],
-                warp_draws if warp_draws.shape[1] else None,
+                warp_draws if warp_draws.shape[1] else None,  # no columns: the recipe does not warp
                 changes,
-                # for the mean loss over processes, which may have unequal numbers of images; 1 if they are equal
+                # This process's images over the mean of all processes, batch_size / world: the weight of its loss.
                 share=len(positions) * self.world / batch_size,
             )
 
     def _draw_order(self, epoch: int) -> tuple[Int64[Tensor, " shown"], Float32[Tensor, "shown draws"]]:
-        """The positions of an epoch's images in the examples, in the order in which they are shown, and their draws.
+        """The order in which an epoch shows the images, as positions in the examples, and random numbers for `warp`.
 
-        The draws are uniform random numbers for `warp`, DRAWS_PER_IMAGE of them, or none if the recipe does not warp.
+        The random numbers are uniform in [0, 1): DRAWS_PER_IMAGE columns, or none if images are not warped. There is a
+        row for each image that is shown, in the same order.
         """
         n_examples = len(self.examples)
-        if self.seed is None:
+        if self.seed is None:  # nothing is drawn: the images come in order, and are not warped
             return torch.arange(n_examples), torch.empty(n_examples, 0)
 
         # With repeats, a pass shows the first 1 / repeats of a random order, each image several times in a row.
@@ -239,7 +244,7 @@ class Batches:
         n_draws = DRAWS_PER_IMAGE if is_warped else 0
         draws = rng.random((len(order), n_draws), dtype=np.float32)
         if self.passes == self.repeats == 1:
-            # Draw i belongs to image i, as it did before there were passes and repeats: results stay the same.
+            # Row i was drawn for example i. Trainings did so before passes and repeats existed: the numbers stay.
             draws = draws[order]
         return torch.from_numpy(order), torch.from_numpy(draws)
 
@@ -248,15 +253,19 @@ class Batches:
     ) -> UInt8[Tensor, "batch size size 3"]:
         """The pixels of this process's images in a batch, cropped at random if the recipe crops originals.
 
-        images:     originals or images at input size.    positions:  their positions in the examples.
-        rng:        the batch's random numbers.           batch_size: images of the batch over all processes.
+        images:     this process's images in the batch: originals of any shape if the recipe crops, else at input size.
+        positions:  their positions in the examples.
+        rng:        the batch's random numbers.
+        batch_size: number of images of the batch over all processes.
         """
         recipe = self.recipe
-        if recipe is None or self.seed is None or not self.crops:
+        if recipe is None or self.seed is None or not self.crops:  # nothing to crop: all images have one size
             pixels = images.pixels.view((-1, self.size, self.size, 3))
-            return pixels if self.preloaded is None else pixels[positions]  # preloaded: those of all examples
+            # preloaded: `images` shares the pixels of all examples, so select this process's
+            return pixels if self.preloaded is None else pixels[positions]
 
-        uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]  # the last number is for mirroring
+        # 2 * TRIES + 2 numbers for the crop; the last number is for mirroring.
+        uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]
         boxes = draw_crops(uniform, images.height, images.width, recipe.scale_min)
         is_mirrored = recipe.flip & (uniform[:, -1] < 0.5)
         # For each image: start in the pixels, width; top, left, height and width of its crop; whether it is mirrored.
@@ -274,7 +283,7 @@ class Batches:
         return Changes(*(values[self._rank_slice] for values in changes))
 
     def _put_all_on_device(self, progress: bool) -> DeviceImages:
-        """Read all images and put them on the device.    progress: whether to show a bar."""
+        """Read all images of the examples, and put them on the device.    progress: whether to show a bar."""
         rows = self.examples.rows
         chunks = [rows[start : start + READ_TOGETHER] for start in range(0, len(rows), READ_TOGETHER)]
         reading = read_ahead(self._read, chunks)
@@ -294,7 +303,10 @@ class Batches:
         return _with_starts(pixels, height, width)
 
     def _read(self, rows: Int[np.ndarray, " batch"]) -> Packed:
-        """Read images by their rows, packed one after another: originals if the recipe crops, else at input size."""
+        """Read images, packed one after another: originals if the recipe crops them, else images at input size.
+
+        rows: positions of the images in `examples.pixels`.
+        """
         if self.crops and self.examples.originals is not None:
             return self.examples.originals[rows]
         pixels = self.examples.pixels[rows]
@@ -317,7 +329,7 @@ def _with_starts(pixels: Tensor, height: Int[np.ndarray, " images"], width: Int[
 def read_ahead(read: Callable[[Chunk], Content], chunks: Iterable[Chunk], ahead: int = 2) -> Iterator[Content]:
     """Yield `read(chunk)` for every chunk in order, while a thread already reads the next `ahead` chunks.
 
-    So reading and computing overlap. An error in `read` is raised when its chunk is due.
+    So reading overlaps with what the caller computes. An error in `read` is raised when its chunk is due.
     """
     pool = ThreadPoolExecutor(1, "read-ahead")
     pending: deque[Future[Content]] = deque()
@@ -341,15 +353,19 @@ def warp(
 ) -> Float[Tensor, "batch 3 size size"]:
     """Flip, translate and crop every image by a random window of its own, with bilinear interpolation.
 
+    An output pixel at x_out shows the input at
+
         x_in = a x_out + t   along each axis; x runs from -1 to 1 over the image.
 
-    a is the window's share of the side (negative along x if mirrored), t its centre plus the shift.
+    a is the window's share of the side (negative along x if the image is mirrored), t its centre plus the shift.
 
     draws:     uniform in [0, 1), DRAWS_PER_IMAGE of them for each image.
     flip:      mirror the images whose first number is below one half.
-    shift:     up to this share of the side, in whole pixels, equally likely; outside the image is 0.
-    scale_min: the window's area is uniform in [scale_min, 1], its log aspect in ±log(4/3); what sticks out is cut off
-               (torchvision draws again, which makes large windows rarer).
+    shift:     largest translation as a share of the side. All translations by whole pixels up to it are equally likely;
+               pixels from outside of the image are 0.
+    scale_min: the window's area as a share of the image is uniform in [scale_min, 1], its log aspect in ±log(4/3). A
+               window that is wider or higher than the image is cut to the image (torchvision draws such a window again,
+               which makes large windows rarer). 1: no crop.
     """
     size = images.shape[-1]
     flip_draw = draws[:, :1]
@@ -366,10 +382,10 @@ def warp(
     share = torch.ones_like(shift_draws)  # images x 2
     if scale_min < 1:
         side = (scale_min + (1 - scale_min) * area_draw).sqrt()
-        # The square root of the aspect, whose logarithm is in ±MAX_LOG_ASPECT.
+        # exp(log aspect / 2) is the square root of the aspect: width / height = stretch / (1 / stretch) = stretch².
         stretch = ((aspect_draw - 0.5) * MAX_LOG_ASPECT).exp()
         share = torch.cat([side * stretch, side / stretch], 1).clamp(max=1)
-        centre = centre + (2 * place_draws - 1) * (1 - share)
+        centre = centre + (2 * place_draws - 1) * (1 - share)  # anywhere, so that the window stays in the image
     if flip:
         sign_x = torch.where(flip_draw < 0.5, -1.0, 1.0)
         share = share * torch.cat([sign_x, torch.ones_like(flip_draw)], 1)

@@ -46,24 +46,26 @@ def _crop_and_resize_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor
     """Crop and resize a few images: an output pixel is a mean of 2 x 2 source pixels, weighted by position.
 
     pixels:  the pixels of all images, one image after another: (pixels, 3).
-    windows: for each image the numbers that are named in the first line of code: (images, 7).
+    windows: for each image where it begins in `pixels` and its width; of its crop the top, left, height and width; and
+             whether the crop is mirrored (1 or 0): (images, 7).
     size:    side of the output images in pixels.
     """
-    # Each is images x 1: first pixel and width of the image; place and size of the crop in it; 1 to mirror it, or 0.
-    start, image_width, top, left, height, width, is_mirrored = windows[:, :, None].unbind(1)
-    steps = torch.arange(size, device=pixels.device)
-    steps_x = torch.where(is_mirrored > 0, size - 1 - steps, steps)
+    start, image_width, top, left, height, width, is_mirrored = windows[:, :, None].unbind(1)  # each images x 1
+    steps = torch.arange(size, device=pixels.device)  # the output pixels along one side
+    steps_x = torch.where(is_mirrored > 0, size - 1 - steps, steps)  # a mirrored crop is read from right to left
     rows, weight_below = _neighbours_and_weight(height, steps, size)
     columns, weight_right = _neighbours_and_weight(width, steps_x, size)
 
-    # Positions of the four source pixels: 2 rows x 2 columns x images x size x size.
+    # Positions in `pixels` of the four source pixels: 2 rows x 2 columns x images x size x size.
     row_starts = (start + (top + rows) * image_width + left)[:, None, :, :, None]
     index = row_starts + columns[None, :, :, None, :]
-
-    # 2 rows x 2 columns x images x size x (size * 3 channels); then the mean of the two columns, then of the two rows.
     corners = pixels.index_select(0, index.flatten()).view(2, 2, -1, size, 3 * size).float()
-    weight_right = weight_right.repeat_interleave(3, 1)[:, None, :]  # for each of 3 channels
+
+    # The mean of the left and the right pixel, in both rows: each images x size x (size * 3 channels).
+    weight_right = weight_right.repeat_interleave(3, 1)[:, None, :]  # the same for the 3 channels
     above, below = torch.lerp(corners[:, 0], corners[:, 1], weight_right)
+
+    # Then the mean of the two rows.
     resized = torch.lerp(above, below, weight_below[:, :, None])
     return resized.round_().to(torch.uint8).view(-1, size, size, 3)
 
@@ -75,8 +77,8 @@ def _neighbours_and_weight(extent: Tensor, steps: Tensor, size: int) -> tuple[Te
 
     extent: pixels of each image's crop along the axis (images x 1), which are resized to `size`.
     steps:  the output pixels 0, 1, ..., size - 1; in reverse for a mirrored image.
-    Returns the pixels as 2 x images x size, and the weights as images x size. Beyond the crop's first or last pixel,
-    this pixel is taken.
+    Returns the source pixels, counted from the beginning of the crop, as 2 x images x size, and the weights as images x
+    size. An output pixel beyond the crop's first or last pixel takes that pixel: hence `clamp` and `minimum`.
     """
     position = ((steps + 0.5) * (extent / size) - 0.5).clamp(min=0)
     first = position.long()
@@ -87,12 +89,13 @@ def _neighbours_and_weight(extent: Tensor, steps: Tensor, size: int) -> tuple[Te
 def apply_changes(
     images: Float32[Tensor, "batch 3 size size"], changes: Changes
 ) -> Float32[Tensor, "batch 3 size size"]:
-    """Apply the operations of `changes` to images in [0, 1]; the result is in [0, 1], too, in the 256 levels of uint8.
+    """Apply the operations of `changes` to images in [0, 1], and return images in [0, 1].
 
-    Each operation is done at once to all images of a chunk that have it.
+    Operations work on bytes, so the result has 256 different values. Each operation is done at once to all images of a
+    chunk that have it. Rectangles are not erased here: `erase` follows after the images are normalised.
     """
     n_rounds = changes.operation.shape[1]
-    if n_rounds == 0:
+    if n_rounds == 0:  # without operations the images are not rounded to bytes
         return images
 
     results = []
@@ -104,7 +107,7 @@ def apply_changes(
 
 def _change_chunk(images: Tensor, changes: Changes) -> Tensor:
     """`apply_changes` for a few images: round by round, each operation to the images that have it in this round."""
-    levels = (images * 255).round_().to(torch.uint8).contiguous()
+    levels = (images * 255).round_().to(torch.uint8).contiguous()  # grey levels from 0 to 255
     for operation, strength in zip(changes.operation.T, changes.strength.T, strict=True):  # each of one round
         for number in set(operation.tolist()) - {0}:  # 0: identity
             rows = np.flatnonzero(operation == number)
@@ -161,12 +164,14 @@ def apply(name: str, images: Bytes, strength: Strength) -> Bytes:
 
 
 def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
-    """Shear, translate or rotate images by an affine map: the nearest pixel is taken, outside of the image is black.
+    """Shear, translate or rotate each image by an affine map from an output pixel (x, y) to the input pixel it shows:
 
-        x_in = a x + b y + c,   y_in = d x + e y + f
+        x_in = a x + b y + c,   y_in = d x + e y + f,   in pixels from the centre, x to the right and y down.
 
-    maps output to input, in pixels from the centre.    name: one of AFFINE.    strength: one for each image.
-    A shear leaves the upper left corner in its place, hence its c and f.
+    The nearest input pixel is taken; pixels from outside of the image are black.
+
+    name:     one of AFFINE.
+    strength: one for each image: tangent of a shear, pixels of a translation, degrees of a rotation.
     """
     size = images.shape[-1]
     half = size / 2
@@ -174,7 +179,9 @@ def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
     zeros = np.zeros_like(strength)
     sine = np.sin(np.deg2rad(strength))
     cosine = np.cos(np.deg2rad(strength))
-    coefficients = {  # (a, b, c), (d, e, f)
+    # (a, b, c), (d, e, f): each coefficient has one number for each image. A shear leaves the upper left corner in its
+    # place: y + half is the distance from the upper edge. A translation by s pixels shows the pixel s pixels before.
+    coefficients = {
         "shear_x": ((ones, strength, strength * half), (zeros, ones, zeros)),
         "shear_y": ((ones, zeros, zeros), (strength, ones, strength * half)),
         "translate_x": ((ones, zeros, -strength), (zeros, ones, zeros)),
@@ -182,25 +189,27 @@ def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
         "rotate": ((cosine, -sine, zeros), (sine, cosine, zeros)),
     }[name]
 
-    # grid_sample counts from -1 to 1. Shape: 2 rows x 3 coefficients x images x 1 x 1.
-    scaled = (np.array(coefficients) / half).astype(np.float32)
-    x_row, y_row = torch.from_numpy(scaled).to(images.device)[..., None, None]
-    x = torch.arange(size, device=images.device) - (size - 1) / 2
+    # grid_sample wants x_in and y_in from -1 to 1 instead of -half to half pixels, so all coefficients are divided.
+    scaled = (np.array(coefficients) / half).astype(np.float32)  # 2 rows x 3 coefficients x images
+    (a, b, c), (d, e, f) = torch.from_numpy(scaled).to(images.device)[..., None, None]  # each images x 1 x 1
+    x = torch.arange(size, device=images.device) - (size - 1) / 2  # centres of the output pixels, along a row
     y = x[:, None]
 
     # Sums, not a matrix product, which mixed precision would round.
-    x_in = x_row[0] * x + x_row[1] * y + x_row[2]  # images x size x size
-    y_in = y_row[0] * x + y_row[1] * y + y_row[2]
+    x_in = a * x + b * y + c  # images x size x size
+    y_in = d * x + e * y + f
     grid = torch.stack([x_in, y_in], -1)
     return grid_sample(images.float(), grid, "nearest", align_corners=False).to(torch.uint8)
 
 
 def _blend_base(name: str, values: Tensor) -> Tensor:
-    """The image with which an operation blends its images; a positive strength moves them away from it.
+    """The image with which a blending operation blends each image; a positive strength moves the image away from it.
 
-    name:   brightness: a black image.    color: the image in grey.    contrast: the mean of the grey image at every
-            pixel.    sharpness: the image blurred over 3 x 3 pixels, but unchanged at its edge.
-    values: images x 3 x size x size, from 0 to 255.
+    name:   brightness: the base is black.    color: it is the image in grey.    contrast: it has the mean of the grey
+            image at every pixel.    sharpness: it is the image blurred over 3 x 3 pixels, but unchanged at its edge.
+    values: the images: images x 3 x size x size, from 0 to 255.
+
+    The result has the shape of `values`, or one that broadcasts to it.
     """
     if name == "brightness":
         return torch.zeros_like(values)

@@ -83,11 +83,14 @@ class TrainingProcess(NamedTuple):
         return FSDPStrategy(auto_wrap_policy=policy)
 
     def forwarding_logger(self) -> Any:
-        """A Lightning logger that sends the figures of the first process to the process that started this one."""
+        """A Lightning logger that sends the metrics of the first process to the process that started this one.
+
+        In the other processes it does nothing.
+        """
         from pytorch_lightning.loggers.logger import DummyLogger
 
         class ForwardingLogger(DummyLogger):
-            def log_metrics(_, metrics: Any, step: int | None = None) -> None:  # noqa: N805
+            def log_metrics(_, metrics: Any, step: int | None = None) -> None:  # noqa: N805  # self: the process
                 if self.rank == 0 and self.send is not None:
                     self.send((metrics, step))
 
@@ -97,8 +100,9 @@ class TrainingProcess(NamedTuple):
 def device_of(accelerator: str, key: str = "machine.accelerator") -> torch.device:
     """The device of an accelerator.
 
-    accelerator: cpu; gpu (CUDA or Apple's); or auto, the GPU if there is one, else the CPU.    key: what errors name.
-    Raises FcaError for another name, and for gpu where there is none.
+    accelerator: cpu; gpu (CUDA or Apple's); or auto, the GPU if there is one, else the CPU.
+    key:         the configuration key of the accelerator, which errors name.
+    Raises FcaError for another name, and for gpu if this machine has no GPU.
     """
     import torch
 
@@ -162,7 +166,7 @@ def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[t
                  single process on a CPU, which uses all of its cores.
     strategy:    auto, ddp or fsdp.
 
-    Raises FcaError for devices that are not there, and for fsdp without CUDA.
+    Raises FcaError for devices that this machine does not have, and for fsdp without CUDA.
     """
     import torch
 
@@ -178,7 +182,7 @@ def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[t
     else:
         indices = list(range(devices))
 
-    is_list_without_cuda = isinstance(devices, list) and kind != "cuda"
+    is_list_without_cuda = isinstance(devices, list) and kind != "cuda"  # a list names GPUs of CUDA
     if max(indices) >= n_available or is_list_without_cuda:
         allowed = f"GPUs from 0 to {n_available - 1}" if kind == "cuda" else f"a number up to {n_available} on {kind}"
         raise FcaError("machine.devices", devices, allowed, "take those that are there")
@@ -198,15 +202,17 @@ def devices_name(accelerator: str, devices: Any) -> str:
 
 
 def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torch.device], logger: Any) -> None:
-    """Run `work(*args, process)` in a new process for every device, and return when all of them have returned.
+    """Run `work(*args, process)` in a new process for every device, and return when it has returned in all of them.
 
-    process: the TrainingProcess that `work` gets; all form a group of torch.distributed.
-    args:    are copied to the processes, but arrays in memory maps are mapped there again.
-    logger:  a Lightning logger that gets the figures of the first process, or False. Its log records come here, too.
+    work:   a function of any module; its last argument is the TrainingProcess in which it runs. All processes form a
+            group of torch.distributed.
+    args:   are copied to the processes. Arrays in memory maps are not copied: each process maps their files again.
+    logger: a Lightning logger that gets the metrics of the first process, or False. Log records of the first process
+            come here, too.
 
-    The first error in any process ends all of them and is raised here. For a process that died, for example for want of
-    memory, RuntimeError is raised. The processes end with this one, however it ends. A stop that fca.training.stop
-    requests here is requested in all of them.
+    The first error in any process ends all of them and is raised here. RuntimeError is raised if a process died, for
+    example because memory was exhausted. The processes end with this one, however it ends. If fca.training.stop
+    requests a stop in this process, it is requested in all of them.
     """
     import torch
 
@@ -222,15 +228,18 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
     }
 
     processes: list[Popen[bytes]] = []
-    running: dict[Any, Popen[bytes]] = {}  # this end of a pipe -> the process at the other end, by rank
+    running: dict[Any, Popen[bytes]] = {}  # our end of a pipe -> the process at the other end, in order of ranks
     try:
         for rank in range(len(devices)):
             connection, remote_connection = Pipe()
-            with remote_connection:  # closed here once the process has it: else its death would not end our reads
+            # `with` closes the remote end in this process once the new process has inherited it. If it stayed open
+            # here, our reads would not end when the new process dies.
+            with remote_connection:
                 handle = remote_connection.fileno()
                 process = Popen(  # noqa: S603
                     [sys.executable, "-P", "-c", _PROCESS, str(handle)],
-                    env={**environment, "LOCAL_RANK": str(rank)},  # with it Lightning starts no process itself
+                    # LOCAL_RANK shows Lightning that its processes exist already; else it would start its own.
+                    env={**environment, "LOCAL_RANK": str(rank)},
                     pass_fds=[handle],
                 )
             processes.append(process)
@@ -238,7 +247,7 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
 
         payload = _pickled_with_maps_by_name((work, args))
         for rank, connection in enumerate(running):
-            with suppress(OSError):  # the process died: `_handle_message` raises that
+            with suppress(OSError):  # the process has died: `_handle_message` raises an error about it
                 connection.send((devices, rank, store.port))
                 connection.send_bytes(payload)
 
@@ -247,24 +256,25 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
                 _handle_message(ready_connection, running, logger)
             if stop.requested.is_set():
                 for connection in running:
-                    with suppress(OSError):
+                    with suppress(OSError):  # as above
                         connection.send_bytes(b"stop")
 
         if logger:
             logger.finalize("success")
-    finally:
+    finally:  # after success, too: processes that have finished their work wait for this
         for process in processes:
             process.kill()
             process.wait()
 
 
 def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: Any) -> None:
-    """Read one message of a process, and act on it.
+    """Read one message from a process of a training, and act on it.
 
-    None means that the process has returned: it is taken out of `running`. An exception is raised here. A tuple has
-    figures for the logger. Anything else is a log record. RuntimeError is raised if the process has died.
+    None means that the work of the process has returned: the process is taken out of `running`. An exception is raised
+    here. A tuple has metrics and the number of their step for the logger. Anything else is a log record, which is
+    handled as if it had been made in this process. RuntimeError is raised if the process has died.
 
-    running: this end of a pipe -> the process at the other end.
+    connection: our end of the pipe to the process.    running: such an end -> its process, for all that still work.
     """
     try:
         message = connection.recv()
@@ -283,18 +293,19 @@ def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: A
 
 
 def _pickled_with_maps_by_name(value: object) -> bytes:
-    """Pickle a value, with arrays in memory maps by the name of their file and their place in it.
+    """Pickle a value; an array in a memory map is replaced by the name of its file and its place in the file.
 
-    So the images of a training are not copied to each of its processes.
+    Unpickling maps the file again. So the images of a training are not copied to each of its processes.
     """
     from joblib.externals.cloudpickle import Pickler
 
     class MapByName(Pickler):  # type: ignore[misc]
         def reducer_override(self, value: object) -> Any:
-            """The call that makes the value again; for all but whole memory maps cloudpickle's own."""
+            """The function and its arguments that make this value again; cloudpickle calls this for every object."""
+            # Only whole maps: a slice of a map, whose base is an array, does not know its own place in the file.
             if type(value) is np.memmap and isinstance(value.base, mmap.mmap) and value.flags.c_contiguous:
                 return np.memmap, (value.filename, value.dtype, "r", value.offset, value.shape)
-            return super().reducer_override(value)
+            return super().reducer_override(value)  # cloudpickle pickles all other objects
 
     file = io.BytesIO()
     MapByName(file).dump(value)
@@ -302,11 +313,12 @@ def _pickled_with_maps_by_name(value: object) -> bytes:
 
 
 def run_process(handle: int) -> None:
-    """Do the work of one process that `launch` started, and send it how the work ended: None, or the error.
+    """Do the work of one process of a training: the counterpart of `launch`, which has started this process.
 
-    This function never returns: `launch` kills the process. Before that, log records and figures are sent, too.
+    The process gets its work from `launch` through a pipe. It sends log records and metrics while it works, and at the
+    end None or the error. This function never returns: in the end `launch` kills the process.
 
-    handle: file descriptor of this process's end of the pipe to `launch`.
+    handle: file descriptor of this process's end of the pipe.
     """
     import torch
 
@@ -316,7 +328,7 @@ def run_process(handle: int) -> None:
     payload = connection.recv_bytes()
 
     def end_with_parent() -> None:
-        """Request a stop when `launch` says so; end this process when the pipe closes, as at the parent's death."""
+        """Request a stop when `launch` sends one; end this process when the pipe closes, as at the parent's death."""
         with suppress(EOFError, OSError):  # raised when the pipe closes
             while connection.recv_bytes():  # any message means stop
                 stop.requested.set()
@@ -328,10 +340,11 @@ def run_process(handle: int) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
 
-    # Only the first process sends its log records.
+    # Only the first process sends its log records: those of the others would repeat them.
     logging.captureWarnings(True)
     logging.getLogger("fca").setLevel(logging.INFO)
-    sending_handler = QueueHandler(SimpleNamespace(put_nowait=send))  # takes `send` for a queue
+    # QueueHandler makes records picklable. It calls only this one method of its queue.
+    sending_handler = QueueHandler(SimpleNamespace(put_nowait=send))
     logging.getLogger().addHandler(logging.NullHandler() if rank else sending_handler)
 
     try:
@@ -349,7 +362,7 @@ def run_process(handle: int) -> None:
         work, args = pickle.loads(payload)  # noqa: S301
         work(*args, TrainingProcess(devices, rank, send))
         send(None)
-    except BaseException as error:
+    except BaseException as error:  # Preempted, too, has to reach `launch`
         error.add_note(f"in process {rank} of the training:\n{traceback.format_exc()}")
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301
@@ -357,4 +370,6 @@ def run_process(handle: int) -> None:
             error = RuntimeError(f"{type(error).__name__}: {error}")
         send(error)
 
-    threading.Event().wait()  # until `launch` kills this process: if connections closed now, others would fail of that
+    # Wait until `launch` kills this process. If it ended now, its connections would close, and others that still use
+    # them would fail.
+    threading.Event().wait()

@@ -36,7 +36,8 @@ def logits_of(
 
     accelerator: auto, cpu or gpu.    on_batch: called after every batch with its number of images.
 
-    Raises FcaError if a logit is NaN or infinite, and for another number of logits than classes.
+    Raises FcaError if a logit is NaN or infinite, and if the network does not give one logit for each class; ValueError
+    if there is no image.
     """
 
     def logits(images: Tensor) -> Tensor:
@@ -50,7 +51,8 @@ def features_of(
 ) -> Float32[np.ndarray, "images features"]:
     """The features of the images `pixels[rows]` by `classifier.embed`: pooled, as a head would get them.
 
-    Raises FcaError if a feature is NaN or infinite.
+    accelerator: auto, cpu or gpu.
+    Raises FcaError if a feature is NaN or infinite, and ValueError if there is no image.
     """
     return _outputs_in_batches("features", classifier, classifier.embed, pixels, rows, accelerator)
 
@@ -82,9 +84,10 @@ def _outputs_in_batches(
 ) -> Float32[np.ndarray, "images outputs"]:
     """What `forward` returns for the images `pixels[rows]`, computed batch by batch while the next batches are read.
 
-    kind:     what the outputs are, logits or features, for the message of an error.
-    forward:  normalised images -> outputs of shape (batch, outputs).
-    on_batch: called after every batch with its number of images.
+    kind:       what the outputs are, logits or features, for the message of an error.
+    classifier: its network is put in evaluation mode and moved to the device of the accelerator.
+    forward:    normalised images -> outputs of shape (batch, outputs).
+    on_batch:   called after every batch with its number of images.
 
     Raises FcaError for outputs that are not finite, and ValueError if there is no image.
     """
@@ -95,8 +98,8 @@ def _outputs_in_batches(
     device = device_of(accelerator_for(module, accelerator))
     module.to(device)
 
-    n_batches = -(-len(rows) // batch_size_of(classifier.input_size))  # rounded up; batches are of nearly equal size
-    row_batches = np.array_split(rows, n_batches)
+    n_batches = -(-len(rows) // batch_size_of(classifier.input_size))  # rounded up
+    row_batches = np.array_split(rows, n_batches)  # of nearly equal size
     image_batches = read_ahead(lambda batch: to_device(pixels[batch], device), row_batches)
 
     output_batches: list[Float32[np.ndarray, "batch outputs"]] = []
@@ -104,7 +107,7 @@ def _outputs_in_batches(
     with torch.inference_mode():
         for images in image_batches:
             outputs = forward(classifier.normalise(as_input(images))).float().cpu().numpy()
-            check_outputs(kind, outputs, before=n_forwarded)
+            check_outputs(kind, outputs, before=n_forwarded)  # `before`: the error counts images over all batches
             output_batches.append(outputs)
             n_forwarded += len(outputs)
             on_batch(len(images))

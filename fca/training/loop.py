@@ -53,7 +53,7 @@ _IGNORED_WARNINGS = (
     r"GPU available but not used",  # as configured: machine.accelerator=cpu
     r"The `srun` command is available on your system but is not used",  # a launcher has placed the process
     r"`torch\.jit\.script_method` is deprecated",  # torch.compile imports it itself
-    r"It is recommended to use `self\.log\(.*sync_dist=True",  # the figures are those of all processes
+    r"It is recommended to use `self\.log\(.*sync_dist=True",  # the metrics are those of all processes
     r"Found \d+ module\(s\) in eval mode",  # batch norms of recipe.frozen_norms
     r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`",  # 16-mixed skips its first steps
 )
@@ -64,7 +64,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     """Lightning's checkpoints, written so that a kill leaves no partial file."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Lightning's. The file is written under another name, and renamed when it is complete."""
+        """Save as Lightning does, but write the file under another name, and rename it when it is complete."""
         write_whole(Path(path), lambda file: torch.save(checkpoint, file))
 
 
@@ -138,12 +138,13 @@ class Keeper(pl.Callback):
         checkpoint_s: float = 0.0,
         start_rank: Sequence[float] = NO_RANK,
     ) -> None:
-        """Begin with the network's weights as the best ones, those of epoch 0.
+        """Begin with the network's weights as the best weights so far, with epoch 0 as their epoch.
 
         folder:       the run's folder, where all files go.
         snapshots:    number of steps done -> the fractions of the training whose weights are saved then.
         checkpoint_s: seconds between two checkpoints; 0 = one after each epoch.
-        start_rank:   [accuracy, -loss] on validation images before training. NO_RANK: any epoch is better.
+        start_rank:   [accuracy, -loss] of these weights on validation images. NO_RANK: any epoch is better than they
+                      are.
         """
         self.folder = folder
         self.run_id = folder.name
@@ -163,11 +164,11 @@ class Keeper(pl.Callback):
         self.progress_time = current_time
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the epochs so far. Lightning stores it beside the weights of the network.
+        """What a checkpoint keeps of the epochs so far. Lightning stores it beside the latest weights of the network.
 
-        If the latest epoch is the best, these already are the best weights, and are not stored twice.
+        If the latest epoch is the best one, its weights are not stored twice: those of the best epoch are None.
         """
-        best_is_latest = self.best["epoch"] == len(self.history)
+        best_is_latest = self.best["epoch"] == len(self.history)  # the history has one line for each epoch
         return {
             "history": self.history,
             "best": {**self.best, "weights": None} if best_is_latest else self.best,
@@ -183,7 +184,10 @@ class Keeper(pl.Callback):
         log.info("go on after epoch %d", len(self.history))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Start the clocks. If a checkpoint left out the best weights, take them from the network that it restored."""
+        """Start the clocks; after a resumed training has loaded its checkpoint, complete the best weights.
+
+        `state_dict` leaves them out where they are the weights of the network, which the checkpoint restored.
+        """
         self._start_clocks()
         if self.best["weights"] is None:
             self.best["weights"] = gathered_weights(trainer, pl_module)
@@ -192,12 +196,15 @@ class Keeper(pl.Callback):
         """Update the running average, save the snapshots that are due after this step, and at times write the progress.
 
         Raises Diverged instead of saving a snapshot if a loss of this epoch was not finite.
+
+        outputs, index: what `training_step` returned, and the position of the batch in its epoch (Lightning passes
+        both).
         """
         pl_module.update_average()
 
         for fraction in self.snapshots.get(trainer.global_step, ()):
             pl_module.check_loss()
-            weights = gathered_weights(trainer, pl_module)  # by all processes, which FSDP needs for it
+            weights = gathered_weights(trainer, pl_module)  # all processes call it: with FSDP each has only a share
             if trainer.is_global_zero:
                 save_weights(self.folder / snapshot_file(fraction), weights)
 
@@ -229,7 +236,8 @@ class Keeper(pl.Callback):
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Copy the first process's buffers to all processes, so that all validate the same network.
 
-        These are the averages of plain batch norm, which each process has taken over its own images.
+        Buffers are the running averages of batch norm. Plain batch norm takes them over the images of its own process,
+        so they differ.
         """
         if trainer.world_size == 1:
             return
@@ -237,17 +245,19 @@ class Keeper(pl.Callback):
             torch.distributed.broadcast(buffer, 0)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Compare the epoch with the best one, end the training if patience is over, write the checkpoint if it is due.
+        """Compare the epoch with the best one, end the training if patience is over, write a checkpoint if one is due.
 
-        Patience is the number of epochs without a better one after which the recipe ends the training; 0 is no limit.
+        Patience is a number of epochs: the training ends when so many epochs in a row were no better than the best
+        epoch. 0 is no limit.
+
         Raises Diverged if a loss of the epoch or the weights of a new best epoch are not finite, and Preempted if a
         stop is requested, after writing a checkpoint.
         """
-        figures = pl_module.figures
+        figures = pl_module.figures  # losses, accuracies and learning rate of this epoch
         if not all(map(math.isfinite, figures.values())):
             raise Diverged  # the best epoch before this one is kept
 
-        epoch = trainer.current_epoch + 1
+        epoch = trainer.current_epoch + 1  # epochs count from 1 here
         epochs = pl_module.recipe.epochs
         current_time = time.perf_counter()
         self.seconds = self.seconds + current_time - self.epoch_start
@@ -255,7 +265,7 @@ class Keeper(pl.Callback):
         self.history.append(figures)
         log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
 
-        rank = [figures["val_top1"], -figures["val_loss"]]  # compared by accuracy, and then by the lower loss
+        rank = [figures["val_top1"], -figures["val_loss"]]  # higher accuracy is better, then lower loss
         if rank > self.best["rank"]:
             weights = gathered_weights(trainer, pl_module)
             check_finite(trainer, pl_module, weights)
@@ -269,7 +279,7 @@ class Keeper(pl.Callback):
             return  # no checkpoint is written: a resumed training would train beyond this epoch
 
         is_due = current_time - self.checkpoint_time >= self.checkpoint_s
-        # Clocks and signals differ between processes: all follow the first one.
+        # Clocks and signals differ between processes: all do what the first process decides.
         should_stop, should_save = trainer.strategy.broadcast((stop.requested.is_set(), is_due))
         if should_stop or should_save:
             trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)
@@ -281,10 +291,11 @@ class Keeper(pl.Callback):
 def _machine_wide_name(device: torch.device) -> str:
     """The name of a device with its number in the whole machine, such as cuda:3.
 
-    A launcher may show only some GPUs to this process, which torch then counts from 0.
+    A launcher may show only some GPUs to this process. torch counts these from 0; CUDA_VISIBLE_DEVICES lists their
+    numbers in the machine. Without this variable, and for a CPU, it is torch's own name.
     """
-    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    index = device.index or 0  # None: the first one
+    visible = [number for number in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if number]
+    index = device.index or 0  # without an index: the first GPU
     if device.type != "cuda" or index >= len(visible):
         return str(device)
     return f"cuda:{visible[index]}"
@@ -352,12 +363,12 @@ def fit(
 ) -> Fitted:
     """Train `classifier.module` in place, and leave it with the weights of the best epoch on `val`.
 
-    recipe:       how to train. A learning rate for another batch size (lr_batch) is scaled as from scratch; one that is
-                  scaled already stays.
+    recipe:       how to train. A learning rate that is given for another batch size (lr_batch) is scaled, without the
+                  factor for given weights (finetune_lr); a recipe that is scaled already stays as it is.
     seed:         batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU the same call gives the
                   same bits, whether it was interrupted or not.
-    place:        folder, devices and display. The folder then has best.safetensors, the snapshots that the recipe asks
-                  for (snapshot-0.50.safetensors, ...) and fitted.json.
+    place:        folder, devices and display. The folder then has best.safetensors, the snapshots of the recipe
+                  (snapshot-0.50.safetensors, ...) and fitted.json.
     start_counts: whether the initial weights are kept if no epoch is better on `val`.
 
     A second call in the same folder continues after the last checkpoint; if all epochs are done, it only loads the
@@ -370,7 +381,7 @@ def fit(
     many. Raises Preempted, after a checkpoint was written, if fca.training.stop has requested a stop.
     """
     recipe.check()
-    # The learning rate for this batch size, and the numbers of epochs and passes for so many images.
+    # Fill in the learning rate for this batch size, and the numbers of epochs and passes for these numbers of images.
     recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
     devices = devices_of(place.accelerator, place.devices, place.strategy)
     forward_size = _fewest_images_per_forward(classifier, len(train), len(val), recipe, devices)
@@ -389,15 +400,19 @@ def fit(
     args = (classifier, train, val, recipe, seed, place_of_processes, forward_size, start_counts)
     launch(_train_in_process, args, devices, place.logger)
     fitted = _load_fitted(place.folder, classifier.module)
-    assert fitted is not None, "the first process wrote it"
+    assert fitted is not None, "the first process wrote it"  # before `launch` returned
     return fitted
 
 
 def _check_recipe_on_devices(
     classifier: Classifier, recipe: Recipe, place: TrainingPlace, devices: Sequence[torch.device]
 ) -> None:
-    """Raise FcaError if these devices, or this network, cannot follow the recipe."""
-    is_sharded = len(devices) > 1 and place.strategy == "fsdp"
+    """Raise FcaError if the network cannot be trained by the recipe on these devices.
+
+    With FSDP, neither a running average of the weights nor chunks of a batch are supported. Training in float16 needs a
+    GPU. Only networks of timm group their layers, which learning rates that decay from layer to layer need.
+    """
+    is_sharded = len(devices) > 1 and place.strategy == "fsdp"  # each process holds a share of the weights
     if is_sharded and (recipe.ema or recipe.accumulate > 1):
         raise FcaError("machine.strategy", "fsdp", "ddp with recipe.ema or recipe.accumulate", "switch these off")
     if recipe.precision == "16-mixed" and devices[0].type == "cpu":
@@ -410,10 +425,14 @@ def _check_recipe_on_devices(
 def _fewest_images_per_forward(
     classifier: Classifier, n_train: int, n_val: int, recipe: Recipe, devices: Sequence[torch.device]
 ) -> int:
-    """Fewest images that may go through the network together in training: 1, or 2 where a batch norm needs two.
+    """Fewest images that may go through the network together in training: 1, or 2 where batch norm needs two.
 
-    n_train, n_val: numbers of training and validation images. Raises FcaError if they are too few, and for more devices
-    than images in a batch.
+    Batch norm that gets one value for each channel cannot normalise it, which can happen for a single image. The caller
+    then makes batches of at least this size in every process.
+
+    n_train, n_val: numbers of training and validation images.
+
+    Raises FcaError if these are too few, and if there are more devices than a batch has images for.
     """
     for split, images, fewest in (("train", n_train, 2), ("val", n_val, 1)):
         if images < fewest:
@@ -424,17 +443,21 @@ def _fewest_images_per_forward(
     batch_images = n_train // count_batches(n_train, recipe.batch_size)
     val_batch_images = n_val // count_batches(n_val, batch_size_of(classifier.input_size))
 
-    # A process cuts its share of a batch into `accumulate` chunks: one of them may be a single image.
+    # Each process cuts its part of a batch into `accumulate` chunks, and forwards these one after another.
+    smallest_chunk = batch_images // len(devices) // recipe.accumulate
     is_synchronised = len(devices) > 1 and devices[0].type == "cuda"  # batch norm sees the images of all processes
-    can_be_alone = batch_images // len(devices) // recipe.accumulate < 2
-    forward_size = smallest_forward(classifier) if can_be_alone and not is_synchronised else 1
+    can_be_alone = smallest_chunk < 2 and not is_synchronised
+    forward_size = smallest_forward(classifier) if can_be_alone else 1
 
+    # Devices among which a batch can be divided: each needs an image for each chunk.
     most_devices = batch_images // recipe.accumulate
     if forward_size > 1:
-        # `Batches` then joins small batches, and `training_step` makes fewer chunks: a whole batch must be enough.
+        # Here `Batches` makes fewer and larger batches, and `training_step` fewer chunks. So a batch of full size needs
+        # only `forward_size` images for each device.
         most_devices = min(n_train, recipe.batch_size) // forward_size
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
 
+    # For validation, each device needs an image of every batch. A single device always suffices.
     for split, images in (("train", most_devices), ("val", val_batch_images)):
         if len(devices) > max(1, images):
             raise FcaError("machine.devices", len(devices), f"up to {images}, a batch of {split} images", "lower it")
@@ -455,32 +478,36 @@ def _train_in_process(
     """Train as one process of a training, or as the only one; the first process writes the files of the result.
 
     recipe:       with its learning rate scaled and its epochs counted.
+    forward_size: fewest images that may go through the network together in one process.
     start_counts: whether the initial weights are kept if no epoch is better on `val`.
-    forward_size: fewest images that may go through the network together.
-    process:      the devices of all processes, and which process this is.
+    process:      the devices of all processes, and the number of this process.
     The other arguments are those of `fit`.
     """
     n_processes = len(process.devices)
     device = process.devices[process.rank]
     if n_processes > 1:
+        # The logger stays in the process that started this one; only the first process shows a bar.
         logger = process.forwarding_logger() if place.logger else False
         place = replace(place, logger=logger, progress=place.progress and process.rank == 0)
         if device.type == "cuda":  # by timm: torch's own would drop the activations inside timm's batch norms
             convert_sync_batchnorm(classifier.module)  # type: ignore[no-untyped-call]
 
-    # Data: this process takes its share of every batch.
-    share = (place.progress, process.rank, n_processes)
-    batches = Batches(train, recipe.batch_size, device, seed, recipe, *share, min_images=forward_size * n_processes)
+    # Data: this process takes its part of every batch. Validation has no seed and no recipe: in order, unchanged.
+    part_of_batches = (place.progress, process.rank, n_processes)
+    fewest_images = forward_size * n_processes
+    batches = Batches(train, recipe.batch_size, device, seed, recipe, *part_of_batches, min_images=fewest_images)
     val_batch_size = batch_size_of(classifier.input_size)
-    val_batches = Batches(val, val_batch_size, device, None, None, *share)  # no seed, no recipe: in order, unchanged
+    val_batches = Batches(val, val_batch_size, device, None, None, *part_of_batches)
     steps = len(batches) * recipe.epochs
 
-    # Epochs are ranked by validation accuracy, then loss. Unless the start counts, any epoch is better than it.
+    # `keeper` ranks epochs by validation accuracy, then loss, and keeps the weights of the best one. The initial
+    # weights have a rank only if they count.
     start_rank = _rank_before_training(classifier, val, place.accelerator) if start_counts else NO_RANK
     snapshots = recipe.snapshot_steps(steps)
     keeper = Keeper(place.folder, snapshots, classifier.module, place.checkpoint_s, start_rank)
     training_class = Sharded if n_processes > 1 and place.strategy == "fsdp" else Training
-    is_compiled = _should_compile(place.compile, device, steps * recipe.batch_size * classifier.input_size**2)
+    n_pixels = steps * recipe.batch_size * classifier.input_size**2  # of the images of all steps
+    is_compiled = _should_compile(place.compile, device, n_pixels)
 
     # Train.
     has_diverged = False
@@ -498,12 +525,12 @@ def _train_in_process(
 
     # Keep the best epoch.
     best = keeper.best
-    if n_processes == 1:  # else the process that started this one loads them
+    if n_processes == 1:  # else `fit`, in the process that started this one, loads the weights from their file
         classifier.module.float().load_state_dict(best["weights"])  # float: a recipe of bf16-true has changed the type
     best_top1, _ = best["rank"]  # accuracy and minus the loss, of the best epoch or of the start
     fitted = Fitted(
         best_epoch=best["epoch"],
-        val_top1=best_top1 if math.isfinite(best_top1) else None,
+        val_top1=best_top1 if math.isfinite(best_top1) else None,  # -infinity in NO_RANK: no accuracy
         epochs_run=len(keeper.history),
         diverged=has_diverged,
         train_s=keeper.seconds,
@@ -518,7 +545,7 @@ def _train_in_process(
 
 
 def _rank_before_training(classifier: Classifier, val: Examples, accelerator: str) -> tuple[float, float]:
-    """Accuracy and minus the loss of a network on validation images before training: epochs are compared by these."""
+    """Accuracy and minus the loss of the network on validation images before training, to be compared with epochs."""
     logits = torch.from_numpy(logits_of(classifier, val.pixels, val.rows, accelerator))
     labels = torch.from_numpy(val.labels)
     top1 = (logits.argmax(1) == labels).float().mean()
@@ -529,14 +556,15 @@ def _rank_before_training(classifier: Classifier, val: Examples, accelerator: st
 def _load_fitted(folder: Path, module: nn.Module) -> Fitted | None:
     """Load the best weights of a finished training in this folder into `module`, and return its results.
 
-    Returns None if no training was finished there. Damaged files are removed with a warning; then it returns None, too.
+    Returns None if no training was finished there. Files that are damaged, or hold another network, are removed with a
+    warning, and None is returned, so that the caller trains again.
     """
-    if not (folder / FITTED).exists():
+    if not (folder / FITTED).exists():  # it is written after the weights
         return None
 
     try:
         fitted = Fitted(**read_object(folder / FITTED))
-        check_header(folder / BEST)
+        check_header(folder / BEST)  # raises for a file that was cut off
         weights = load_file(folder / BEST)
         if _shapes(weights) != _shapes(module.state_dict()):
             raise DamagedFile(folder / BEST, "holds another network")
@@ -560,16 +588,18 @@ def _usable_checkpoint(folder: Path, training: Training) -> Path | None:
     try:
         with opened(path) as file:
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
-        run_id = checkpoint["callbacks"]["Keeper"].get("run", folder.name)  # older checkpoints do not have it
+        # The folder is named by its run. Older checkpoints name no run: they are taken as of this run.
+        run_id = checkpoint["callbacks"]["Keeper"].get("run", folder.name)
         if run_id != folder.name or _shapes(checkpoint["state_dict"]) != _shapes(training.state_dict()):
             raise DamagedFile(path, f"is of another training, {run_id}")
-    except Exception as error:  # whatever unpickling raises
+    except Exception as error:  # damaged files make unpickling raise errors of any kind
         _discard(error, path)
         return None
     return path
 
 
 def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight and buffer by its name: two states of one network have the same shapes."""
     return {name: tuple(value.shape) for name, value in state.items()}
 
 
@@ -585,9 +615,10 @@ def _discard(error: Exception, *paths: Path) -> None:
 def _lightning_trainer(
     recipe: Recipe, place: TrainingPlace, process: TrainingProcess, keeper: Keeper, steps: int
 ) -> pl.Trainer:
-    """Lightning's Trainer for one process, with the user's further options (place.trainer).
+    """Lightning's Trainer for one process of a training, with the options of the configuration (place.trainer).
 
-    steps: number of steps in an epoch. Figures of steps are logged at least once in each epoch.
+    keeper: the callback that writes the checkpoints and keeps the best epoch.
+    steps:  number of steps in an epoch. Metrics of steps are logged at least once in each epoch.
     """
     options: dict[str, Any] = {
         "enable_model_summary": False,
@@ -615,7 +646,8 @@ def _lightning_trainer(
         gradient_clip_val=recipe.grad_clip or None,  # None: no clipping
         logger=loggers or False,
         callbacks=callbacks,
-        # No processes are started here, whatever the cluster: submitit or `launch` has already placed this one.
+        # LightningEnvironment: Lightning starts no processes, even if it detects a cluster, since submitit or `launch`
+        # has started this one already.
         plugins=[AtomicCheckpointIO(), LightningEnvironment()],
         default_root_dir=place.folder,
         enable_checkpointing=False,  # `keeper` writes them
@@ -628,8 +660,9 @@ def _lightning_trainer(
 def _should_compile(setting: str, device: torch.device, pixels: int) -> bool:
     """Whether to compile the network with torch.compile.
 
-    setting: true, false or auto. auto compiles on CUDA if a training shows so many pixels that faster steps make up for
-    the minutes of compiling.    pixels: number of them in the images of all steps.
+    setting: true, false or auto. auto compiles on CUDA if the training is so long that faster steps make up for the
+             minutes of compiling.
+    pixels:  length of the training: the number of pixels in the images of all its steps.
     """
     if setting == "auto":
         return device.type == "cuda" and pixels >= COMPILED_FROM
@@ -657,9 +690,9 @@ def _tf32_if_asked(precision: str) -> Iterator[None]:
 @contextmanager
 def _without_lightning_notes() -> Iterator[None]:
     """Mute Lightning in the body of `with`: its notes on devices, tips and reasons to stop, and _IGNORED_WARNINGS."""
-    notes = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    notes = logging.getLogger("pytorch_lightning.utilities.rank_zero")  # the logger of all these notes
     previous_level = notes.level
-    notes.setLevel(logging.WARNING)
+    notes.setLevel(logging.WARNING)  # warnings still come through
     try:
         with warnings.catch_warnings():
             for message in _IGNORED_WARNINGS:

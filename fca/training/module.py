@@ -1,4 +1,4 @@
-"""The steps of a training: augment a batch, forward, loss, running average; and the figures of an epoch."""
+"""The steps of a training: augment a batch, forward, loss, running average; and the metrics of an epoch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ import pytorch_lightning as pl  # noqa: E402
 import timm.optim  # noqa: E402
 from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice  # noqa: E402
 
-NAMES_IN_LOGGERS = {  # figures of an epoch -> what loggers call them
+NAMES_IN_LOGGERS = {  # metrics of an epoch -> what loggers call them
     "train_loss": "train/loss",
     "train_top1": "train/top1",
     "val_loss": "val/loss",
@@ -57,7 +57,7 @@ class Training(pl.LightningModule):
         is_compiled: bool = False,
         forward_size: int = 1,
     ) -> None:
-        """Prepare what the recipe asks for: mixup and cutmix, a running average of the weights, precision, compiling.
+        """Prepare what the recipe needs: mixup and cutmix, a running average of the weights, precision, compiling.
 
         classifier:   its module is trained; it must give one logit for each class.
         recipe:       with its learning rate scaled and its epochs counted, see `fca.training.loop.fit`.
@@ -85,7 +85,7 @@ class Training(pl.LightningModule):
         self.average = None
         if recipe.ema:
             self.average = AveragedModel(self.network, multi_avg_fn=moving_average(recipe), use_buffers=True)
-            self.average.requires_grad_(False)  # else other processes wait for its gradients
+            self.average.requires_grad_(False)  # else DDP waits for its gradients, which never come
 
         if recipe.precision == "bf16-true":
             self.network.to(torch.bfloat16)
@@ -102,7 +102,10 @@ class Training(pl.LightningModule):
         return self
 
     def configure_optimizers(self) -> Any:
-        """timm's optimiser by its name in the recipe, and a schedule that sets the learning rate at every step."""
+        """timm's optimiser by its name in the recipe, and a schedule that sets the learning rate at every step.
+
+        With layer_decay, earlier layers learn more slowly: each group of layers has a factor of its own.
+        """
         recipe = self.recipe
         options = {"momentum": recipe.momentum, **recipe.optimiser_options}
         if recipe.layer_decay < 1:
@@ -131,24 +134,27 @@ class Training(pl.LightningModule):
         self.last_log_time = time.perf_counter()
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        """Forward a batch, in chunks if it does not fit the device, and return the loss of the last chunk.
+        """Forward this process's images of a batch, in chunks (recipe.accumulate), and return the last chunk's loss.
 
         The loss of a chunk is its mean cross-entropy x weight, where
 
             weight = batch.share * images of the chunk / images of this process,
-            batch.share = images of this process / mean of all processes.
+            batch.share = images of this process / mean number of images in all processes.
 
-        Summed over chunks and averaged over processes, this is the mean loss of the whole batch. The chunks before the
-        last leave their gradients in the network; Lightning goes backward from the returned loss.
+        Summed over chunks and averaged over processes, this is the mean loss of the whole batch. The backward passes of
+        the earlier chunks happen here, and their gradients add up in the network; Lightning does the backward pass of
+        the returned loss.
+
+        index: position of the batch in its epoch.
         """
         images, targets = self.network_inputs(batch)
 
-        # `batch.share` gives the size of the whole batch from this process's part of it. All processes use the number
-        # of chunks that is possible for the process with the fewest images, so that they stay in step.
+        # All processes make the same number of chunks, so that they stay in step: as many as the process with the
+        # fewest images can make. By `batch.share`, the whole batch has this number of images:
         n_processes = self.trainer.world_size
-        whole_batch = round(len(images) * n_processes / batch.share)  # number of images
-        smallest_share = whole_batch // n_processes
-        n_chunks = max(1, min(self.recipe.accumulate, smallest_share // self.forward_size))
+        whole_batch_size = round(len(images) * n_processes / batch.share)
+        fewest_images = whole_batch_size // n_processes
+        n_chunks = max(1, min(self.recipe.accumulate, fewest_images // self.forward_size))
         if self.recipe.accumulate > 1:
             self.optimizers().zero_grad()  # type: ignore[union-attr]  # see `optimizer_zero_grad`
 
@@ -159,10 +165,10 @@ class Training(pl.LightningModule):
             logits = checked_logits(forward(chunk), len(chunk), self.n_classes).float()
             loss = cross_entropy(logits, chunk_targets, label_smoothing=self.recipe.label_smoothing)
             weight = batch.share * len(chunk) / len(images)
-            if weight != 1:  # without chunks or other processes it is 1
+            if weight != 1:  # with one chunk and one process it is 1
                 loss = loss * weight
             sums += torch.stack([loss.detach(), weight * accuracy(logits.detach(), chunk_targets)])
-            if number < n_chunks:  # Lightning goes backward from the loss of the last chunk
+            if number < n_chunks:  # the last backward pass is Lightning's
                 self.trainer.strategy.backward(loss, None)
 
         self.train_sums += sums
@@ -176,13 +182,13 @@ class Training(pl.LightningModule):
 
     @property
     def is_logged_step(self) -> bool:
-        """Whether the figures of this step are logged; Lightning would drop those of other steps."""
+        """Whether the metrics of this step are logged; Lightning would drop those of other steps."""
         return self.logger is not None and (self.global_step + 1) % self.log_interval == 0
 
     def pace(self) -> dict[str, float]:
         """The learning rate of this step, and the images per second since the last call; starts a new count of images.
 
-        It is called at each step whose figures are logged.
+        It is called at each step whose metrics are logged.
         """
         current_time = time.perf_counter()
         images_per_s = self.images_since_log / (current_time - self.last_log_time)
@@ -194,9 +200,9 @@ class Training(pl.LightningModule):
         }
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Log the norm of all gradients together, before they are clipped.
+        """At steps that are logged, log the norm of all gradients together, before they are clipped.
 
-        Not with FSDP, where a process has only its share of the gradients.
+        With FSDP nothing is logged, since a process has only its share of the gradients.
         """
         is_sharded = isinstance(self.trainer.strategy, pl.strategies.FSDPStrategy)
         if self.is_logged_step and not is_sharded:
@@ -204,9 +210,9 @@ class Training(pl.LightningModule):
             self.log("grad_norm", nn.utils.get_total_norm(gradients))
 
     def network_inputs(self, batch: Batch) -> tuple[Float[Tensor, "batch 3 size size"], Tensor]:
-        """The images of a batch as the network gets them, augmented and mixed, and their targets.
+        """The images of a training batch as the network gets them, augmented and mixed, and their targets.
 
-        Targets are labels, or, if images were mixed, the share of each class: shape (batch, classes).
+        Targets are labels, or, if images were mixed (mixup, cutmix), the share of each class: shape (batch, classes).
         """
         recipe = self.recipe
         images = as_input(batch.images)
@@ -229,16 +235,16 @@ class Training(pl.LightningModule):
         return images.to(dtype, memory_format=torch.channels_last)
 
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
-        """Lightning's, which it calls between `training_step` and the backward pass from the returned loss.
+        """Set all gradients to zero; Lightning calls this between `training_step` and the backward pass of its loss.
 
-        With `accumulate`, the chunks of the batch have left their gradients by then: `training_step` zeroes them
-        before.
+        With `accumulate`, the chunks of the batch have added their gradients by then. So nothing is done here:
+        `training_step` zeroes the gradients before it forwards the chunks.
         """
         if self.recipe.accumulate == 1:
             optimizer.zero_grad()
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Lightning's. Raises Diverged for a step that would overflow the weights."""
+        """Do Lightning's step of the optimiser. Raises Diverged for a step that would overflow the weights."""
         try:
             super().optimizer_step(*args, **kwargs)
         except RuntimeError as error:
@@ -274,7 +280,10 @@ class Training(pl.LightningModule):
         self.val_sums += torch.stack([loss, n_correct, torch.full_like(loss, len(batch.labels))])
 
     def on_validation_epoch_end(self) -> None:
-        """Compute the epoch's figures over all processes, for the loggers and for the choice of the best epoch."""
+        """Compute the epoch's losses, accuracies and learning rate over all processes, as `figures`, and log them.
+
+        `Keeper` chooses the best epoch by them.
+        """
         strategy = self.trainer.strategy
         val_loss, n_correct, n_images = strategy.reduce(self.val_sums, reduce_op="sum").tolist()
         train_loss, train_accuracy = strategy.reduce(self.train_sums).tolist()  # the mean over processes
@@ -300,13 +309,14 @@ def batch_norms(module: nn.Module) -> list[nn.Module]:
 def smallest_forward(classifier: Classifier) -> int:
     """The fewest images that a network can be trained on at once: 1, or 2 where batch norm needs two.
 
-    Batch norm needs more than one value per channel. For one image it gets a single value if it normalises vectors, or
-    maps of one pixel. How many it gets is observed in a forward pass, after which the network is as it was before.
+    Batch norm in training needs more than one value per channel. For one image it gets a single value if it normalises
+    vectors, or maps of one pixel. This is found by a forward pass of one image, which does not change the network.
     """
     module = classifier.module
     was_training = module.training
     module.train()
-    norms = [norm for norm in batch_norms(module) if norm.training]  # frozen ones take no averages
+    # A norm that stays in evaluation mode is frozen: it uses stored averages, so one value is enough.
+    norms = [norm for norm in batch_norms(module) if norm.training]
     if not norms:
         module.train(was_training)
         return 1
@@ -314,13 +324,13 @@ def smallest_forward(classifier: Classifier) -> int:
     values_per_channel: list[int] = []
 
     def count_values(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        shape = inputs[0].shape  # images x channels x sides
+        shape = inputs[0].shape  # images x channels, then height x width or nothing
         values_per_channel.append(shape[0] * math.prod(shape[2:]))
 
     handles = [norm.register_forward_pre_hook(count_values) for norm in norms]
-    module.eval()  # so that the pass changes no averages, and one image is enough
+    module.eval()  # in training mode the pass would change averages, and fail for the very case that is sought
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):  # later random numbers stay the same
             module(torch.zeros(1, 3, classifier.input_size, classifier.input_size))
     finally:
         for handle in handles:
@@ -346,9 +356,9 @@ def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int],
 
         average ← d average + (1 - d) value,   d = min(ema, (1 + t) / (10 + t)) for t = 1, 2, ...
 
-    t counts the steps after the first one, whose weights AveragedModel itself copies. Without ema_warmup d = ema, which
-    in fewer than some 3 / (1 - ema) steps leaves much of the first weights. Counts (of the batches that a batch norm
-    has seen) are no averages and are copied at every step.
+    t counts the steps after the first step, after which AveragedModel copies the weights. Without ema_warmup d = ema;
+    then the first weights keep a large part of the average for about 3 / (1 - ema) steps. Integers are copied at every
+    step: they count the batches that a batch norm has seen, and have no average.
     """
 
     @torch.no_grad()

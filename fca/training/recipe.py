@@ -121,10 +121,10 @@ class Recipe:
         """Raise FcaError for the first value outside its range, naming its key as the user types it: recipe.KEY."""
 
         def at_least_0(value: float) -> tuple[bool, str]:
-            """Whether a number is in this range, and the range in words."""
+            """Whether a number is finite and at least 0, and this range in words."""
             return 0 <= value < math.inf, "a finite number of at least 0"
 
-        shift_below = 0 if self.crops else 1  # crops of originals already move the image: only 0 is allowed then
+        shift_below = 0 if self.crops else 1  # crops of originals are random translations already: no shift
         has_distinct_snapshots = len(set(self.snapshots)) == len(self.snapshots)
         # key -> whether its value is allowed, and the allowed values in words
         ranges = {
@@ -185,8 +185,8 @@ class Recipe:
     def essential(self, images: int, val_images: int) -> Recipe:
         """This recipe as it enters the id of a run: two recipes that train in the same way become equal.
 
-        Its numbers of steps become epochs and passes (see `sized`). A key that has no effect, given the other keys,
-        gets a neutral value.
+        Settings in steps become epochs and passes (see `sized`). A key that has no effect, given the other keys, gets a
+        neutral value.
 
         images, val_images: numbers of training and validation images.
         """
@@ -206,7 +206,7 @@ class Recipe:
         )
 
     def steps_for(self, images: int) -> int:
-        """Number of steps of a training on this number of images, by a recipe that is `sized` for them."""
+        """Number of steps of a training on this number of images; the recipe must be `sized` for them already."""
         steps_per_pass = -(-images // self.batch_size)  # rounded up
         return self.epochs * self.passes * steps_per_pass
 
@@ -223,9 +223,10 @@ class Recipe:
     def scaled(self, finetune: bool) -> Recipe:
         """This recipe with its effective learning rate filled in, so that lr_batch is 0 (any) and finetune_lr is 1.
 
-        lr is multiplied by batch_size / lr_batch, or by its square root for adaptive optimisers (arXiv:1706.02677 and
-        arXiv:1404.5997, by the rule of timm's train.py), and by finetune_lr if training begins with given weights; so
-        is lr_min.    finetune: whether it does.
+        lr and lr_min are multiplied by batch_size / lr_batch, or by its square root for adaptive optimisers
+        (arXiv:1706.02677 and arXiv:1404.5997, by the rule of timm's train.py); and, with `finetune`, by finetune_lr.
+
+        finetune: whether the training begins with given weights, instead of from scratch.
         """
         batch_ratio = self.batch_size / self.lr_batch if self.lr_batch else 1.0  # 0: lr is for any batch size
         is_adaptive = any(name_part in self.optimiser for name_part in ADAPTIVE)
@@ -234,9 +235,9 @@ class Recipe:
         return replace(self, lr=self.lr * factor, lr_min=self.lr_min * factor, lr_batch=0, finetune_lr=1.0)
 
     def sized(self, images: int, val_images: int) -> Recipe:
-        """The recipe for a number of training images: `steps` and `min_steps` become epochs and passes, and are 0 then.
+        """The recipe for a number of images: `steps` and `min_steps` are turned into epochs and passes, and become 0.
 
-        If `steps` is given, enough passes over the images for so many steps are spread over at most `epochs` epochs.
+        If `steps` is given, the passes over the images that make so many steps are spread over at most `epochs` epochs.
         Each epoch has the same number of passes, rounded up. If `steps` is 0, each epoch has enough passes that all
         epochs together have at least `min_steps` steps. Warm-up and drops of the learning rate, which are counted in
         epochs, keep their share of the training.
@@ -333,9 +334,9 @@ def _is_optimiser_of_timm(name: str) -> tuple[bool, str]:
 
 
 def _check_optimiser_options(recipe: Recipe) -> None:
-    """Raise FcaError for options that the recipe's optimiser does not have, and for values that it refuses.
+    """Raise FcaError for optimiser_options that the recipe's optimiser does not have, or whose values it refuses.
 
-    They are tried on an optimiser of a 2 x 2 matrix.
+    To try the values, an optimiser of a 2 x 2 matrix is made with them.
     """
     optim = imported("timm.optim")
     torch = imported("torch")

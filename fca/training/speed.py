@@ -87,7 +87,7 @@ def speeds(
 
 
 class _Timer:
-    """Times a network on a batch of noise, in rounds of many calls.    seconds: of one call, the mean of each round."""
+    """Times a network on a batch of noise, in rounds of many calls.    seconds: for each round, the mean of a call."""
 
     def __init__(self, network: Classifier | Program, size: int, accelerator: str) -> None:
         """Put network and noise on the device, and find how many calls make a round of ROUND_S seconds.
@@ -129,7 +129,7 @@ class _Timer:
             return time.perf_counter() - start
 
     def _synchronise(self) -> None:
-        """Wait until the device has done all its work; a CPU always has."""
+        """Wait until the device has done all its work. Calls on a CPU return only when their work is done."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
@@ -149,11 +149,11 @@ def cost(classifier: Classifier) -> Cost:
     side = classifier.input_size
     pixels = torch.zeros((1, side, side, 3), dtype=torch.uint8)
 
-    results = _ResultBytes()
+    results = _ResultBytes()  # counts the memory of intermediate results while `with` is active
     with torch.inference_mode(), FlopCounterMode(display=False) as counter, results:
         logits(classifier, pixels)
 
-    bytes_by_address = {}  # weights may share memory, which counts once
+    bytes_by_address = {}  # keyed by address, since weights may share memory, which counts once
     for weights in (*module.parameters(), *module.buffers()):
         storage = weights.untyped_storage()
         bytes_by_address[storage.data_ptr()] = storage.nbytes()
@@ -182,6 +182,7 @@ class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         Results that share memory with the operation's inputs, such as views, need no memory of their own.
         """
+        # `tree_leaves` finds the tensors in nested arguments and results
         input_storages = {_storage_id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
@@ -203,7 +204,7 @@ class _ResultBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.live_storages.discard(storage_id)
             self.current -= size
 
-        weakref.finalize(storage, subtract)
+        weakref.finalize(storage, subtract)  # calls it when the storage is freed
 
 
 def _storage_id(tensor: Tensor) -> int:
@@ -253,9 +254,9 @@ class ProcessorTime(NamedTuple):
         passed = later.passed - self.passed
         used = later.used - self.used
         used_by_process = later.used_by_process - self.used_by_process
-        if passed <= 0:  # two calls in one tick of the system's clock
+        if passed <= 0:  # both moments are in one tick of the system's clock
             return 0.0
-        return max(0.0, used - used_by_process) / passed  # both are rounded to ticks, so it could be below 0
+        return max(0.0, used - used_by_process) / passed  # times are rounded to ticks, so a difference could be < 0
 
 
 def load() -> float:

@@ -54,10 +54,10 @@ class TrainerKeys:
     def check(self) -> None:
         """Raise FcaError if a callback or logger names no class, a class that is not allowed, or an unknown keyword.
 
-        Allowed are the classes of OBSERVERS or LOGGERS, and those of modules that the user lists under `plugins`, whose
-        keywords are not checked here.
+        Allowed are the classes of OBSERVERS (for callbacks) and LOGGERS, and the dataclasses of modules that the user
+        lists under `plugins`. The keywords of the user's classes are not checked here.
         """
-        for key, entry, keywords_by_class in self._entries():
+        for key, entry, keywords_by_class in self._entries():  # OBSERVERS or LOGGERS, which are allowed for this entry
             target = entry.get("_target_") if isinstance(entry, Mapping) else None
             if not isinstance(target, str):
                 raise FcaError(key, entry, "{_target_: CLASS, KEYWORD: VALUE}", "name a class")
@@ -78,14 +78,14 @@ class TrainerKeys:
             class_of(key, target)
 
     def meaning(self) -> list[Any]:
-        """The callbacks that may change results, which are those of the user: they enter the identity of a run."""
+        """The entries of callbacks that may change results: all but OBSERVERS. They are part of a run's identity."""
         return [entry for entry in self.callbacks if entry["_target_"] not in OBSERVERS]
 
     def arguments(self, folder: Path) -> dict[str, Any]:
-        """Arguments of Lightning's Trainer, with all callbacks and loggers made.
+        """Arguments of Lightning's Trainer: options, the profiler, and instances of all callbacks and loggers.
 
-        folder: the run's folder, where loggers and the profiler write. Raises FcaError for keywords that a class
-        refuses, and for a class of the user's that is no callback, or no logger.
+        folder: the run's folder, where loggers and the profiler write.
+        Raises FcaError for keywords that a class refuses, and for a user's class that is no callback, or no logger.
         """
         callbacks: list[Any] = []
         loggers: list[Any] = []
@@ -101,7 +101,8 @@ class TrainerKeys:
             profiler_class = getattr(imported("pytorch_lightning.profilers"), PROFILERS[self.profiler])
             arguments["profiler"] = profiler_class(dirpath=folder, filename="profile")
         if any("ModelSummary" in entry["_target_"] for entry in self.callbacks):
-            arguments["enable_model_summary"] = True  # else Lightning refuses a callback that prints the summary
+            # a callback that prints the summary: Lightning refuses it while summaries are off
+            arguments["enable_model_summary"] = True
         return arguments
 
     def _entries(self) -> Iterator[tuple[str, Any, KeywordsByClass]]:
@@ -120,11 +121,11 @@ def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: Keyw
     keywords_by_class: OBSERVERS for a callback, LOGGERS for a logger.
     folder:            the run's folder, where Lightning's loggers write.
 
-    Raises FcaError if the class refuses its keywords, or is of another kind.
+    Raises FcaError if the class refuses its keywords, or is neither a callback nor a logger as the entry should be.
     """
     target = entry["_target_"]
     keywords = {name: value for name, value in entry.items() if name != "_target_"}
-    if target in LOGGERS:  # they write into the folder `curves` of the run
+    if target in LOGGERS:  # they write into the folder `curves` of the run; without a version it has no subfolder
         keywords.update(save_dir=folder, name="curves", version="")
 
     if target in keywords_by_class:
@@ -135,7 +136,7 @@ def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: Keyw
 
     try:
         instance = target_class(**keywords)
-    except Exception as error:  # whatever a class refuses its keywords with, or a library that it needs is not there
+    except Exception as error:  # classes refuse keywords, or miss a library, with errors of any kind
         raise FcaError(key, target, f"keywords that it takes ({error})", "correct them") from error
 
     base_class = imported(_CALLBACKS).Callback if keywords_by_class is OBSERVERS else imported(_LOGGERS).Logger

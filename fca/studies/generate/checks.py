@@ -39,8 +39,8 @@ class Checks:
 
     model:      of images and texts, queried with its own templates and the plan's prompts; or any classifier that knows
                 the plan's classes.
-    object:     least probability of an image's class among the plan's.
-    attribute:  least probability of its level: that of the level's prompts among the nine of its class and attribute;
+    object:     least probability of an image's class among the plan's classes.
+    attribute:  least probability of its level: of the level's three prompts among the nine of its class and attribute;
                 null without texts.
     duplicates: whether an image of the same picture as an earlier one is rejected (fca.data.duplicates). The three
                 images of a triplet share a seed and may differ little, so that among them only equal pixels count.
@@ -60,11 +60,13 @@ class Checks:
             raise FcaError("checks.attribute", self.attribute, f"null with {name_of(self.model)}", step)
 
     def examine(self, plan: Plan, folder: Folder) -> str:
-        """Score each image that this model has not scored yet, and decide which images to reject; returns a summary.
+        """Score each image that this model has not scored yet, and decide which images to reject; return a summary.
 
-        Scores and decisions are added to the journal. The manifest and the review page are written again.
+        Scores and decisions are added to the folder's journal, as lines. The manifest and the review page are written
+        again.
 
-        Raises FcaError for a model that does not know the plan's classes, and for an image that cannot be read.
+        Raises FcaError for a model that does not know the plan's classes, for an image that cannot be read, and while
+        another command adds to the folder.
         """
         with folder.held(wait=False):
             plan = with_descriptions(plan.resolved(), folder.journal.lines())
@@ -73,13 +75,14 @@ class Checks:
             lines = folder.journal.lines()
             images = known_images(lines, plan)
             rejected = self._verdict(images, lines, folder)
-            if rejected != checked(lines)[1]:  # the journal gets a line only if the decision changed
+            _, earlier_rejected = checked(lines)
+            if rejected != earlier_rejected:  # the journal gets a line only if the decision changed
                 folder.journal.add({"kind": "verdict", "rejected": rejected})
             folder.write_lists(folder.journal.lines(), plan.name)
         return _summary(images, rejected)
 
     def _score(self, scorer: ImageScorer, folder: Folder, plan: Plan) -> None:
-        """Add the scores of images that this model has not scored to the journal."""
+        """Score the images of the plan that this model has not scored yet, and add the scores to the journal."""
         lines = folder.journal.lines()
         scores, _ = checked(lines)
         images = known_images(lines, plan)
@@ -98,7 +101,7 @@ class Checks:
                 folder.journal.add(check)
 
     def _verdict(self, images: Sequence[Line], lines: Sequence[Line], folder: Folder) -> Rejected:
-        """The images to reject, with reasons: images with a score below its limit, then duplicates among the others.
+        """The images to reject, as key of an image -> reasons: low scores first, then duplicates among the others.
 
         images: the journal's lines of the images to decide on.    lines: the whole journal, with the scores.
         """
@@ -123,15 +126,18 @@ class Checks:
 
 @dataclass(frozen=True)
 class ImageScorer:
-    """A model over the texts of a plan, or over its classes."""
+    """Scores images by a model over the texts of a plan, or, if the model reads no texts, over the plan's classes."""
 
     model: Model
     plan: Plan
 
     def label(self, line: Line) -> str:
-        """The name of the model and a digest of all else that decides an image's scores beside its pixels.
+        """The name of the model, and a digest of everything else that decides an image's scores, except its pixels.
 
-        These are the templates, the plan's classes and the image's nine prompts: if one changes, it is scored again.
+        This is the templates, the plan's classes, and the nine prompts of the image's class and attribute. An image is
+        scored again if its label changes.
+
+        line: the journal's line of the image.
         """
         templates = self.model.templates if isinstance(self.model, Nameable) else None
         identity = repr([templates, sorted(self.plan.classes.items()), self._prompts(line)])
@@ -150,7 +156,7 @@ class ImageScorer:
         pixels = np.stack([network.geometry(image)[0] for image in images_of(folder, lines)])
         logits = logits_of(network, pixels, np.arange(len(lines))).astype(np.float64)
 
-        # logits of images x classes x templates; the mean over templates is the logit of a class
+        # The columns make it images x classes x templates; the mean over templates is the logit of a class.
         class_probabilities = softmax(logits[:, self._columns].mean(axis=2), axis=1)
         number_of_class = {label: number for number, label in enumerate(self.plan.classes)}
         class_scores = [
@@ -161,12 +167,15 @@ class ImageScorer:
         return class_scores, level_scores
 
     def _level_score(self, logits: Float[np.ndarray, " texts"], line: Line) -> float | None:
-        """The probability of the image's level: of its three prompts among the nine of its class and attribute."""
+        """The probability of the image's level: of its three prompts among the nine of its class and attribute.
+
+        None if the model reads no texts, or the plan has no prompts.    logits: the image's logits for all texts.
+        """
         prompts = self._prompts(line)
         if not prompts or not self._column_of_text:
             return None
         columns = [self._column_of_text[prompt.lower()] for prompt in prompts]
-        probabilities = softmax(logits[columns])
+        probabilities = softmax(logits[columns])  # of the nine prompts, three for each level
         level_probabilities = probabilities.reshape(len(LEVELS), TURNS).sum(axis=1)
         return float(level_probabilities[LEVELS.index(line["level"])])
 
@@ -203,7 +212,10 @@ class ImageScorer:
 
     @cached_property
     def _network(self) -> Classifier:
-        """The model, built: a classifier over the texts, or over its own classes, which must include the plan's."""
+        """The model, built: a classifier over the texts, or, if it reads none, over its own classes.
+
+        Raises FcaError if its own classes lack a class of the plan.
+        """
         if self._column_of_text:
             model = zero_shot_classifier(self.model, list(self._column_of_text), "checks.model")
             network: Classifier = model.build()
@@ -215,7 +227,10 @@ class ImageScorer:
 
     @cached_property
     def _columns(self) -> Int[np.ndarray, "classes templates"]:
-        """The network's outputs for each class of the plan."""
+        """The columns of the network's logits for each class of the plan: one for each template.
+
+        A classifier that reads no texts has one column for each class.
+        """
         if self._column_of_text:
             return np.array(
                 [[self._column_of_text[text.lower()] for text in texts] for texts in self._texts_of_classes]
@@ -225,7 +240,10 @@ class ImageScorer:
 
 
 def known_images(lines: list[Line], plan: Plan) -> list[Line]:
-    """The images of a plan's classes and attributes, in the order of the journal."""
+    """The journal's lines of drawn images that have a class and an attribute of the plan, in order.
+
+    lines: the whole journal. Each image has its latest line only.
+    """
     return [
         line
         for line in latest(lines).values()
@@ -234,7 +252,7 @@ def known_images(lines: list[Line], plan: Plan) -> list[Line]:
 
 
 def images_of(folder: Folder, lines: Sequence[Line]) -> list[UInt8[np.ndarray, "height width 3"]]:
-    """The pixels of these images."""
+    """The pixels of these images, which threads decode.    lines: the journal's lines of the images."""
     files = [folder.root / line["file"] for line in lines]
 
     def read(i: int) -> UInt8[np.ndarray, "height width 3"]:
@@ -251,7 +269,7 @@ def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
 
     lines: the journal's lines of the images, in their order.
     """
-    # of each image: a signature for similarity, its shorter side, and a digest of its pixels
+    # Of each image: a signature for similarity, its shorter side, and a digest of its pixels.
     signatures, sides, digests = [], [], []
     for start in range(0, len(lines), BATCH):
         for image in images_of(folder, lines[start : start + BATCH]):
@@ -266,10 +284,11 @@ def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
         for first, second in near_pairs(np.stack(signatures), np.array(sides)).tolist()
         if lines[first]["triplet"] != lines[second]["triplet"]
     ]
-    # (later image, earlier image)
+    # pairs of positions: (later image, earlier image)
     pairs = {(second, first) for first, second in [*similar_pairs, *exact_pairs(digests).tolist()]}
 
-    # sorted by the later image: whether an image is a duplicate is known before later images are compared with it
+    # Pairs are sorted by the later image. So all pairs of the earlier image come before, and show whether it is itself
+    # a duplicate. `setdefault` keeps the first original of an image.
     original_of: dict[str, str] = {}
     for second, first in sorted(pairs):
         if lines[first]["key"] not in original_of:
@@ -278,8 +297,8 @@ def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
 
 
 def _summary(images: Sequence[Line], rejected: Rejected) -> str:
-    """A sentence with the number of rejected images, by reason and by level."""
-    # a reason begins with the score that was too low, or with "same picture"
+    """A line for the user with the number of rejected images, by reason and by level."""
+    # the first word of a reason is the name of the score that was too low, or "same" (picture)
     n_of_reason = Counter(reason.split()[0] for reasons in rejected.values() for reason in reasons)
     words_of_reason = {"object": "no sign of its class", "attribute": "another level", "same": "same picture"}
     reasons_in_words = [f"{n_of_reason[name]} {words}" for name, words in words_of_reason.items() if n_of_reason[name]]

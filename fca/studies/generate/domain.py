@@ -26,6 +26,8 @@ DECISIONS = ("half", "largest")
 class EvaluationDomain:
     """Attributes with their values, rules that exclude combinations, a prompt, and the classes that count as right.
 
+    A subdomain is a valid combination of values, one for each attribute; its number is its position in `space`.
+
     name:       of the domain.    subject: the object of every image; `{subject}` in the prompt.
     attributes, rules: see fca.studies.generate.stats.domain.Domain.
     prompt:     words with `{ATTRIBUTE}` for each attribute.
@@ -50,6 +52,7 @@ class EvaluationDomain:
 
     def check(self) -> None:
         """Raise FcaError for rules that exclude everything, and for a prompt that does not name each attribute."""
+        # the names in braces; a part of the prompt without braces has None
         names_in_prompt = {name for _, name, _, _ in string.Formatter().parse(self.prompt) if name is not None}
         for name in sorted(names_in_prompt):
             check_choice("attribute in domain.prompt", name, ["subject", *self.attributes], "correct domain.prompt")
@@ -65,24 +68,25 @@ class EvaluationDomain:
         return Domain(self.attributes, self.rules)
 
     def wanted(self, subdomain: int, seed: int) -> Conditioned:
-        """One image of a subdomain."""
+        """What is to be drawn for an image of a subdomain.    subdomain: its number."""
         values = self.space.values(subdomain)
         return Conditioned(self.subject, values, seed, self.prompt.format(subject=self.subject, **values))
 
     @property
     def prompts(self) -> list[str]:
-        """The words for each subdomain."""
+        """The prompt of each subdomain, in order."""
         return [self.wanted(subdomain, 0).prompt for subdomain in range(len(self.space))]
 
     def columns(self, classes: Sequence[str]) -> Int[np.ndarray, " target"]:
         """The columns of a classifier's logits that belong to the target.
 
-        A class belongs to it by its key, or by its group in the file of groups. Raises FcaError if no class belongs to
-        the target, or if all do: every prediction would then be right.
+        A class belongs to the target by its key, or by its group in the file of groups. Raises FcaError if no class
+        belongs to the target, or if all do, so that every prediction would be right.
 
         classes: the class keys of the logits, in order.
         """
         group_of_class = {} if self.groups is None else read_superclasses(self.groups, self.group_columns).of
+        # a class that the file spells in another way is refused, as it would silently be in no group
         check_meant("class of the model", classes, group_of_class, f"the file of groups {self.groups}")
 
         target_names = self.targets.get(self.target, [self.target])
@@ -99,9 +103,9 @@ class EvaluationDomain:
     def judged(
         self, logits: Float[np.ndarray, "images logits"], columns: Int[np.ndarray, " target"]
     ) -> tuple[Bool[np.ndarray, " images"], Float[np.ndarray, " images"]]:
-        """Whether each image is recognised, and the summed probability of the target.
+        """Whether the target is recognised in each image (see `decision`), and the summed probability of its classes.
 
-        columns: the target's logits, see `columns`.
+        columns: the columns of the target's logits, see the method `columns`.
         """
         probabilities = softmax(np.asarray(logits, np.float64), axis=1)
         target = probabilities[:, columns].sum(axis=1)

@@ -56,20 +56,20 @@ class Budget:
     money: int | float | None = None
 
     def check(self, *sellers: Generator | Writer) -> None:
-        """Raises FcaError for a limit that allows nothing, and for a money limit with an unknown price."""
+        """Raise FcaError for a limit that allows nothing, and, with a limit of money, for a seller of unknown price."""
         for key, limit in (("images", self.images), ("money", self.money)):
             if limit is not None and limit <= 0:
                 raise FcaError(f"budget.{key}", limit, "above 0, or null for no limit", "raise it")
         for seller in sellers:
             if self.money is not None:
-                seller.price()
+                seller.price()  # raises if the price is unknown
 
     def pays(self, money: float, price: float | None) -> bool:
         """Whether something of this price may be bought after `money` was spent."""
         return self.money is None or money + (price or 0.0) <= self.money + 1e-9  # sums of prices are rounded
 
     def allows(self, drawn: int, money: float, price: float | None) -> bool:
-        """Whether one more image of this price may be drawn after so many and so much money.
+        """Whether one more image of this price may be drawn, after `drawn` images and after `money` was spent.
 
         >>> Budget(images=2, money=1.0).allows(1, 0.5, 0.5), Budget(images=2, money=1.0).allows(2, 0.5, 0.5)
         (True, False)
@@ -119,7 +119,7 @@ def generate(
 
     Every image is stored as soon as it is complete, so the same call goes on where an interrupted one ended.
 
-    budget:  of the folder over all calls.
+    budget:  limits of images and money for the folder, over all calls.
     writer:  a language model that first writes the descriptions of every class and attribute that have none.
     workers: processes of a generator that allows several, 0 = one per core.
     only:    keys of the images to draw; None = all.
@@ -128,7 +128,8 @@ def generate(
     """
     plan = plan.resolved()
     budget.check(generator, *([writer] if writer else []))
-    if generator.prompted and writer is None:  # nobody will write what is missing: refuse before the folder is made
+    if generator.prompted and writer is None:
+        # No one would write missing descriptions: raise an error about them before the folder is made.
         with_descriptions(plan, folder.journal.lines()).check_words()
     with folder.held(wait=False):
         check_generator(folder.journal.lines(), generator, folder.root)
@@ -152,16 +153,16 @@ def _fill(
     workers: int,
     only: Container[str] | None,
 ) -> Done:
-    """Write missing descriptions, then draw the pending images, as far as the budget goes.
+    """Write missing descriptions, then draw the pending images, until the budget is used up.
 
-    The folder is already held by `generate`, which explains the arguments. Returns what was done in this call.
+    The arguments are those of `generate`, which has locked the folder. Returns what was done in this call.
     """
-    has_descriptions = True
+    has_descriptions = True  # becomes False if the budget ends before all descriptions are written
     if generator.prompted and writer is not None:
         has_descriptions = describe(plan, writer, folder, budget, only)
     lines_before = folder.journal.lines()
     plan = with_descriptions(plan, lines_before)
-    if generator.prompted and has_descriptions and only is None:
+    if generator.prompted and has_descriptions and only is None:  # with `only`, some descriptions may be missing
         plan.check_words()  # raises if the writer refused some descriptions
     write_text(folder.root / "plan.yaml", plan.as_yaml())
 
@@ -173,7 +174,7 @@ def _fill(
     n_drawn = n_refused = n_taken = 0
 
     def take(most: int) -> list[Request]:
-        """The next requests, at most `most`, as far as the budget goes.
+        """The next requests: at most `most`, and no more than the budget allows.
 
         Requests that are being drawn count as paid. A refusal costs nothing, so each one makes room for one more
         request.
@@ -181,14 +182,15 @@ def _fill(
         nonlocal n_taken
         start = n_taken
         while n_taken < min(len(requests), start + most):
-            n_paid = n_taken - n_refused
+            n_paid = n_taken - n_refused  # in this call; `n_refused` grows below while lines arrive
             if not budget.allows(n_images_before + n_paid, money_before + n_paid * price, price):
                 break
             n_taken += 1
         return requests[start:n_taken]
 
     if has_descriptions:
-        # of all pending images, not only of `only`: a pilot starts as many processes as the command after it
+        # The number of processes follows from all pending images, not from those of `only`: so a pilot is timed with as
+        # many processes as the command that follows it.
         room = budget.room(len(pending), n_images_before)
         lines = draw_all(folder, generator, take, room, workers)
         for line in track(lines, "images", min(room, len(requests))):
@@ -201,14 +203,14 @@ def _fill(
 def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     """The requests of a plan that are still to be drawn.
 
-    These are requests of which the journal has neither an image nor a refusal, requests whose prompt or seed has
-    changed since, and requests whose image is missing or damaged. A warning says how many images are missing or
-    damaged.
+    These are requests for which the journal has neither an image nor a refusal, requests whose prompt or seed has
+    changed since, and requests whose image is missing or damaged. A warning gives the number of missing or damaged
+    images.
 
-    lines: of the folder's journal.
+    lines: the lines of the folder's journal, in which every image and every refusal has a line.
     """
     last_lines = latest(lines).values()
-    # the lines of requests that need no drawing: refusals, then complete images
+    # Key -> line, for keys that need no drawing unless their request has changed: refusals, then complete images.
     line_of_key = {line["key"]: line for line in last_lines if line["kind"] == "refusal"}
 
     images = [line for line in last_lines if line["kind"] == "image"]
@@ -235,10 +237,10 @@ _DEVICE_OF_PROCESS: list[str] = []  # one entry in a process that draws on one o
 
 
 def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request]) -> list[Line]:
-    """Draw images in one pass (one call of the generator), and write their files; returns lines for the journal.
+    """Draw images in one pass (one call of the generator), and write their files; return lines for the journal.
 
-    A refusal is a line, too. Each line has its share of the pass's seconds, and `together`, the key of the first image
-    of the pass, which identifies the pass. The caller adds the lines to the journal.
+    There is a line for each request, which may be a refusal. It has its share of the pass's seconds, and in `together`
+    the key of the first image of the pass, which identifies the pass. The caller adds the lines to the journal.
     """
     if isinstance(generator, Batched):
         if _DEVICE_OF_PROCESS:  # this process was started for a device of its own
@@ -253,7 +255,10 @@ def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request])
 
 
 def drawn_together(generator: Generator, requests: Sequence[Wanted]) -> Sequence[Drawn | Refused]:
-    """The images of one pass, at most `pass_size` of them, with Refused in place of each that was refused."""
+    """The images of one pass, with Refused in place of each that was refused.
+
+    requests: at most `pass_size` of them, so a single one for a generator that is not Batched.
+    """
     if isinstance(generator, Batched):
         return generator.draw_batch(requests)
     try:
@@ -272,19 +277,22 @@ def _line(folder: Folder, generator: Generator, request: Request, result: Drawn 
 
 
 def is_of(line: Line, request: Request) -> bool:
-    """Whether a line belongs to this very request, or to a later try of it with another seed."""
+    """Whether a line of the journal belongs to this request: drawn with its prompt, and its seed or one tried after it.
+
+    If a seed is refused, the next seeds are tried, MAX_ATTEMPTS in all.
+    """
     return line["prompt"] == request.prompt and 0 <= line["seed"] - request.seed < MAX_ATTEMPTS
 
 
 def draw_all(
     folder: Folder, generator: Generator, take: Callable[[int], list[Request]], most: int, workers: int
 ) -> Iterator[Line]:
-    """Draw all images that `take` hands out, in several processes if the generator allows it; yields their lines.
+    """Draw all images that `take` hands out, in several processes if the generator allows it; yield their lines.
 
-    The order of lines is that of the requests.
+    The lines for the journal are in the order of the requests.
 
-    take:    returns the next requests, up to a number, and an empty list at the end. It may return more after lines
-             were yielded: a refusal costs nothing, so the budget then allows another request.
+    take:    returns the next requests, at most as many as its argument; an empty list if there is none now. It may
+             return further requests after lines were yielded, as a refusal leaves budget for another request.
     most:    the largest possible number of images, so that a few images do not start many processes.
     workers: number of processes; see `processes_of`.
     """
@@ -295,10 +303,10 @@ def draw_all(
             yield from draw_pass(folder, generator, requests)
         return
 
-    # spawned, since a fork of a process with threads (the bar, BLAS) may hang
+    # spawned, since a fork of a process with threads (the progress bar, BLAS) may hang
     context = get_context("spawn")
     if isinstance(generator, Batched):
-        devices = context.SimpleQueue()  # each process takes one
+        devices = context.SimpleQueue()  # each process takes one device from it when it starts
         for device in generator.places():
             devices.put(device)
         pool = ProcessPoolExecutor(processes, context, _take_device, (devices,))
@@ -308,7 +316,7 @@ def draw_all(
     submitted: deque[Future[list[Line]]] = deque()
     try:
         while True:
-            # keep all processes busy, but do not take requests long before they are drawn
+            # Keep all processes busy, but do not take requests long before they are drawn: they count as paid.
             while len(submitted) < PASSES_AHEAD * processes and (requests := take(size)):
                 submitted.append(pool.submit(draw_pass, folder, generator, requests))
             if not submitted:
@@ -326,8 +334,8 @@ def pass_size(generator: Generator) -> int:
 def processes_of(generator: Generator, most: int, workers: int) -> int:
     """The number of processes for at most `most` images.
 
-    A generator that draws in batches has one process per device; a parallel one has `workers` (0 = one per core), but
-    no more than have IMAGES_PER_PROCESS each; any other draws one image after another in this process.
+    A generator that draws in batches has one process for each device. A parallel one has `workers` (0 = one per core),
+    but so few that each has IMAGES_PER_PROCESS images to draw. Any other draws one image after another in this process.
     """
     if isinstance(generator, Batched):
         n_passes = math.ceil(most / generator.batch_size)
@@ -371,7 +379,7 @@ def _seconds_since(started: float) -> float:
 def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
     """The pairs (class, attribute) without descriptions in the plan or the journal.
 
-    A pair that a writer refused has a line in the journal, and is not asked for again.
+    A pair that a writer refused has a line in the journal, so it does not count as missing and is not tried again.
     """
     in_journal = {(line["label"], line["attribute"]) for line in lines if line["kind"] == "description"}
     missing = []
@@ -384,12 +392,12 @@ def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
 
 
 def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget, only: Container[str] | None = None) -> bool:
-    """Have a language model write all missing descriptions; returns False if the budget ends before.
+    """Have a language model write all missing descriptions; return whether the budget was enough for them.
 
-    Each description is added to the folder's journal at once. Raises Unavailable if the writer's service does not
-    answer.
+    Each description is added to the folder's journal as soon as it is written. Raises Unavailable if the writer's
+    service does not answer.
 
-    only: keys of images; descriptions that none of these images needs are not written. None: write all.
+    only: keys of images: only descriptions that these images need are written. None: all are written.
     """
     lines = folder.journal.lines()
     needed = {(request.label, request.attribute) for request in plan.requests() if only is None or request.key in only}
@@ -404,9 +412,9 @@ def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget, only: C
 
 
 def _description(name: str, label: str, attribute: str, writer: Writer) -> Line:
-    """A line for the journal with a writer's descriptions of a class under an attribute, or with its refusal.
+    """A line for the journal with a writer's nine descriptions of a class under an attribute, or with its refusal.
 
-    There are nine descriptions, easy to hard. Raises FcaError for another number.
+    The descriptions go from easy to hard. Raises FcaError if the writer gives another number of them.
 
     name: what a person calls the class.    label: the class key.
     """

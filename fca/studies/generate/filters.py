@@ -68,20 +68,22 @@ class PromptFilter:
     def accept(
         self, logits: Float[np.ndarray, "images texts"], subdomain: int, domain: EvaluationDomain
     ) -> tuple[Bool[np.ndarray, " images"], Float[np.ndarray, " images"]]:
-        """Which images are kept, and each image's probability of its own prompt among all prompts.
+        """Whether each image is kept, and the probability of its own prompt among all prompts.
 
-        An image is kept if the logit of its own prompt is the largest, or among the k largest by the rule top_k. The
-        rule per_attribute compares only with prompts that differ from its own in one attribute.
+        An image is kept if the logit of its own prompt is the largest, or, by the rule top_k, among the k largest. The
+        rule per_attribute compares only with prompts that differ from the own prompt in one attribute.
 
-        logits: of every prompt of the domain.    subdomain: the one whose prompt the images were drawn from.
+        logits:    the logits of each image for the prompts of all subdomains.
+        subdomain: number of the subdomain whose prompt the images were drawn from: their own prompt.
         """
         rivals = logits
         if self.rule == "per_attribute":
-            codes = domain.space.codes
+            codes = domain.space.codes  # subdomains x attributes: each value as a number
             differs_in_one_at_most = (codes != codes[subdomain]).sum(axis=1) <= 1  # includes the own prompt
             rivals = logits[:, differs_in_one_at_most]
 
-        rank = (rivals >= logits[:, [subdomain]]).sum(axis=1)  # 1 for the largest, 0 if a logit is NaN
+        # Number of prompts with at least this logit: 1 if the own prompt has the largest, 0 if its logit is NaN.
+        rank = (rivals >= logits[:, [subdomain]]).sum(axis=1)
         last_rank = self.k if self.rule == "top_k" else 1
         is_kept = (rank >= 1) & (rank <= last_rank)
         probabilities = softmax(np.asarray(logits, np.float64), axis=1)

@@ -66,14 +66,17 @@ class Folder:
 
     @contextmanager
     def held(self, wait: bool) -> Iterator[None]:
-        """Lock the folder while the body runs, so that no other command or thread adds to it.
+        """Lock the folder in the body of `with`, so that no other command or thread adds to it.
 
-        Creates the folder if needed. Raises FcaError if another command holds the lock and `wait` is false, and for a
-        folder with foreign files, of which none is ever replaced.
+        Creates the folder if needed. Raises FcaError for a folder with foreign files, so that none of them is ever
+        replaced.
+
+        wait: wait while another command or thread holds the lock; otherwise FcaError is raised.
         """
         self._check_content()
         self.root.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.root / ".lock", timeout=-1 if wait else 0)  # a new object, so that threads wait, too
+        # A new lock object for each call, so that threads of this process wait for each other, too.
+        lock = FileLock(self.root / ".lock", timeout=-1 if wait else 0)
         try:
             acquired = lock.acquire()
         except Timeout as error:
@@ -86,10 +89,11 @@ class Folder:
         """Raise FcaError for a folder that has files but is no generated set."""
         if not self.root.exists():
             return
-        unfinished = ".plan.yaml.*.part"  # of another thread, or of a command that was killed
+        # A plan that another thread is writing, or that a killed command has left, is not foreign.
+        unfinished = ".plan.yaml.*.part"
         names = {path.name for path in self.root.iterdir() if not path.match(unfinished)}
-        foreign = sorted(names - MADE_FIRST)
-        # the journal is looked for last: another thread may have begun the set while the folder was listed
+        foreign = sorted(names - MADE_FIRST)  # MADE_FIRST: what a set has before its journal has a line
+        # Look for the journal last: another thread may have begun the set while the folder was listed.
         if foreign and not self.journal.path.exists():
             allowed = f"a new or empty folder, or one that fca generate made; this one has {foreign[0]}"
             raise FcaError("out", self.root, allowed, "take another out")
@@ -99,7 +103,10 @@ class Folder:
         return all(_is_whole_png(self.root / line[name]) for name in ("file", "mask", "full_mask") if line[name])
 
     def keep(self, request: Request, drawn: Drawn) -> dict[str, str | None]:
-        """Write an image and its masks, each completely or not at all; returns their paths relative to the root."""
+        """Write an image and its masks, each completely or not at all.
+
+        Returns file, mask and full_mask -> path relative to the root; None for a mask that the generator did not make.
+        """
         files = {
             "file": (f"images/{request.key}.png", drawn.image),
             "mask": (f"masks/{request.key}.png", drawn.visible),
@@ -111,10 +118,13 @@ class Folder:
         return {name: None if pixels is None else path for name, (path, pixels) in files.items()}
 
     def write_lists(self, lines: list[Line], name: str) -> None:
-        """Write manifest.csv and review.html of these lines, each whole.    name: of the plan."""
-        word = read_decisions(self.root)
-        write_text(self.root / MANIFEST, csv_text(manifest(lines, word)))
-        write_text(self.root / REVIEW, review(lines, word, name))
+        """Write manifest.csv and review.html, each completely or not at all.
+
+        lines: the journal's lines.    name: the name of the plan.
+        """
+        decisions = read_decisions(self.root)  # what a person decided on the review page
+        write_text(self.root / MANIFEST, csv_text(manifest(lines, decisions)))
+        write_text(self.root / REVIEW, review(lines, decisions, name))
 
 
 def _is_whole_png(path: Path) -> bool:
@@ -134,19 +144,21 @@ def is_whole(line: Line) -> bool:
         return False
     has_texts = all(isinstance(line.get(name), str) for name in _TEXT_KEYS[kind])
     has_others = set(_OTHER_KEYS.get(kind, ())) <= set(line)
-    has_level = line.get("level", LEVELS[0]) in LEVELS
+    has_level = line.get("level", LEVELS[0]) in LEVELS  # kinds without a level pass
     return has_texts and has_others and has_level
 
 
 def latest(lines: list[Line]) -> dict[str, Line]:
-    """The last line of every image, which is the valid one."""
+    """Key of an image -> its last line, of an image or a refusal. An image that was drawn again has several lines."""
     return {line["key"]: line for line in lines if line["kind"] in ("image", "refusal")}
 
 
 def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]]]:
-    """The results of checks in a journal: key of an image -> its scores, and key -> reasons, of rejected images.
+    """The results of checks in a journal: key of an image -> line with its scores; key of a rejected image -> reasons.
 
-    Only the latest check counts. An image that was drawn again after it has no results.
+    The journal is the file of a folder to which every image, refusal, check and mask adds a line.
+
+    Only the latest check counts. An image that was drawn again after its check has no results.
     """
     scores: dict[str, Line] = {}
     rejected: dict[str, list[str]] = {}
@@ -155,25 +167,31 @@ def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]
             scores[line["key"]] = line
         elif line["kind"] == "verdict":
             rejected = dict(line["rejected"])
-        elif line["kind"] in ("image", "refusal"):  # drawn again: earlier results are of another picture
+        elif line["kind"] in ("image", "refusal"):  # drawn (again): earlier results are of another picture
             scores.pop(line["key"], None)
             rejected.pop(line["key"], None)
     return scores, rejected
 
 
 def masked(lines: Sequence[Line]) -> dict[str, Line]:
-    """Image -> the line of a segmenter's mask, made since the image was drawn."""
+    """Key of an image -> the latest line of a segmenter's mask (kind `mask`), which may have found no object.
+
+    Only lines after the image was last drawn count.
+    """
     mask_lines: dict[str, Line] = {}
     for line in lines:
         if line["kind"] == "mask":
             mask_lines[line["key"]] = line
-        elif line["kind"] in ("image", "refusal"):
+        elif line["kind"] in ("image", "refusal"):  # drawn (again): an earlier mask is of another picture
             mask_lines.pop(line["key"], None)
     return mask_lines
 
 
 def check_generator(lines: list[Line], generator: Generator, root: Path) -> None:
-    """Raises FcaError for a folder with images of another generator or version: a set has only one."""
+    """Raise FcaError for a folder with images of another generator or version: a set has only one.
+
+    lines: the lines of the folder's journal.    root: the folder, for the message.
+    """
     present = (generator.label(), generator.version())
     for line in latest(lines).values():
         earlier = (line["generator"], line["version"])
@@ -193,23 +211,29 @@ def request_line(request: Request, generator: Generator) -> Line:
     }
 
 
-def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
-    """One line per image of the journal, for `dataset=generated`; its columns are LISTED.
+def manifest(lines: list[Line], decisions: Decisions) -> pd.DataFrame:
+    """The table manifest.csv, one line for each image of the journal, with columns LISTED, for `dataset=generated`.
 
-    state is drawn or refused, reason that of a refusal. accepted: whether the image counts: it was drawn, and a person
-    kept it, or neither a person struck it nor the checks rejected it. object_score, attribute_score and rejected (the
-    reasons) are results of the checks. mask_by: the segmenter that made the mask, if the generator did not.
+    state is drawn or refused; reason is the reason of a refusal. accepted is whether the image counts: it was drawn,
+    and a person kept it, or neither a person struck it nor the checks rejected it. object_score, attribute_score and
+    rejected (the reasons) are results of the checks. mask_by is the segmenter that made the mask; empty if the
+    generator made it, or if there is no mask.
 
-    word: what a person decided on images.
+    lines: the journal's lines.    decisions: what a person decided on images.
     """
     scores, rejected = checked(lines)
     mask_lines = masked(lines)
 
     def mask_columns(key: str, generator_mask: str | None) -> tuple[str | None, str | None]:
-        """Path of the mask, and the segmenter that made it; None for a mask of the generator, and for no mask."""
+        """Path of the mask of an image, and the name of the segmenter that made it.
+
+        The path is None without a mask; the name is None without a segmenter's mask. An image whose generator made a
+        mask gets none by a segmenter.
+        """
         line = mask_lines.get(key)
-        segmenter_mask = line["mask"] if line else None
-        return generator_mask or segmenter_mask, line["by"] if line and segmenter_mask else None
+        segmenter_mask = line["mask"] if line else None  # None in the line: the segmenter found no object
+        mask_by = line["by"] if line and segmenter_mask else None
+        return generator_mask or segmenter_mask, mask_by
 
     records = []
     for key, line in sorted(latest(lines).items()):
@@ -231,13 +255,16 @@ def manifest(lines: list[Line], word: Decisions) -> pd.DataFrame:
         records.append(record)
 
     frame = pd.DataFrame(records)
-    # rejected by a check and not kept by a person, or struck by a person
-    is_struck = frame["image_id"].isin(word.out(rejected))
-    return frame.assign(accepted=(frame["kind"] == "image") & ~is_struck).reindex(columns=LISTED)
+    # `out`: the images that a person struck, or that a check rejected and no person kept
+    is_out = frame["image_id"].isin(decisions.out(rejected))
+    return frame.assign(accepted=(frame["kind"] == "image") & ~is_out).reindex(columns=LISTED)
 
 
 def _caption(line: Line, scores: Mapping[str, Any]) -> str:
-    """The prompt of an image with its scores, or the reason of a refusal."""
+    """The text below an image of the review page: its prompt and its scores, or the reason of a refusal.
+
+    line: the image's line in the journal.    scores: its scores by the checks; empty if it was not checked.
+    """
     if line["kind"] != "image":
         return f"refused: {line['refused']}"
     prompt = line["facts"].get("revised_prompt") or line["prompt"] or ""
@@ -245,13 +272,13 @@ def _caption(line: Line, scores: Mapping[str, Any]) -> str:
     return "\n".join([prompt, *score_lines])
 
 
-def review(lines: list[Line], word: Decisions, name: str) -> str:
-    """The HTML of the review page, on which a person strikes images: each image has a box to tick.
+def review(lines: list[Line], decisions: Decisions, name: str) -> str:
+    """The HTML of the review page, on which a person strikes images (excludes them): each image has a box to tick.
 
     Images are grouped by class and attribute, and loaded from the files beside the page. Images that the checks
     rejected are ticked until a person unticks them. The page exports the decisions as struck.txt.
 
-    lines: of the journal.    word: decisions that a person made earlier.    name: of the plan.
+    lines: the journal's lines.    decisions: those that a person made earlier.    name: the name of the plan.
     """
     scores, rejected = checked(lines)
     groups: dict[tuple[str, str, str], list[list[Any]]] = {}
@@ -265,8 +292,8 @@ def review(lines: list[Line], word: Decisions, name: str) -> str:
 
     data = {
         "groups": [[*key, sorted(images)] for key, images in sorted(groups.items())],
-        "struck": sorted(word.struck),
-        "kept": sorted(word.kept),
+        "struck": sorted(decisions.struck),
+        "kept": sorted(decisions.kept),
         "levels": LEVELS,
         "file": STRUCK,
     }

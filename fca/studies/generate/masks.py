@@ -14,16 +14,16 @@ from fca.studies.generate.segmenters import Segmenter
 
 
 def add_masks(folder: Folder, segmenter: Segmenter, name: str) -> str:
-    """Segment the object in all images of a folder that lack a mask, and store the masks; returns a summary.
+    """Segment the object in all images of a folder that lack a mask, and store the masks; return a summary in words.
 
     Images are left out if the generator made a mask, or if this segmenter tried them before. If the object is not
-    found, the image gets no mask; the journal records the attempt.
+    found, the image gets no mask; the journal records the attempt, so that it is not repeated.
 
-    name: of the plan, for the review page.
+    name: the name of the plan, for the review page.
     """
     with folder.held(wait=False):
         lines = folder.journal.lines()
-        mask_lines = masked(lines)
+        mask_lines = masked(lines)  # key of an image -> the line of a segmenter's attempt
         label = segmenter.label()
         without_mask = [line for line in latest(lines).values() if line["kind"] == "image" and not line["mask"]]
         to_segment = [line for line in without_mask if mask_lines.get(line["key"], {}).get("by") != label]

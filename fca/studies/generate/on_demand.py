@@ -34,8 +34,9 @@ ANNOTATIONS = ("label", "attribute", "level", "sublevel", "index", "triplet")
 class OnDemand:
     """`dataset=on_demand`: all images of a plan, drawn one by one when a model is run on them.
 
-    root:      the folder, as of `fca generate`: its images are not drawn again, and struck images are left out.
-    plan, generator: of the images.    per_level: images per (class, attribute, level), None = the plan's.
+    root:      the folder, such as `fca generate` makes: its images are not drawn again, and struck images are left out.
+    plan, generator: what is drawn, and what draws it.
+    per_level: images per (class, attribute, level); None = as planned.
     mirror:    whether a mirrored image still shows its class.
 
     If the seed is chosen after a training, that training cannot have seen any of the images.
@@ -52,10 +53,10 @@ class OnDemand:
     def load(self) -> ImageData:
         """The data set of the plan's images, which are drawn only when they are read.
 
-        The fingerprint covers prompts, seeds and the generator, so everything that decides the pixels. Images that a
-        person struck from the folder are left out.
+        The fingerprint covers prompts, seeds and the generator, which decide the pixels. Images that a person struck
+        from the folder are left out.
 
-        Raises FcaError for a plan that the generator cannot draw.
+        Raises FcaError for a plan that the generator cannot draw, and for a folder of another generator.
         """
         plan: Plan = self.plan.resolved(self.per_level)
         if self.generator.prompted:
@@ -77,7 +78,7 @@ class OnDemand:
             plan.name,
             pd.DataFrame(items),
             drawer,
-            Share(0.1, 0),
+            Share(0.1, 0),  # of training images to hold out for validation: here all images are test images
             version=f"{self.generator.label()}, {self.generator.version()}, {digest}",
             mask=drawer.visible,
             mirror=self.mirror,
@@ -85,7 +86,10 @@ class OnDemand:
 
 
 class Latest:
-    """The last line of every image in a growing journal; each line is read once."""
+    """The last line of every image in a growing journal; each line of the file is read once.
+
+    lines: key of an image -> its last line, of an image or a refusal, up to the latest `update`.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -102,11 +106,17 @@ class Latest:
 class Attempts:
     """A request with one seed after the other, until its image is drawn or MAX_ATTEMPTS seeds were refused.
 
-    last_line: the journal's last line of the image, if any.    image: the line of the drawn image.
-    reason:    of the last refusal.
+    It has the methods `ask` and `tell`, between which `ask_until_done` draws.
+
+    image:  the line of the drawn image; None until it is drawn.    seed: the next seed to try.
+    reason: of the last refusal.
     """
 
     def __init__(self, request: Request, last_line: Line | None) -> None:
+        """Begin with the request's own seed, or after the seed that was refused last.
+
+        last_line: the journal's last line of the image; None if there is none.
+        """
         self.request = request
         self.seed = request.seed
         self.image: Line | None = None
@@ -115,7 +125,7 @@ class Attempts:
             self._refuse(last_line)
 
     def ask(self) -> Request | None:
-        """The request with the next seed; None if it is drawn, or all seeds were refused."""
+        """The request with the next seed to try; None if the image is drawn, or all seeds were refused."""
         if self.image is not None or self.seed >= self.request.seed + MAX_ATTEMPTS:
             return None
         return replace(self.request, seed=self.seed)
@@ -137,7 +147,10 @@ class Attempts:
 class Drawer:
     """Reads an image by its id, and draws it first if it does not exist; safe in many threads and processes.
 
-    awaited: images for which threads of this process wait; a generator with batches draws them in one pass.
+    plan:     is written into the folder before the first image.
+    requests: id of an image -> its request.
+    awaited:  ids of images for which threads of this process wait, as keys; a generator with batches draws them in one
+              pass.
     """
 
     folder: Folder
@@ -172,7 +185,7 @@ class Drawer:
         request = self.requests[image_id]
         line = self._existing(request)
         if line is None:
-            self.awaited[image_id] = None  # the thread that holds the folder may draw it in the same pass
+            self.awaited[image_id] = None  # the thread that holds the folder may draw it beside its own image
             try:
                 with self.folder.held(wait=True):
                     self._latest.update()  # another process or thread may have drawn it meanwhile
@@ -182,27 +195,31 @@ class Drawer:
         return line
 
     def _existing(self, request: Request) -> Line | None:
-        """The line of this request's image, if its files are whole."""
+        """The line of this request's image; None if it is not drawn, or its files are missing or damaged."""
         line = self._latest.lines.get(request.key)
         if line is None or line["kind"] != "image" or not is_of(line, request):
             return None
         return line if self.folder.has(line) else None
 
     def _draw(self, request: Request) -> Line:
-        """Draw an image and add it to the journal; after a refusal the next seed is tried.
+        """Draw an image and add it to the journal; return its line. After a refusal the next seed is tried.
 
-        A generator that draws several images at once also draws images that other threads wait for.
-        Raises UnreadableImage if all seeds are refused. The caller holds the folder.
+        A generator that draws several images in one pass also draws images that other threads wait for.
+        Raises UnreadableImage if all seeds are refused. The caller has locked the folder.
         """
         if not (self.folder.root / "plan.yaml").exists():
             write_text(self.folder.root / "plan.yaml", self.plan.as_yaml())
         last_lines = self._latest.lines
+        # requests of other threads that have no line yet; `list`, since these threads may change the dictionary
         awaited = [self.requests[key] for key in list(self.awaited) if key not in last_lines and key != request.key]
 
         def draw_attempt(attempt: Request) -> Line:
-            """Draw the image with this attempt's seed; returns its line, of an image or of a refusal."""
+            """Draw the image with this attempt's seed; return its line, of an image or of a refusal.
+
+            The first attempt also draws awaited images, as many as fit the pass.
+            """
             requests_of_pass = [attempt, *awaited[: pass_size(self.generator) - 1]]
-            awaited.clear()  # drawn once, whether the attempt is refused or not
+            awaited.clear()  # a second attempt, after a refusal, must not draw them again
             lines = self._draw_together(requests_of_pass)
             for line in lines:
                 self.folder.journal.add(line)
@@ -216,7 +233,7 @@ class Drawer:
         return attempts.image
 
     def _draw_together(self, requests: Sequence[Request]) -> list[Line]:
-        """The lines of the images of one pass. Raises FcaError if the drawing service does not answer."""
+        """Draw images in one pass; return a line for each. Raises FcaError if the drawing service does not answer."""
         try:
             return draw_pass(self.folder, self.generator, requests)
         except Unavailable as error:

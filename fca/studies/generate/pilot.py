@@ -31,10 +31,12 @@ Total = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time, disk space and cost of the pending images.
+    """Time and disk space of the pending images of a plan, estimated from a pilot.
 
-    drawn: images of the pilot.    images: number of pending images.    processes: that draw at the same time.
-    hours: of all devices together.    gigabytes: on disk.
+    drawn:     number of images that the pilot drew.
+    images:    number of pending images.
+    processes: how many draw at the same time.
+    hours:     of all devices together.    gigabytes: on disk.
     """
 
     drawn: int
@@ -44,11 +46,11 @@ class Estimate:
     gigabytes: Total
 
     def text(self, image_price: float | None, hour_price: int | float | None) -> str:
-        """The estimate in words, several lines, with the money that it costs.
+        """The estimate in words, several lines, with the money that the pending images cost.
 
         image_price, hour_price: money per image and per hour of a device; None = unknown.
         """
-        wall_hours = self.hours[0] / self.processes
+        wall_hours = self.hours[0] / self.processes  # the first number is the estimate itself
         side_by_side = ""  # with several processes, also the hours until all is done
         if self.processes > 1:
             side_by_side = f"; {_number(wall_hours)} hours with {self.processes} side by side"
@@ -58,7 +60,7 @@ class Estimate:
         money = [_with_interval((middle, low, high))]
         if image_price is None:
             money.append("images at an unknown price")
-        if hour_price is None and not image_price:
+        if hour_price is None and not image_price:  # a service that sells images draws on devices of its own
             money.append("hours at an unknown price: set hour_price")
 
         lines = [
@@ -75,15 +77,17 @@ def pilot(
 ) -> Estimate:
     """Draw a random sample of the pending images, keep them, and estimate the time and disk space of the others.
 
-    images: size of the sample. Raises FcaError if that is too few for an interval, or not fewer than all pending
-            images; and what `generate` raises.
+    images: size of the sample. The other arguments are those of `generate`.
+
+    Raises FcaError if the sample is too small for an interval, or not smaller than all pending images; and what
+    `generate` raises.
     """
     lines_before = folder.journal.lines()
     pending = outstanding(with_descriptions(plan.resolved(), lines_before), folder, lines_before)
     room = budget.room(len(pending), drawn_in(lines_before))
     processes = processes_of(generator, room, workers)
     size = pass_size(generator)
-    fewest = (processes + MIN_PASSES) * size
+    fewest = (processes + MIN_PASSES) * size  # the first pass of each process warms up, and does not count
     if not fewest <= images < len(pending):
         passes = f"{MIN_PASSES} passes of {size} beyond the first of each process"
         raise FcaError("pilot", images, f"{fewest:,} to {len(pending) - 1:,}: {passes}", "take another number")
@@ -102,8 +106,9 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
     The sampling unit is the pass, as images of one pass share their seconds. The first pass of each process includes
     the loading of the model and is left out.
 
-    lines: of the sample, in the order in which they were drawn.    left: number of images that remain.
-    processes: that draw at the same time.
+    lines:     the journal's lines of the drawn images, in the order in which they were drawn.
+    left:      number of images that remain.
+    processes: how many draw at the same time.
     """
     lines_by_pass: dict[str, list[Line]] = {}
     for line in lines:
@@ -115,6 +120,7 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
         step = "raise pilot, or look at what was refused"
         raise FcaError("pilot", sample, f"{processes + 2} or more passes", step)
 
+    # of each pass: the mean over its images
     seconds = np.array([np.mean([line["seconds"] for line in pass_lines]) for pass_lines in warm_passes])
     sizes = np.array([np.mean([_bytes(folder, line) for line in pass_lines]) for pass_lines in warm_passes])
     images_per_pass = float(np.mean([len(pass_lines) for pass_lines in warm_passes]))
@@ -128,12 +134,13 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
 def total(means: Float[np.ndarray, " drawn"], images: int, passes: int | float) -> Total:
     """The sum over images that were not drawn, with a 95 % prediction interval.
 
-    images · (m ± t s sqrt(1/n + 1/passes)), with mean m and standard deviation s over n drawn passes, and t the
-    quantile of Student's distribution with n - 1 degrees of freedom. The two terms under the root are the variation
-    of the sample and that of the images to come.
+        images · (m ± t s sqrt(1/n + 1/passes)),   m, s: mean and standard deviation over n drawn passes
+
+    t is the 97.5 % quantile of Student's distribution with n - 1 degrees of freedom. The first term under the root is
+    the uncertainty of the mean of the sample, the second the variation of the passes to come.
 
     means:          for each drawn pass, the mean over its images (of seconds, of bytes).
-    images, passes: their numbers among what is not drawn.
+    images, passes: how many images and passes are not drawn yet.
 
     >>> low, high = total(np.array([1.0, 2.0, 3.0]), 100, 25)[1:]
     >>> round(low), round(high)

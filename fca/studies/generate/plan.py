@@ -46,9 +46,9 @@ class Plan:
     file: str | None = None
 
     def resolved(self, per_level: int | None = None) -> Plan:
-        """The plan with its file's values, checked. Raises FcaError naming the first value that is not allowed.
+        """The plan with the values of its file, checked. Raises FcaError for the first value that is not allowed.
 
-        per_level: replaces the plan's; None = as planned.
+        per_level: images per (class, attribute, level), in place of the plan's number; None = as planned.
         """
         values = {} if self.file is None else _values(self.file)
         if per_level is not None:
@@ -58,22 +58,26 @@ class Plan:
         return plan
 
     def template(self, label: str, attribute: str) -> list[str]:
-        """The nine descriptions of a class under an attribute, or none."""
+        """The nine descriptions of a class under an attribute, with {name} for the class; empty if there are none."""
         return self.descriptions.get(label, {}).get(attribute) or self.attributes[attribute]
 
     def prompt(self, label: str, attribute: str, sublevel: int) -> str | None:
-        """A description with the class's name in it; None without descriptions."""
+        """The description of a sublevel (1 to 9) with the class's name in it; None without descriptions."""
         nine = self.template(label, attribute)
         return nine[sublevel - 1].replace("{name}", self.classes[label]) if nine else None
 
     def requests(self) -> Iterator[Request]:
-        """Every image of the plan: all first triplets, then all second ones, so that any beginning is balanced."""
+        """Every image of the plan, triplet by triplet: the easy, the medium and the hard image of one seed.
+
+        The first triplets of all classes and attributes come first, then the second ones. So the images that a budget
+        allows are balanced.
+        """
         for index in range(self.per_level):
             for label, name in self.classes.items():
                 for attribute in self.attributes:
                     seed = seed_of(self.seed, label, attribute, index)
                     for number, level in enumerate(LEVELS):
-                        # sublevels 1 to 9, three for each level; images take turns
+                        # Sublevels 1 to 9, three for each level; successive triplets take these three in turn.
                         sublevel = number * TURNS + index % TURNS + 1
                         prompt = self.prompt(label, attribute, sublevel)
                         yield Request(label, name, attribute, level, sublevel, index, seed, prompt)
@@ -83,7 +87,7 @@ class Plan:
         return len(self.classes) * len(self.attributes) * len(LEVELS) * self.per_level
 
     def check_words(self) -> None:
-        """Raises FcaError for a class and attribute without descriptions, which a prompted generator cannot draw."""
+        """Raise FcaError for a class and attribute without descriptions, which a prompted generator cannot draw."""
         for label in self.classes:
             for attribute in self.attributes:
                 if not self.template(label, attribute):
@@ -96,7 +100,7 @@ class Plan:
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120)
 
     def _check(self) -> None:
-        """Raise FcaError for the first value that is not allowed."""
+        """Raise FcaError for the first value that is not allowed: numbers, then names, then descriptions."""
         check_values(Plan, {"per_level": self.per_level, "seed": self.seed}, "plan")
         for key in ("classes", "attributes"):
             if not getattr(self, key):
@@ -120,7 +124,9 @@ class Plan:
 
 
 def seed_of(seed: int, label: str, attribute: str, index: int) -> int:
-    """The seed of a triplet, 31 bits: another one for every class, attribute and index.
+    """The seed of a triplet, 31 bits: practically different for every class, attribute and index.
+
+    seed: the plan's seed.    index: number of the triplet within its class and attribute.
 
     >>> seed_of(0, "car", "view", 3) == seed_of(0, "car", "view", 3) != seed_of(0, "car", "view", 4)
     True
@@ -130,14 +136,14 @@ def seed_of(seed: int, label: str, attribute: str, index: int) -> int:
 
 
 def _check_nine(where: str, nine: Sequence[str]) -> None:
-    """Raise FcaError unless these are nine descriptions, or none; `where` is their key in the plan.
+    """Raise FcaError unless these are nine descriptions, or none.    where: their key in the plan, for the error.
 
-    A description is not blank, and the only thing in braces that it may have is {name}.
+    A description must not be blank, and must have nothing in braces but {name}.
     """
     if len(nine) not in (0, SUBLEVELS):
         raise FcaError(where, f"{len(nine)} descriptions", f"{SUBLEVELS}, easy to hard, or none", "add or remove some")
     for text in nine:
-        if not text.strip() or re.search(r"\{(?!name\})\w*\}", text):
+        if not text.strip() or re.search(r"\{(?!name\})\w*\}", text):  # a word in braces that is not `name`
             raise FcaError(where, repr(text), "words, and {name} where the class's name goes", "correct it")
 
 
@@ -150,7 +156,7 @@ def _values(file: str) -> dict[str, Any]:
     except (OSError, DamagedFile) as error:
         allowed = f"a readable YAML file with keys of {', '.join(types)}"
         raise FcaError("plan.file", file, allowed, f"mend it: {error}") from error
-    # a copy of a file in conf/plan/ has these two keys as well
+    # A copy of a file in conf/plan/ also has `_target_`, and `file: null`.
     values = {key: value for key, value in values.items() if key != "_target_"}
     if values.get("file") is None:
         values.pop("file", None)

@@ -57,7 +57,7 @@ class ClipSeg:
             logits = network(**inputs).logits
         probabilities = logits.float().sigmoid().cpu().numpy().reshape(inputs["pixel_values"].shape[-2:])
 
-        # the network's map has a fixed size of its own
+        # the network's map of probabilities has the size of its own input, not of the image
         height, width = image.shape[:2]
         resized = Image.fromarray(probabilities).resize((width, height), Image.Resampling.BILINEAR)
         return np.asarray(resized) >= self.threshold

@@ -115,13 +115,14 @@ class AttributeLevels(LevelAnalysis):
     def __call__(self, store: Store) -> list[Table]:
         """Tables attribute_scores (by model and attribute), attribute_steps (over models) and attribute_levels.
 
+        Images of a class and attribute that lack a level are left out.
         Raises FcaError when the store has no predictions for images with attributes and levels.
         """
         scores: list[Line] = []
         steps: list[Line] = []
         by_level: list[Line] = []
         sources = [with_complete_sessions(source) for source in responses_by_level(store, self.query, self.protocol)]
-        for source in sources:
+        for source in sources:  # one for each data set
             for attribute, items in source.items.groupby(ATTRIBUTE):
                 columns: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}
                 correct = source.correct[:, items.index]  # models x images of the attribute
@@ -134,7 +135,7 @@ class AttributeLevels(LevelAnalysis):
                 is_at_chance = all(count_is_at_chance(n_right, len(labels), guess) for n_right in correct.sum(axis=1))
                 steps += [{**columns, **line, AT_CHANCE: is_at_chance} for line in _step_lines(rates)]
 
-                n_images = np.bincount(levels)
+                n_images = np.bincount(levels)  # of each level
                 for model, class_rates in zip(source.models, rates, strict=True):
                     columns_of_model = {**columns, MODEL: model}
                     scores.append({**columns_of_model, **_score_line(class_rates)})
@@ -217,6 +218,7 @@ def _with_ranks(scores: pd.DataFrame) -> pd.DataFrame:
     Within an attribute, lines are in the order of the models' mean score over attributes, the best first.
     """
     mean_score = scores.groupby([DATASET, MODEL])[SCORE].transform("mean")
+    # The minus sign puts the highest mean first, as all columns are sorted in ascending order.
     best_first = scores.assign(mean=-mean_score).sort_values([DATASET, ATTRIBUTE, "mean", MODEL])
     scores = scores.loc[best_first.index].reset_index(drop=True)
     rank = scores.groupby([DATASET, ATTRIBUTE])[SCORE].rank(ascending=False, method="min")

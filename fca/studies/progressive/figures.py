@@ -121,12 +121,13 @@ def _accuracy_of_best(best_first: pd.DataFrame) -> str:
 def hierarchy_figure(models: Table) -> alt.FacetChart:
     """The hierarchical score of every model, beside the scores that its accuracies by session or by level explain.
 
-    The score is the share of (easy, medium, hard) triplets in which harder images fail first.
+    The score is the share of (easy, medium, hard) triplets in which harder images fail first. Each model has a row;
+    colours and shapes distinguish the three scores.
 
     models: the table hierarchy.
     """
     frame = _lines_by_score(models.frame, _SCORES)
-    # where no triplets are named, the score is a copy of the score by session: draw it once
+    # Where no triplets are named, the score of "matched triplets" is a copy of the score by session: draw it once.
     has_triplets = frame[hierarchy.TRIPLETS].notna()
     frame = frame[has_triplets | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
 
@@ -191,12 +192,13 @@ def parts_figure(models: Table) -> alt.FacetChart:
 
     The score of matched triplets minus the score of all triplets shows whether the same object fails first when hard.
     The score that accuracies by session explain, minus the score that accuracies by level explain, shows whether
-    sessions (a class and an attribute) differ.
+    sessions (a class and an attribute) differ. Each model has a row; colours and shapes distinguish the differences.
 
     models: the table hierarchy.
     """
     frame = _lines_by_score(models.frame, _EXCESSES)
-    frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)  # no first difference without named triplets
+    # A data set that names no triplets lacks the first difference; FOLLOWING is column `value` of these lines.
+    frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)
 
     coloured = kinds.hue(EXCESS, frame, _COLOURS[:2], _SHAPES[:2])
     y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
@@ -215,8 +217,10 @@ def parts_figure(models: Table) -> alt.FacetChart:
 def _lines_by_score(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.DataFrame:
     """The table hierarchy in long form: a line for each model and each of these columns.
 
-    names: the columns, with their names in the legend. A line has the name in column `series`, the value and the ends
-    of its interval in `value`, `value_low` and `value_high`, and the data set's `panel`.
+    A line has the name of the column in `series`, its value and the ends of its interval in `value`, `value_low` and
+    `value_high`, and the heading of the data set's panel in `panel`.
+
+    names: the columns, with their names in the legend.
     """
     frames = [
         frame.assign(series=name, value=frame[column], value_low=frame[column.low], value_high=frame[column.high])
@@ -227,10 +231,12 @@ def _lines_by_score(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.Data
 
 
 def parts_statements(models: pd.DataFrame) -> Iterator[Statement]:
-    """For how many models matched triplets follow the order more often than accuracies explain (see `Matched`).
+    """A sentence: for how many models matched triplets follow the order more often than accuracies explain.
 
-    models: lines of the table hierarchy for one data set. The test is the interval over classes, if there is one, else
-    the exact p value of the matching.
+    Matched triplets do so if the interval over classes of their excess is above 0. Where there is no interval (a single
+    class), the exact p value of the matching decides. The sentence also counts models for which sessions differ.
+
+    models: lines of the table hierarchy for one data set.
 
     >>> net = {"dataset": "zoo", "matched_excess": 0.02, "matched_excess_low": 0.01, "session_excess_low": 0.04}
     >>> [statement] = parts_statements(pd.DataFrame([net, net | {"matched_excess_low": -0.01}]))
@@ -262,7 +268,10 @@ triplets: 95 % interval over classes above 0); classes and attributes differ in 
 
 
 def patterns_figure(patterns: Table) -> alt.FacetChart:
-    """How often each model shows each pattern (bars), and how often accuracies alone would (ticks); a panel a model.
+    """How often each model shows each pattern (bars), and how often accuracies alone would (ticks).
+
+    A pattern is the levels of a triplet that are right. Each model has a panel. The colour of a bar shows whether the
+    pattern follows the order of levels; black ticks are by the accuracies of each session, grey ticks by level.
 
     patterns: the table hierarchy_patterns.
     """
@@ -290,7 +299,9 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
 
 
 def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
-    """Score against accuracy, a point for each model, beside the score that its accuracies by level alone make.
+    """Hierarchical score against accuracy, a point for each model, beside the score that its accuracies by level make.
+
+    The two scores of a model differ in colour and shape. Only the first has an interval and the model's name.
 
     models: the table hierarchy.    correlation: hierarchy_correlation, whose coefficients are in the panels' headings.
     """
@@ -302,8 +313,8 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
         f"{panel}\n{heading[dataset]}" for panel, dataset in zip(frame["panel"], frame[DATASET], strict=True)
     ]
 
-    # A model's name stands beyond the end of its interval, or beyond its point if it has none; the names of models next
-    # to each other along the x axis stand on opposite sides.
+    # A model's name is beyond the end of its interval, or beyond its point if it has none. Names of neighbours along x
+    # are on opposite sides, so that they do not overlap.
     frame["lower"] = frame[FOLLOWING.low].fillna(frame[FOLLOWING])
     frame["upper"] = frame[FOLLOWING.high].fillna(frame[FOLLOWING])
     frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0
@@ -313,6 +324,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     x = kinds.quantity(alt.X, ACCURACY, padding=40)  # room for names
     y = kinds.quantity(alt.Y, FOLLOWING, domainMax=1, padding=0)
     points = kinds.scatter(x, y, _SCORE_HOVER, coloured)
+    # Intervals and names are drawn for the hierarchical scores alone.
     scores: Any = alt.Chart().transform_filter("datum.series == 'hierarchical score'").encode(x=x)
     rules = kinds.interval_marks(scores.encode(color=coloured.colour()), FOLLOWING, upright=True)
     text = scores.encode(text=f"{MODEL}:N")
@@ -368,7 +380,7 @@ def _without_leading_zero(value: float) -> str:
 def scores_figure(scores: Table) -> alt.FacetChart:
     """Score of every model on every attribute as a heat map; the best in bold, the second best in italics.
 
-    scores: the table attribute_scores.
+    Rows are models, columns attributes; the colour is the score.    scores: the table attribute_scores.
     """
     frame = scores.frame.assign(panel=style.panels(scores.frame, DATASET))
     x = alt.X(f"{ATTRIBUTE}:N", title=None, scale=alt.Scale(paddingInner=0.03), axis=alt.Axis(domain=False))
@@ -395,7 +407,7 @@ def scores_figure(scores: Table) -> alt.FacetChart:
 def steps_figure(steps: Table) -> alt.FacetChart:
     """How much accuracy each step between levels costs in each attribute: the mean over models, with its interval.
 
-    steps: the table attribute_steps.
+    Each attribute has a row, with a dot in another colour for each step.    steps: the table attribute_steps.
     """
     title = style.title(
         "Does every level cost accuracy?",
@@ -442,9 +454,10 @@ significantly in size (easy to medium).
 def _costliest_step(costliest_first: pd.DataFrame) -> str:
     """The main clause of `steps_statements`: which step costs most, and how much.
 
+    It names the costliest step whose interval is above 0. If there is none, it names a step that costs the same in all
+    classes, and so has no interval, provided that no other step costs more. If steps are equally costly, it names all.
+
     costliest_first: the lines in the order of their cost.
-    The step that is named is the costliest one whose interval is above 0. If there is none, it is a step that costs the
-    same in all classes, and so has no interval, provided that no other step costs more. Several may be equally costly.
     """
     significant = costliest_first[costliest_first[COST.low] > 0]
     has_no_interval = costliest_first[COST.low].isna()
@@ -481,7 +494,7 @@ def _cost_of_first_step(ordered: pd.DataFrame) -> str:
 def levels_figure(levels: Table) -> alt.FacetChart:
     """Accuracy of every model on the levels of each attribute with Wilson's intervals; a panel for each model.
 
-    levels: the table attribute_levels.
+    Each attribute has a row, with a dot in another colour for each level.    levels: the table attribute_levels.
     """
     title = style.title(
         "How accurate is each model on easy, medium and hard images of each attribute?",
@@ -496,7 +509,9 @@ def _dots_by_attribute(
 ) -> alt.FacetChart:
     """Values with their intervals as dots, a row for each attribute and a dot for each value of `colour`.
 
-    panels: the columns by which lines are in separate panels.    options: of `kinds.points_with_intervals`.
+    colour:  the column whose values have different colours.
+    panels:  the columns by which lines are in separate panels.
+    options: further arguments of `kinds.points_with_intervals`.
     """
     frame = table.frame.assign(panel=style.panels(table.frame, *panels))
     coloured = kinds.hue(colour, frame, ordered=True)
@@ -510,7 +525,7 @@ def _dots_by_attribute(
 def bins_figure(bins: Table) -> alt.FacetChart:
     """Share of the images of each level in each bin of confidence: bars are means over models, lines their range.
 
-    bins: the table confidence_levels.
+    Each bin has a bar in another colour for each level.    bins: the table confidence_levels.
     """
     frame = bins.frame.assign(panel=style.panels(bins.frame, DATASET))
     frame[BIN] = [f"{100 * low:.0f}-{100 * high:.0f}" for low, high in frame[["bin_low", "bin_high"]].to_numpy()]
@@ -532,10 +547,11 @@ def bins_figure(bins: Table) -> alt.FacetChart:
 
 
 def trends_figure(trends: Table) -> alt.FacetChart:
-    """Mean confidence by level of every attribute and class, each in a row.
+    """Mean confidence by level of every attribute and class, each in a row with a dot in another colour for each level.
 
-    The name of a row has the verdict of the tests where confidence does not fall.    trends: the table
-    confidence_trends.
+    Where confidence does not fall, the name of the row has the verdict of the tests.
+
+    trends: the table confidence_trends.
     """
     frame = trends.frame.assign(by="by " + trends.frame["by"])
     frame["panel"] = style.panels(frame, DATASET, "by")
@@ -586,10 +602,12 @@ def trends_statements(trends: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _clauses_on_exceptions(names: pd.Series, verdicts: pd.Series, words: Mapping[str, str]) -> str:
-    """The end of a sentence on what falls: for each other verdict, a clause with the names that have it.
+    """The end of a sentence about attributes or classes that fall: a clause for each other verdict, with their names.
 
-    names, verdicts: of attributes or classes.    words: each verdict as a verb phrase, such as "rises at a step".
-    A clause has MOST_NAMES names at most. Empty where all fall.
+    A clause lists at most MOST_NAMES names. The text is empty if all fall.
+
+    names, verdicts: the attributes or classes, and the verdict on each.
+    words: each verdict as a verb phrase, such as "rises at a step".
     """
     does_not_fall = verdicts != FALLS
     clauses = []
@@ -605,8 +623,8 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
     """A grid of pictures for each kind of contradiction, with class, attribute and confidence below each picture.
 
     shown: the table contradictions_shown.
-    Raises NothingToDraw if the table has no image, or if no image has a thumbnail; then the message names the commands
-    that make thumbnails.
+    Raises NothingToDraw if the table has no image, or if no image has a thumbnail. In the second case the message names
+    the commands that make thumbnails.
     """
     if shown.frame.empty:
         raise style.NothingToDraw("no image contradicts its level")
@@ -615,9 +633,10 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
         commands = [f"fca run task=describe dataset={name}" for name in dict.fromkeys(shown.frame[DATASET])]
         raise style.NothingToDraw(f"no pictures; next: {'; '.join(commands)}")
 
+    # Each kind has a panel, whose heading has the number of all images of the kind (column `of`).
     kind_name = frame["kind"].map(dict(validate_levels.CONTRADICTION.choices))
-    frame = frame.assign(way=kind_name + " (" + frame["of"].astype(str) + ")")
-    frame["panel"] = style.panels(frame, DATASET, "way")
+    frame = frame.assign(kind_with_number=kind_name + " (" + frame["of"].astype(str) + ")")
+    frame["panel"] = style.panels(frame, DATASET, "kind_with_number")
     frame["under"] = [
         f"{attribute}, {100 * confidence:.0f} %"
         for attribute, confidence in zip(frame[ATTRIBUTE], frame[CONFIDENCE], strict=True)

@@ -147,9 +147,10 @@ class Hierarchy(LevelAnalysis):
 
         model_lines: list[Line] = []
         pattern_lines: list[Line] = []
-        for all_sessions, masked in zip(sources, masked_sources, strict=True):
+        for all_sessions, masked in zip(sources, masked_sources, strict=True):  # each of one data set
             source = with_complete_sessions(all_sessions)
             triplets = matched_triplets(source.items)
+            # the same images as in `source`, in the same order
             is_in_complete_session = masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])
             masked_correct = masked.correct[:, is_in_complete_session]
 
@@ -183,7 +184,7 @@ def matched_triplets(items: pd.DataFrame) -> Triplets:
 
     levels = images.groupby(["session", "triplet"])["level"]
     is_complete = (levels.transform("size") == 3) & (levels.transform("nunique") == 3)
-    ordered = images[is_complete].sort_values(["session", "triplet", "level"])
+    ordered = images[is_complete].sort_values(["session", "triplet", "level"])  # level: 0 easy, 1 medium, 2 hard
     return ordered["position"].to_numpy(dtype=np.int64).reshape(-1, 3)
 
 
@@ -197,7 +198,8 @@ def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
     models: the data set's lines of the table hierarchy.
     """
     values = models[[HIERARCHICAL_SCORE, ACCURACY, LEVEL_RATES]].to_numpy(dtype=float).T  # 3 x models
-    network = pd.factorize(models[MODEL].str.split(", ").str[0])[0]  # `resnet18, seed 1` is the network resnet18
+    # A code for the network of each model: "resnet18, seed 1" is of the network resnet18.
+    network = pd.factorize(models[MODEL].str.split(", ").str[0])[0]
     columns = {"dataset": dataset, "models": len(models), "networks": int(network.max()) + 1}
     if len(models) < FEWEST:
         for kind in KIND.choices:
@@ -208,7 +210,7 @@ def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
     left_out_coefficients = _without_each_network(values, left_out_weights(network))
     for kind, correlation, left_out in zip(KIND.choices, correlations, left_out_coefficients, strict=True):
         low, high = jackknife_interval(correlation.r, left_out, scale=FISHER_Z)
-        lacks_interval = np.isnan(low) and not np.isnan(correlation.r)
+        lacks_interval = np.isnan(low) and not np.isnan(correlation.r)  # a note gives the reason
         yield {
             **columns,
             "kind": kind,
@@ -227,8 +229,11 @@ def _without_each_network(
 
         r_partial = (r_sa - r_sl r_al) / sqrt((1 - r_sl²) (1 - r_al²)),   s: score, a: accuracy, l: level rates
 
-    values: s, a and l of each model.    times: how often each model counts, 0 for those of the network left out.
-    NaN where so few models are left (two for the plain one, three for the partial one) that any values fit exactly.
+    values: s, a and l of each model.
+    times:  how often each model counts without each network: 0 for the models of this network, 1 for all others.
+
+    NaN where so few models are left that any values fit exactly: two for the plain correlation, three for the partial
+    one.
     """
     score, accuracy, by_level = values
     plain = resampled_correlation(score, accuracy, times)
@@ -264,8 +269,8 @@ def _model_line(
     _, first_image_of_session = np.unique(sessions, return_index=True)
     classes = labels[first_image_of_session]  # the class of each session
     accuracy, score = (_mean_over_classes(rates @ weights, classes) for weights in LEVEL_WEIGHTS)
-    # hierarchical scores expected of independent answers: `session` given the accuracies of each session, `level` given
-    # the mean accuracies by level, and `excess`, the first minus the second
+    # The hierarchical scores of independent responses: `session` with the accuracies of each session, `level` with the
+    # mean accuracies by level; `excess` is the first score minus the second.
     explained = stats.explained_scores(rates, classes)
 
     # Without named triplets the score is over all triplets that the images of a session can form
@@ -298,22 +303,25 @@ def _model_line(
 
 
 def _mean_over_classes(values: Float[np.ndarray, " sessions"], classes: Shaped[np.ndarray, " sessions"]) -> Estimated:
-    """The mean of a share over sessions, with its interval over their classes."""
+    """The mean of a share over sessions, with its interval over classes.    classes: the class of each session."""
     return Estimated(values.mean(), *stats.class_interval(values, classes, FRACTION))
 
 
 def _pattern_lines(source: LevelResponses, position: int, triplets: Triplets, model_line: Line) -> Iterator[Line]:
     """The lines of hierarchy_patterns for one model: its share of triplets with each of the eight patterns.
 
-    A pattern is right (1) or wrong (0) on the easy, the medium and the hard image. Beside the share are the shares that
-    independent answers would have, given the accuracies of each session, or those by level.
+    A pattern is right (1) or wrong (0) on the easy, the medium and the hard image. Beside the share are the shares of
+    independent responses with the model's accuracies in each session, and with its accuracies by level.
 
-    position: position of the model in `source`.    model_line: the model's line of the table hierarchy.
+    position:   position of the model in `source`.
+    triplets:   positions of the easy, medium and hard image of each triplet. If the data set names none, the share is
+                over all triplets that the images of a session can form.
+    model_line: the model's line of the table hierarchy.
     """
     correct = source.correct[position]
     all_triplets = stats.all_triplets_score(correct, levels_of(source.items), sessions_of(source.items))
     matched = stats.hierarchical_score(correct[triplets]) if len(triplets) else all_triplets
-    n_matched = sum(matched.patterns.values())  # a number of triplets
+    n_matched = sum(matched.patterns.values())  # the counts of patterns sum to the number of triplets
     n_all = sum(all_triplets.patterns.values())
 
     columns: Line = {column: model_line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}

@@ -99,15 +99,15 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
 
 
 def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[LevelResponses]:
-    """Responses as of `responses_by_level`, but an empty list when there is no data set with levels.
+    """The same responses as `responses_by_level`, but an empty list when there is no data set with levels.
 
     Data sets that cannot be read are left out, with a line in the log. If that leaves none, the first problem is raised
-    as FcaError, so that it is not taken for a store without such data.
+    as FcaError. Otherwise the caller would take the store for one without such data.
     """
     if protocol not in PROTOCOLS:
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")
     rows = rows_of_subjects(store, query)
-    is_best_snapshot = rows["snapshot"].fillna(BEST) == BEST
+    is_best_snapshot = rows["snapshot"].fillna(BEST) == BEST  # a model that was not trained here has no snapshot
     rows = rows[(rows["shift"] == "clean") & is_best_snapshot]
 
     sources: list[LevelResponses] = []
@@ -195,7 +195,8 @@ def mean_cells(
 ) -> Line:
     """The cells of a column with the mean of some values, and of both ends of its 95 % interval.
 
-    values: shares, or differences of shares, one for each draw.    within: the range that the interval is limited to.
+    values: shares, or differences of shares, such as one for each class.
+    within: the range that the interval is limited to.
     """
     each_by_itself = None  # no clusters of values that are drawn together
     return cells(interval_columns(column), mean_with_interval(values, each_by_itself, within))
@@ -218,7 +219,10 @@ def cells(columns: Iterable[Column], values: Iterable[Any]) -> Line:
 
 
 def columns_of(stored: Predictions, labels: Sequence[int] | Int[np.ndarray, " labels"]) -> Int[np.ndarray, " columns"]:
-    """The columns of the logits of these label indices, ascending and each once; without classes the model lacks."""
+    """The logit columns of the classes with these label indices, ascending and each once.
+
+    Classes that the model does not know have no column, and are left out.
+    """
     columns = np.unique(stored.columns[np.asarray(labels)])
     return columns[columns >= 0]  # -1: the model does not know the class
 
@@ -226,7 +230,8 @@ def columns_of(stored: Predictions, labels: Sequence[int] | Int[np.ndarray, " la
 def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -> LevelResponses | None:
     """The responses of the models of one data set; None if none of its images has an attribute and a level.
 
-    rows: of its predictions, one for each model.    Raises FcaError for a level that is not easy, medium or hard.
+    rows: the rows of stored predictions for this data set, one for each model.
+    Raises FcaError for a level that is not easy, medium or hard.
     """
     prediction_rows = sorted(records(rows), key=lambda row: (row["subject"], row["run_id"]))
     fingerprint, split = prediction_rows[0]["fingerprint"], prediction_rows[0]["split"]
@@ -234,7 +239,7 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
     if not {ATTRIBUTE, LEVEL} <= set(items):
         return None
 
-    item_columns = list(map(str, ITEM))  # `reindex` adds those that the data set lacks, without values
+    item_columns = list(map(str, ITEM))  # `reindex` adds columns that the data set lacks, with empty cells
     items = items[items["split"] == split].reindex(columns=item_columns).astype(object)
     has_level = items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).to_numpy()
     if not has_level.any():
@@ -258,7 +263,7 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
 
 
 def _name_without_best(row: Mapping[str, Any]) -> str:
-    """The name of a row's model: resnet18, seed 1 for the subject resnet18/best, seed 1.
+    """The name of a row's model without `/best`: "resnet18, seed 1" for the subject "resnet18/best, seed 1".
 
     `/best` distinguishes best weights from snapshots of training, which are not read here.
     """
@@ -270,13 +275,18 @@ def _name_without_best(row: Mapping[str, Any]) -> str:
 def _correct_and_confidence(
     store: Store, row: Mapping[str, Any], has_level: Bool[np.ndarray, " images"], protocol: str
 ) -> tuple[Bool[np.ndarray, " items"], Float[np.ndarray, " items"]]:
-    """Whether one model is right on each image that has a level, and how confident it is; see `LevelResponses`.
+    """Whether one model is right on each image that has a level, and how confident it is.
 
-    row: of its stored predictions.    has_level: of each image that they are for.
+    Its confidence is the largest probability of a class that may be predicted; see `LevelResponses`.
+
+    row:       the row of the model's stored predictions.
+    has_level: for each image of these predictions, whether it has an attribute and a level.
+    protocol:  open or masked, see `responses_by_level`.
     """
     stored = predictions(store, row)
-    allowed = columns_of(stored, stored.labels[has_level])
+    allowed = columns_of(stored, stored.labels[has_level])  # logit columns of the classes that the images have
     if protocol == "open" or len(allowed) == len(stored.logit_classes):  # every class of the model may be predicted
+        # "p_max" is the stored probability of the predicted class, among all classes of the model
         confidence = store.array(row["run_id"], "p_max")[has_level].astype(np.float32)
         return stored.right[has_level], confidence
 

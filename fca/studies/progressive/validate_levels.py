@@ -164,14 +164,14 @@ class ValidateLevels(LevelAnalysis):
         runs: set[str] = set()
         for source in responses_by_level(store, self.query, self.protocol):
             contradictions = find_contradictions(source)
-            with_thumbnails, thumbnails = add_pictures(store, contradictions, self.shown, source.fingerprint)
+            with_thumbnails, stored_pictures = add_pictures(store, contradictions, self.shown, source.fingerprint)
             bins.append(confidence_bins(source))
             trends.append(confidence_trends(with_complete_sessions(source)))
             with_pictures.append(with_thumbnails)
             all_contradictions.append(contradictions)
             runs |= set(source.runs)
-            if thumbnails.run_id is not None:  # the description of the data that the pictures are from
-                runs.add(thumbnails.run_id)
+            if stored_pictures.run_id is not None:  # the run of task=describe that stored the thumbnails
+                runs.add(stored_pictures.run_id)
 
         frames = [
             pd.concat(of_datasets, ignore_index=True)
@@ -186,7 +186,7 @@ def confidence_bins(source: LevelResponses) -> pd.DataFrame:
     The share is the mean over models; the smallest and the largest share of a model are beside it. top1 is the share of
     right predictions in the bin, over all models; NaN for an empty bin. Levels without images have no line.
     """
-    # the bin of each prediction, models x images; a confidence of 1 belongs to the last bin
+    # The bin of each prediction: models x images. The minimum puts a confidence of 1 into the last bin.
     bin_of = np.minimum((source.confidence * BINS).astype(int), BINS - 1)
     levels = levels_of(source.items)
     lines: list[Line] = []
@@ -197,7 +197,7 @@ def confidence_bins(source: LevelResponses) -> pd.DataFrame:
         for number in range(BINS):
             is_inside = bin_of[:, is_of_level] == number  # models x images of the level
             shares = is_inside.mean(axis=1)
-            correct = source.correct[:, is_of_level][is_inside]  # of all models, in one axis
+            correct = source.correct[:, is_of_level][is_inside]  # of all predictions in the bin, in one axis
             line: Line = {
                 LEVEL: level,
                 BIN: number,
@@ -228,11 +228,13 @@ def confidence_trends(source: LevelResponses) -> pd.DataFrame:
 def _trends_by(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
     """A line for each attribute (or class), which tests whether confidence falls from easy to medium to hard.
 
-    column: attribute or class, of which each value has a line.    block: the other one of both; its values are the
-    blocks of the tests.    items: a line for each image, with its mean confidence.
+    items:  a line for each image, with its mean confidence over models.
+    column: `attribute` or `label` (the class): each of its values has a line.
+    block:  the other of these two columns. Its values are the blocks of the tests: within each block the levels are
+            compared.
 
-    P values are corrected over all lines by Holm's method: first those of Page's test, then, as another family, those
-    of a rise at either step.
+    P values are corrected over all lines by Holm's method. Those of Page's test are one family of tests; those of a
+    rise at either step are another.
     """
     means = items.pivot_table("confidence", [column, block], "level")[list(LEVELS)]  # (values, blocks) x levels
     lines: list[Line] = []
@@ -293,8 +295,8 @@ def _trend_cells(means: Float[np.ndarray, "blocks 3"]) -> Line:
 def _verdict_on_trend(line: Mapping[Any, Any]) -> str:
     """Whether confidence falls from easy to hard, by the tests of one line of confidence_trends at the 5 % level.
 
-    In this order: RISES if it rises at a step, UNTESTED with a single block, UNCLEAR if Page's test is not significant,
-    FALLS if the intervals of both drops are above 0, else TREND.
+    The first of these that applies: RISES if it rises at a step, UNTESTED with a single block, UNCLEAR if Page's test
+    is not significant, FALLS if the intervals of both drops are above 0, TREND otherwise.
     """
     steps = [verdict(line[drop], line[drop.low], line[drop.high]) for drop in DROPS]
     for step, p_rise in zip(steps, P_RISES, strict=True):
@@ -302,7 +304,7 @@ def _verdict_on_trend(line: Mapping[Any, Any]) -> str:
             return RISES
     if line[BLOCKS] < 2:
         return UNTESTED
-    if not line[P_HOLM] < 0.05:
+    if not line[P_HOLM] < 0.05:  # of Page's test
         return UNCLEAR
     return FALLS if steps == [FALLS, FALLS] else TREND
 
@@ -310,9 +312,9 @@ def _verdict_on_trend(line: Mapping[Any, Any]) -> str:
 def find_contradictions(source: LevelResponses) -> pd.DataFrame:
     """A line for each image that contradicts its level, in two kinds, the most confident image of each kind first.
 
-    An easy image contradicts its level if no model is right. A hard one does if all models are right, and their mean
-    confidence is at least `wanted`, the median confidence of the easy images of the same attribute.
-    Columns top1 and confidence are means over models.
+    An easy image contradicts its level if no model is right. A hard image does if all models are right, and their mean
+    confidence is at least as high as the median of the easy images of the same attribute (column `wanted`).
+    Columns top1 and confidence are means over models; rank counts the images of a kind from 1.
     """
     images = source.items.assign(
         dataset=source.dataset,
@@ -329,7 +331,7 @@ def find_contradictions(source: LevelResponses) -> pd.DataFrame:
     is_hard_and_confident = (images[LEVEL] == "hard") & (images[TOP1] == 1) & is_confident
     frames = []
     for kind, is_of_kind in zip(CONTRADICTION.choices, (is_missed_by_all, is_hard_and_confident), strict=True):
-        # equally confident ones by name, so that the order is the same every time
+        # equally confident images are ordered by id, so that the order is always the same
         most_confident_first = images[is_of_kind].sort_values([CONFIDENCE, "image_id"], ascending=[False, True])
         ranks = np.arange(1, len(most_confident_first) + 1)
         frames.append(most_confident_first.assign(kind=kind, rank=ranks))
@@ -339,21 +341,21 @@ def find_contradictions(source: LevelResponses) -> pd.DataFrame:
 def add_pictures(
     store: Store, contradictions: pd.DataFrame, number: int, fingerprint: str
 ) -> tuple[pd.DataFrame, Pictures]:
-    """The lines of contradictions_shown, and the thumbnails: the `number` most confident images of each kind.
+    """The lines of contradictions_shown, which are the `number` most confident images of each kind, and their pictures.
 
     Each line has a thumbnail, its place (row, column) in a grid that is ACROSS pictures wide, and in `of` the number of
-    all images of its kind.
+    all images of its kind. The pictures, as the second result, also name the run that stored them.
 
     contradictions: returned by `find_contradictions`.    fingerprint: identifies the data set of the images.
     """
     first = contradictions[contradictions[CONFIDENCE_RANK] <= number].reset_index(drop=True)
-    thumbnails = pictures(store, first["image_id"].tolist(), fingerprint)
+    stored_pictures = pictures(store, first["image_id"].tolist(), fingerprint)
     row, column = np.divmod(first[CONFIDENCE_RANK] - 1, ACROSS)  # ranks begin with 1
     number_of_kind = contradictions[CONTRADICTION].value_counts()
     frame = first.assign(
         row=row,
         column=column,
         of=first[CONTRADICTION].map(number_of_kind).astype("int64"),
-        thumbnail=pd.Series(thumbnails.thumbnails, dtype=object),
+        thumbnail=pd.Series(stored_pictures.thumbnails, dtype=object),
     )
-    return CONTRADICTIONS_SHOWN.frame(frame), thumbnails
+    return CONTRADICTIONS_SHOWN.frame(frame), stored_pictures

@@ -26,7 +26,7 @@ def check_has_weights(context: RunContext, name: str) -> None:
 
 
 def training_columns(context: RunContext, data: ImageData, name: str) -> dict[str, Any]:
-    """The columns that both a training and its predictions have, whatever the adaptation.
+    """The columns that both a training and its predictions have, for any adaptation.
 
     They describe the test images, the subset, the model and the adaptation.    name: the name of the adaptation.
     """
@@ -46,10 +46,10 @@ def prediction_runs(
 ) -> list[Run[ForwardWork]]:
     """The runs that predict the test images with the weights of a training.
 
-    For each snapshot of the weights: first the clean images, then those under each shift of the configuration. Raises
-    FcaError for a shift that needs masks which the images do not have.
+    For each snapshot of the weights, there is first a run for the clean images, then a run for each shift of the
+    configuration. Raises FcaError for a shift that needs masks which the images do not have.
 
-    train: the run of the training.
+    train: the run of the training.    snapshots: names of weights that it keeps.
     """
     check_masks(context.shifts, data, "test", context.subset.classes)
     shift_by_label = {shift.label(): shift for shift in (CLEAN, *context.shifts)}  # clean once, and first

@@ -72,7 +72,7 @@ class Network:
 
         A training that diverges is yielded without accuracy, and its predictions are not made.
 
-        runs: runs of one plan that are not stored yet; the training, if it is one of them, comes first.
+        runs: runs of one plan that are not stored yet. If the training is among them, it is the first.
         """
         first_run = runs[0]
         if first_run.task != "train":  # the training is done already
@@ -85,24 +85,24 @@ class Network:
             yield Finished(first_run, {**columns, VAL_TOP1: None, FLAG: DIVERGED}, {})
             return
 
-        # the trained network predicts the clean images while it is in memory, to give the training its accuracy
+        # The network predicts the clean images now, while it is in memory: the training's row has their accuracy.
         clean = predict_images(first_run.work.clean, classifier, context)
         test_columns = adapted_columns(clean.columns, first_run.work.data, context.subset)
         yield Finished(first_run, {**test_columns, **columns}, {})
 
         predict_runs = runs[1:]
         other_runs = [run for run in predict_runs if run.run_id != clean.run.run_id]
-        if len(other_runs) < len(predict_runs):  # the clean prediction is requested, so it is not stored yet
+        if len(other_runs) < len(predict_runs):  # the clean prediction is among the runs: it is not stored yet
             yield clean
         yield from finish_predictions(other_runs, context)
 
 
 @dataclass(frozen=True)
 class Scratch(Network):
-    """`adaptation=scratch`: begin with random weights, whatever weights the model was given."""
+    """`adaptation=scratch`: begin with random weights, even if the model is configured with others."""
 
     def plan(self, context: RunContext) -> list[Run]:
-        """The training and its predictions. Raises FcaError for a model that exists only with what it has learnt."""
+        """The training and its predictions. Raises FcaError for a model that cannot be built with random weights."""
         model = context.model.from_scratch()
         if model is None:
             step = "name the network itself, e.g. model=resnet18"
@@ -156,7 +156,7 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
     """
     data = context.data
     recipe = _recipe_for(context, finetune)
-    callbacks = context.trainer.meaning()  # those of Lightning that may change results
+    callbacks = context.trainer.meaning()  # the user's own callbacks of Lightning, which may change results
 
     # The id of the run is a hash of its identity. Optional keys are left out where they change nothing, so that results
     # from before they existed stay valid.
@@ -185,16 +185,16 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
         **training_columns(context, data, "finetune" if finetune else "scratch"),
         "compat": context.compat,
         "seed": context.seed,
-        # steps and min_steps have no column: the number of epochs and of passes in each, which have, follow from them
+        # steps and min_steps have no column: they are turned into epochs and passes, which have columns
         **{f"recipe_{key}": value for key, value in recipe_values.items() if key not in ("steps", "min_steps")},
     }
-    features_run_id = features.features if features else None  # the training can begin when this run is done
+    features_run_id = features.features if features else None  # the parent: the training begins when it is done
     training = Run("train", identity, columns, features_run_id)
 
-    names = [BEST, *map(snapshot_name, recipe.snapshots)]
-    distinct_names = list(dict.fromkeys(names))
-    clean, *other_predictions = prediction_runs(training, context, data, distinct_names)
-    # the work contains the clean prediction, whose id depends on the id of the training, so the work is added last
+    snapshots = [BEST, *map(snapshot_name, recipe.snapshots)]
+    distinct_snapshots = list(dict.fromkeys(snapshots))
+    clean, *other_predictions = prediction_runs(training, context, data, distinct_snapshots)
+    # The work of the training contains the clean prediction, which needs the id of the training: so it is added last.
     work = TrainingWork(data, context.model, recipe, clean, features)
     return [replace(training, work=work), clean, *other_predictions]
 
@@ -202,9 +202,9 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
 def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
     """The configured recipe with the values that this training really uses, which are part of its identity.
 
-    Images are flipped only if the data allow it. The learning rate is scaled to the batch size (and for finetuning), a
-    number of steps is turned into a number of epochs for these images, and settings without effect get a neutral value.
-    Logs a warning about a training with few steps, once for each data set.
+    Images are flipped only if a mirrored image still shows its class. The learning rate is scaled to the batch size
+    (and for finetuning), a number of steps is turned into a number of epochs for these images, and settings without
+    effect get a neutral value. Logs a warning about a training with few steps, once for each data set.
     """
     data = context.data
     train_splits, val_splits = _train_and_val_splits(context)
@@ -235,7 +235,7 @@ def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
 def _train_and_val_splits(context: RunContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The splits whose images are trained on, and the splits on which the epoch is chosen.
 
-    To reproduce the original (compat), these are train and val, and test.
+    The original (reproduced with compat) trains on train and val, and chooses the epoch on test.
     """
     if context.compat:
         return ("train", "val"), ("test",)
@@ -243,9 +243,8 @@ def _train_and_val_splits(context: RunContext) -> tuple[tuple[str, ...], tuple[s
 
 
 def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dict[str, Any], bool]:
-    """Do a training.
+    """Do a training; return the network with the weights that are kept, the run's columns, and whether it diverged.
 
-    Returns the network with the weights that are kept, the columns of the training, and whether the training diverged.
     With compat, which reproduces the original, the head has all classes of the data instead of the subset's classes.
     """
     # these import torch, which planning does without
@@ -316,7 +315,7 @@ def _train_and_val_rows(
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
     """Positions in `data.items` of the training images, and of the validation images that choose the best epoch.
 
-    There are at most `recipe.val_max` validation images; 0 stands for all.
+    Both are images of the subset's classes. There are at most `recipe.val_max` validation images; 0 stands for all.
     """
     data = work.data
     train_splits, val_splits = _train_and_val_splits(context)
@@ -329,7 +328,7 @@ def _train_and_val_rows(
     train_rows = rows_of(train_splits)
     val_rows = rows_of(val_splits)
     if work.recipe.val_max:
-        val_rows = fixed_draw(data, val_rows, work.recipe.val_max)  # the same images whatever the seed
+        val_rows = fixed_draw(data, val_rows, work.recipe.val_max)  # the same images for every seed
     return train_rows, val_rows
 
 
@@ -342,8 +341,9 @@ def _begin_with_probe(
 ) -> None:
     """Fit a linear probe to the stored features of the training images, and copy it into the network's last layer.
 
-    features: says which run has stored the features.    rows: positions of the training images.
-    labels:   of the training images, 0 to classes - 1 in the order of the head.
+    features: names the run that has stored the features of all images.
+    rows:     positions of the training images in `data.items`.
+    labels:   the classes of these images, 0 to classes - 1 in the order of the head.
     Raises FcaError for a network whose last layer is not linear, or has no bias.
     """
     import torch

@@ -59,7 +59,7 @@ def features_run_and_work(context: RunContext, data: ImageData) -> tuple[Run[For
 
     The features do not depend on the subset, so the probes of all subsets share this run. The run of a compiled network
     computes the features of all its depths (stages after which it can be truncated), so they share it, too.
-    Raises FcaError for a model without weights, and with compat.
+    Raises FcaError for a model without weights, and with compat, which reproduces an original that has no probes.
     """
     check_has_weights(context, "probe")
     if context.compat:
@@ -73,9 +73,9 @@ def features_run_and_work(context: RunContext, data: ImageData) -> tuple[Run[For
 
 
 def predicted_from_features(prediction: Run[ForwardWork], work: ProbeWork) -> Run[ProbeWork]:
-    """The same prediction with other work: the probe is applied to stored features, instead of the network to images.
+    """The same prediction with other work: a probe is applied to stored features, instead of the network to images.
 
-    So it takes milliseconds and needs no launcher (light).
+    So the run takes milliseconds and is light: it needs no launcher.
     """
     untyped: Run[Any] = prediction  # its work becomes one of another type
     return replace(untyped, light=True, work=work)
@@ -84,14 +84,15 @@ def predicted_from_features(prediction: Run[ForwardWork], work: ProbeWork) -> Ru
 def probe_identity(context: RunContext, data: ImageData) -> dict[str, Any]:
     """The part of the identity that is common to all runs that fit probes.
 
-    It contains the images, the classes, the network, the column of groups whose images are left out together, and how
-    the images on which a probe is judged are chosen.
+    It has the data, the classes, the network, the column of groups whose images are left out together, and the rule by
+    which training images are left out in turn to judge a probe.
     """
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in context.subset.classes],
         "model": context.model.identity(),
-        # how many training images are left out in turn, and how they are drawn; earlier versions drew them otherwise
+        # How many training images are left out in turn, and how they are drawn. Earlier versions drew them in another
+        # way, and their results have other ids.
         "judged": f"{MAX_LEFT_OUT}, each class by its share",
     }
     if data.group is not None:  # no key without groups, so that results from before the key existed stay valid
@@ -118,7 +119,7 @@ class Probe:
 
         The training and the prediction for clean images use the stored features, so they are light (no launcher is
         needed). Predictions for shifted images need the network. Raises FcaError for a model without weights, and with
-        compat.
+        compat (see `features_run_and_work`).
         """
         data = context.data
         features_run, work = features_run_and_work(context, data)
@@ -210,12 +211,14 @@ def _fit_and_predict(runs: Sequence[Run[ProbeWork]], context: RunContext) -> Ite
 def write_probe(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, context: RunContext) -> None:
     """Write the probe into the folder of its run: the description of its network, and the weights of its last layer.
 
-    `model=run` reads them.    weight: classes x features.    keys: of the classes.
+    `model=run` reads them to predict with the probe.
+
+    weight: classes x features.    bias: one for each class.    keys: the class keys.
     """
     folder = context.store.folder(run.run_id)
     write_json(folder / "model.json", describe_model(Probed.of(context.model), keys))
 
-    # in C order: safetensors writes the memory as it is, and reads it as if it were in that order
+    # ascontiguousarray: safetensors writes the memory as it is, and reads it as if it were in C order
     layer = {
         "weight": np.ascontiguousarray(weight, np.float32),
         "bias": np.ascontiguousarray(bias, np.float32),

@@ -23,9 +23,10 @@ SHOWN_SUBLEVELS = (1, 5, 9)  # whose prompts a dry run prints
 
 
 def generation(config: DictConfig) -> None:
-    """The command: draw the pending images, then add masks and check them where configured.
+    """The command `fca generate`: draw the pending images of a plan, then add masks and run checks if configured.
 
-    With dry=true it only prints the plan and its cost; a pilot then draws a few images, which are kept.
+    With dry=true it only prints the plan and its cost. With a pilot, it then draws a few images, which are kept, and
+    prints an estimate of the time and cost of all others.
     """
     check_root("generate", config)
     plan: Plan = component(config, "plan").resolved(config.per_level)
@@ -37,7 +38,7 @@ def generation(config: DictConfig) -> None:
     segmenter = None if config.segmenter is None else component(config, "segmenter", Segmenter)
     folder = Folder(root)
     budget = Budget(config.budget.images, config.budget.money)
-    budget.check()  # a limit that allows nothing is refused in a dry run, too
+    budget.check()  # here, so that a limit that allows nothing is an error in a dry run, too
 
     if config.dry:
         _preview(plan, generator, writer, folder, config.verbose)
@@ -47,7 +48,7 @@ def generation(config: DictConfig) -> None:
         return
 
     result = generate(plan, generator, folder, budget, writer, config.workers)
-    limit = f", {budget} reached" if result.left else ""
+    limit = f", {budget} reached" if result.left else ""  # only the budget leaves images undrawn
     refused = f", {result.refused} refused" if result.refused else ""
     print(f"{result.drawn:,} drawn{refused}, {result.left:,} left{limit}; {result.money:,.2f} for all so far")
 
@@ -64,10 +65,12 @@ main = partial(application, "generate", generation)  # exit code 0, also when a 
 
 
 def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Folder, verbose: bool) -> None:
-    """Print a plan's size, the number of images that are left, their cost, and prompts; draws nothing.
+    """Print a plan's size, the number of images that are left, their cost, and prompts; nothing is drawn.
 
-    writer:  the language model that would write missing descriptions, if there is one.
-    verbose: whether the prompts of all pending images are printed, or a few examples.
+    writer:  the language model that would write missing descriptions; None: they are not written.
+    verbose: print the prompts of all pending images; otherwise of a few examples.
+
+    Raises FcaError for a folder of another generator, and for descriptions that are missing without a writer.
     """
     lines = folder.journal.lines()
     check_generator(lines, generator, folder.root)
@@ -80,9 +83,9 @@ def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Fo
         print("it draws without words")
         return
 
-    pairs_to_describe: set[tuple[str, str]] = set()
+    pairs_to_describe: set[tuple[str, str]] = set()  # (class, attribute) for which the writer will write
     if writer is None:
-        described_plan.check_words()
+        described_plan.check_words()  # raises if descriptions are missing
     else:
         pairs_to_describe = set(undescribed(plan, lines))
         print(f"{writer.label()}, descriptions to write: {_cost(len(pairs_to_describe), writer)}")
@@ -92,7 +95,7 @@ def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Fo
 
 
 def _example_requests(plan: Plan) -> list[Request]:
-    """Three images of every attribute, of the first class."""
+    """For every attribute, an easy, a medium and a hard image of the first class, as examples of the prompts."""
     first_class = next(iter(plan.classes))
     small_plan = replace(plan, classes={first_class: plan.classes[first_class]}, per_level=3)
     requests = [request for request in small_plan.requests() if request.sublevel in SHOWN_SUBLEVELS]

@@ -60,10 +60,10 @@ class Diffusion:
         return Path(self.model).name
 
     def version(self) -> str:
-        """Everything that decides the pixels, in words: it tells images of different settings apart.
+        """Everything that decides the pixels, in words, so that images of different settings have different versions.
 
-        These are the model with its revision (or the digest of its folder), steps, guidance, size, dtype, and the
-        version of diffusers.
+        It has the model with its revision (or the digest of its folder), steps, guidance, size, dtype, and the version
+        of diffusers.
         """
         try:
             library = version("diffusers")
@@ -94,7 +94,7 @@ class Diffusion:
         return replace(self, devices=[device])
 
     def prepare(self) -> None:
-        """Load the pipeline to its first device. Raises FcaError for a missing pipeline or device."""
+        """Load the pipeline onto the first device. Raises FcaError for a missing pipeline or device."""
         with _PIPELINE_LOCK:
             self._loaded()
 
@@ -115,7 +115,8 @@ class Diffusion:
         prompts = [request.words() for request in requests]
         if self.size % 8 or self.size < 8:
             raise FcaError("generator.size", self.size, "a multiple of 8", "take 512 or what the model was made for")
-        # of each image, on the CPU: the noise depends neither on the other images of the pass nor on the device
+        # A generator for each image, on the CPU: so its noise depends neither on the other images of the pass nor on
+        # the device.
         noise = [torch.Generator("cpu").manual_seed(request.seed) for request in requests]
         try:
             with _PIPELINE_LOCK:
@@ -150,7 +151,7 @@ class Diffusion:
         return results
 
     def _loaded(self) -> tuple[Any, dict[str, Any]]:
-        """The pipeline on the first device, and the facts of its images."""
+        """The pipeline on the first device, and the facts to store with its images."""
         device = self.places()[0]
         return _pipeline(self.model, self.revision, self.variant, _dtype(self.dtype, device), device)
 
@@ -184,11 +185,12 @@ def _content(folder: Path) -> str:
     return hashlib.sha256(listing.encode()).hexdigest()[:12]
 
 
-@lru_cache(maxsize=1)  # they are large
+@lru_cache(maxsize=1)  # only one pipeline stays in memory: they are large
 def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str, device: str) -> tuple[Any, Any]:
     """A diffusion pipeline on its device, and the facts to store with each of its images (device, dtype, commit).
 
-    model: a folder, or the id of a model on Hugging Face, which is downloaded.    variant: of its files, such as fp16.
+    model: a folder, or the id of a model on Hugging Face, which is downloaded.
+    variant: which of its files, such as fp16.
 
     Raises FcaError for a missing package, a model that cannot be loaded, too little memory and a missing device.
     """

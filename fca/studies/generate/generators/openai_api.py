@@ -44,7 +44,7 @@ class Service:
 
     base_url:  of the service; None = OPENAI_BASE_URL of the environment, or else OpenAI's own.
     retries:   how often a request that failed for a time is repeated: after 0.5, 1, 2, 4, 8, 8, ... seconds, or after
-               what the service asks for in Retry-After, up to two minutes.
+               the time that the service gives in Retry-After, up to two minutes.
     timeout_s: seconds to wait for a response.
     """
 
@@ -55,7 +55,7 @@ class Service:
     def ask(self, method: str, options: Mapping[str, Any], **request: Any) -> Any:
         """The response of the service to a request.
 
-        method:  of the official client, such as images.generate; it is given the fields of `request`.
+        method:  a method of the official client, such as images.generate; it gets the fields of `request`.
         options: fields of the request that the client does not know.
 
         Raises Refused for a request that violates the service's policy, Unavailable if it still fails after all
@@ -105,8 +105,11 @@ class Service:
         return key or "none"
 
     def _failure(self, model: str, error: openai.APIStatusError) -> Exception:
-        """What to raise for a response with an error status: Refused, Unavailable or FcaError, see `ask`."""
-        body: Any = error.body
+        """The exception to raise for a response with an error status: Refused, Unavailable or FcaError, see `ask`.
+
+        model: the name of the model in the request.
+        """
+        body: Any = error.body  # usually OpenAI's dictionary with a message; a proxy may send anything
         message_of_body = body.get("message") if isinstance(body, Mapping) else None
         message = _one_line(message_of_body or error.message)[:MAX_MESSAGE_LENGTH]
         status = error.status_code
@@ -118,7 +121,7 @@ class Service:
             if wait:
                 times += f"; it asks to wait {wait} s"
             return Unavailable(f"{self.host} answers {status} {times}: {message}")
-        if status == 401:  # its words may hold a part of the key
+        if status == 401:  # the service's own message is left out: it may hold a part of the key
             return FcaError(KEY, "(secret)", f"a key that {self.host} accepts (it answers 401)", f"set {KEY}")
         # any other status: the service does not accept the request itself
         return FcaError("model", model, f"what {self.host} takes ({status}: {message})", "correct the model or options")
@@ -189,8 +192,9 @@ class OpenAIImages(Service):
     def draw(self, request: Wanted) -> Drawn:
         """The image at the size that the service gives it, and the service's facts about it.
 
-        Raises Refused by its content policy, Unavailable after all retries, FcaError for a missing key or prompt, and
-        for a model, size or option that the service does not know.
+        Raises Refused if the request violates the service's policy, Unavailable after all retries, FcaError for a
+        missing key or prompt, for a model, size or option that the service does not know, and for a response without a
+        usable image.
         """
         fields = {"model": self.model, "prompt": request.words(), "n": 1, "size": self.size}
         response = self.ask("images.generate", self.options, **fields)
@@ -205,7 +209,7 @@ class OpenAIImages(Service):
         except (OSError, ValueError) as error:  # binascii's and Pillow's
             raise self.misunderstood("an image that cannot be decoded") from error
 
-        # what the service cannot be asked again: by which model, when, from which words
+        # Facts that can only be learnt now: which model drew the image, when, and from which words.
         facts = {
             "model": self.model,
             "created": response.created and datetime.fromtimestamp(response.created, UTC).isoformat(),
@@ -243,7 +247,7 @@ class OpenAIChat(Service):
     """`writer=openai`: chat.completions.
 
     model:      as the service calls it; it must know structured outputs (json_schema).
-    attributes: attribute -> what changes from easy to hard, in words; one that is not here is asked for by its name.
+    attributes: attribute -> what changes from easy to hard, in words; for others the request has only their name.
     options:    more of the request's own fields, e.g. {temperature: 1}, sent as they are.
     call_price: money a call, for budget.money and the cost of a dry run; null = not known.
     base_url, retries, timeout_s: see Service.
@@ -265,16 +269,17 @@ class OpenAIChat(Service):
     def describe(self, name: str, attribute: str) -> list[str]:
         """Nine descriptions of an image of a class, easy to hard by the attribute.
 
-        A reply that cannot be used is answered once with what is wrong with it.
+        If the reply cannot be used, the model gets one more chance, with a message about what is wrong.
+
         name: what a person calls the class.
 
-        Raises Refused where the model will not write them, Unavailable after all retries, FcaError for a missing key, a
-        model that the service does not know, and two replies that cannot be used.
+        Raises Refused if the model declines, Unavailable after all retries, FcaError for a missing key, a model that
+        the service does not know, and two replies that cannot be used.
         """
         change = self.attributes.get(attribute)
         attribute_in_words = f"{attribute} ({change})" if change else attribute
         messages = [{"role": "user", "content": TASK.format(name=name, attribute=attribute_in_words)}]
-        for _ in range(2):  # the second time with the first reply and what is wrong with it
+        for _ in range(2):  # the second conversation includes the first reply, and what is wrong with it
             reply = self._reply(messages)
             problem = fault(reply)
             if problem is None:

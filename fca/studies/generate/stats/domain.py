@@ -24,11 +24,10 @@ class Domain:
     """Attributes, their values, and rules that exclude combinations of them.
 
     attributes: name -> its values, each once.
-    rules:      `{"not": {attribute: value, ...}}` excludes what has all of these values; in place of a value there may
-                be a list, any of which counts.
+    rules:      `{"not": {attribute: value, ...}}` excludes combinations that have all of these values. In place of a
+                value there may be a list: a combination then has to have one of its values.
 
-    Raises FcaError for a name or a value that is unknown, for attributes without values, and where no combination is
-    left.
+    Raises FcaError for a name or a value that is unknown, for attributes without values, and if no combination is left.
 
     >>> rule = {"not": {"time": "night", "weather": "sunny"}}
     >>> Domain({"time": ["day", "night"], "weather": ["sunny", "rain"]}, [rule]).subdomains
@@ -68,7 +67,10 @@ class Domain:
 
     @cached_property
     def subdomains(self) -> tuple[tuple[Any, ...], ...]:
-        """The valid combinations of values, in the order of itertools.product; a subdomain is a position here."""
+        """The valid combinations of values, in the order of itertools.product.
+
+        A subdomain is one of them; other methods take its position here as its number.
+        """
         excluded_values = [{name: _as_list(values) for name, values in rule["not"].items()} for rule in self.rules]
         subdomains = []
         for combination in product(*self.attributes.values()):
@@ -86,12 +88,12 @@ class Domain:
         return len(self.subdomains)
 
     def values(self, subdomain: int) -> dict[str, Any]:
-        """Attribute -> value of a subdomain."""
+        """The values of a subdomain: attribute -> value.    subdomain: its position in `subdomains`."""
         return dict(zip(self.attributes, self.subdomains[subdomain], strict=True))
 
     @cached_property
     def codes(self) -> Int[np.ndarray, "subdomains attributes"]:
-        """The values of each subdomain as numbers: the position of a value among those of its attribute."""
+        """The values of each subdomain as numbers: each value's position among the values of its attribute."""
         positions = [{value: position for position, value in enumerate(values)} for values in self.attributes.values()]
         codes = [
             [position_of[value] for position_of, value in zip(positions, subdomain, strict=True)]
@@ -100,21 +102,21 @@ class Domain:
         return np.array(codes, dtype=np.int64)
 
     def indicators(self, strength: int) -> Iterator[tuple[tuple[str, ...], Float[np.ndarray, "subdomains cells"]]]:
-        """For every set of `strength` attributes: their names, and the combination of values that each subdomain has.
+        """For every set of `strength` attributes: their names, and which combination of their values a subdomain has.
 
-        The matrix has a column for each combination that some valid subdomain has, with a 1 where a subdomain has it
-        and 0 elsewhere. With a strength of 1 it is the one-hot coding of an attribute.
+        The combinations are a 0/1 matrix, with a column for each combination that occurs in a valid subdomain. A row
+        has a single 1. With a strength of 1 it is the one-hot coding of an attribute.
 
         >>> [(names, cells.shape) for names, cells in Domain({"a": [0, 1], "b": [0, 1, 2]}).indicators(1)]
         [(('a',), (6, 2)), (('b',), (6, 3))]
         """
         names = list(self.attributes)
         for positions in combinations(range(len(names)), strength):
-            # the number of the combination that each subdomain has
+            # return_inverse: for each subdomain, the number of its combination among those that occur
             _, combination = np.unique(self.codes[:, positions], axis=0, return_inverse=True)
             n_combinations = int(combination.max()) + 1
             names_of_set = tuple(names[position] for position in positions)
-            yield names_of_set, np.eye(n_combinations)[combination.ravel()]
+            yield names_of_set, np.eye(n_combinations)[combination.ravel()]  # rows of the identity matrix: one-hot
 
     def as_json(self) -> str:
         """The domain as text that `domain_of` reads."""
@@ -124,7 +126,10 @@ class Domain:
 
 
 def domain_of(text: str) -> Domain:
-    """The domain that was written as JSON. Raises FcaError for what is none: a store may come from elsewhere."""
+    """The domain that `Domain.as_json` wrote as text.
+
+    Raises FcaError for other text, as the store that holds it may come from elsewhere.
+    """
     try:
         values = json.loads(text)
         return Domain(values["attributes"], values["rules"])

@@ -5,7 +5,7 @@ follow the principle that a model which solves the harder image also solves the 
 
 Such a score has three parts with different meanings:
 
-    level rates      what independent answers at the model's accuracies by level give;
+    level rates      what independent responses with the model's accuracies by level give;
     session excess   what the level accuracies of each session (a class and an attribute) add: classes and attributes
                      differ in difficulty. Answers that are independent inside every session have it too;
     matched excess   what the matching of images adds: matched minus random triplets of the same session. Only this part
@@ -47,11 +47,11 @@ Rate = Float[np.ndarray, " n"] | float
 
 
 class TripletScore(NamedTuple):
-    """How many triplets follow the principle.
+    """How many triplets follow the order: no harder image is right where an easier one is wrong.
 
-    score:    share of triplets whose pattern follows it.
-    patterns: how many triplets have each pattern. Over all triplets of each session the counts are expected values:
-              their sum is a third of the items.
+    score:    share of triplets whose pattern follows the order.
+    patterns: how many triplets have each pattern. Where a score is over all triplets that the items can form, the
+              counts are expected values, whose sum is a third of the items.
     """
 
     score: float
@@ -61,8 +61,8 @@ class TripletScore(NamedTuple):
 class Rates(NamedTuple):
     """Scores that accuracies make, without any matching of images, each with its 95 % interval over classes.
 
-    session: of the level accuracies of each session.
-    level:   of the level accuracies over all sessions.
+    session: the score by the level accuracies of each session.
+    level:   the score by the level accuracies over all sessions.
     excess:  session minus level.
     """
 
@@ -75,8 +75,9 @@ class Matched(NamedTuple):
     """The score of matched triplets, compared with all matchings within sessions.
 
     excess: the score minus its mean over all matchings.
-    p:      one-sided, exact: how often a random matching gives this score or a higher one. NaN, as the excess, where no
-            session has two triplets, so that there is only one matching.
+    p:      one-sided, exact: how often a random matching gives this score or a higher one.
+
+    Where no session has two triplets there is only one matching: excess and p are NaN.
     """
 
     score: Estimated
@@ -104,7 +105,7 @@ def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
 
 
 def expected_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
-    """The hierarchical score of a model whose answers are independent, with accuracies e, m and h by level.
+    """The hierarchical score of a model whose responses are independent, with accuracies e, m and h by level.
 
     The score is the share of (easy, medium, hard) triplets with a pattern of right (1) and wrong (0) that follows the
     order: 000, 100, 110 or 111. It is (1 - m)(1 - h) + e m, since the probabilities of 000 and 100 sum to
@@ -141,14 +142,14 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
 
 
 def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.ndarray, " sessions"]) -> Rates:
-    """The hierarchical scores that accuracies alone explain, as if the answers to single images were independent.
+    """The hierarchical scores that accuracies alone explain, as if the responses to single images were independent.
 
     With the accuracies e, m and h on easy, medium and hard images, this score is (1 - m)(1 - h) + e m. The fields are:
 
     session: the mean over sessions of the score at each session's own accuracies.
     level:   the score at the mean accuracies over sessions, which count equally.
     excess:  session minus level. It is positive where sessions (classes and attributes) differ in accuracy. It does not
-             show that the same object fails first when hard: independent answers inside every session cause it, too.
+             show that the same object fails first when hard: independent responses in every session cause it, too.
 
     rates: accuracy of each session by level (see level_rates).    classes: the class of each session.
 
@@ -170,7 +171,7 @@ def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
         excess = Estimated(session.value - level_score, *NO_INTERVAL)
         return Rates(session, Estimated(level_score, *NO_INTERVAL), excess)
 
-    # both scores without each class in turn
+    # Both scores without each class in turn. The weight of a session is 0 where its own class is left out.
     weights = left_out_weights(cluster)  # classes x sessions
     share = weights / weights.sum(axis=1, keepdims=True)
     left_out_session_scores = share @ session_scores
@@ -194,11 +195,11 @@ def matched_score(
 
     The accuracies are those on the images of the session's triplets. The excess is the score minus its mean over all
     matchings within sessions, and equals the mean of cov(e, m) + cov(m, h) over the triplets of a session. It is
-    expected to be 0 for answers that are independent inside sessions, however these differ. For p see
+    expected to be 0 for responses that are independent within sessions, however sessions differ. For p see
     `_p_of_matching`.
 
     right: whether the model is right on the easy, the medium and the hard image of each triplet.
-    sessions, classes: of each triplet; intervals are over classes (see class_interval).
+    sessions, classes: the session and the class of each triplet; intervals are over classes (see class_interval).
     Raises FcaError without triplets.
 
     >>> right = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]], dtype=bool)
@@ -210,6 +211,7 @@ def matched_score(
     follows = ((easy >= medium) & (medium >= hard)).astype(float)  # no harder image is right where an easier is wrong
     score = Estimated(hierarchical_score(right).score, *class_interval(follows, classes, FRACTION))
 
+    # the code of each triplet's session, and the number of triplets of each session
     _, session, n = np.unique(sessions, return_inverse=True, return_counts=True)
     if n.max() < 2:  # a single triplet can be matched in one way only
         return Matched(score, UNKNOWN_ESTIMATE, float("nan"))
@@ -228,7 +230,8 @@ def class_interval(
 ) -> tuple[float, float]:
     """95 % interval of the mean of `values`, which leaves out whole classes (see mean_interval).
 
-    values, classes: of each point, such as a triplet or a session.    within: the range that limits the interval.
+    values, classes: the value and the class of each point, such as a triplet or a session.
+    within: the range that limits the interval.
     NaN, NaN for a single class, or if all values are equal.
 
     >>> [round(end, 2) for end in class_interval(np.arange(10) / 10, np.arange(10))]
@@ -243,23 +246,24 @@ def _p_of_matching(
 ) -> float:
     """The probability that random matchings within sessions have `following` or more triplets in order.
 
-    n_right: right answers by session and level.    n: number of triplets of each session.
+    n_right: number of right responses by session and level.    n: number of triplets of each session.
 
-    A triplet follows the order if its medium and hard images are both wrong, or its easy and medium images both right.
-    In a random matching of a session's images, the numbers of both are independent and hypergeometric: each wrong
-    medium image draws one of the n hard images, and each right one draws one of the n easy images. The distribution of
-    their sum over all sessions is the convolution of all these distributions.
+    A triplet follows the order in two cases: its medium and hard images are both wrong, or its easy and medium images
+    are both right. In a random matching of a session's images, each wrong medium image draws one of the n hard images,
+    and each right medium image one of the n easy images, without replacement. So the number of triplets of either case
+    is hypergeometric, and the two numbers are independent. The distribution of their sum over all sessions is the
+    convolution of all these distributions.
     """
     easy, medium, hard = n_right.T
 
-    # of each session: number of images to draw from, number of those that complete the order, number of draws
+    # Of each session: the number of images to draw from, how many of them complete the order, and the number of draws.
     wrong_hard_images = zip(n, n - hard, n - medium, strict=True)  # drawn by wrong medium images
     right_easy_images = zip(n, easy, medium, strict=True)  # drawn by right medium images
     distributions = []
-    for total, wanted, draws in [*wrong_hard_images, *right_easy_images]:
-        distributions.append(hypergeom.pmf(np.arange(draws + 1), total, wanted, draws))
+    for n_images, n_completing, n_draws in [*wrong_hard_images, *right_easy_images]:
+        distributions.append(hypergeom.pmf(np.arange(n_draws + 1), n_images, n_completing, n_draws))
     distribution_of_sum = reduce(np.convolve, distributions)
-    return min(1.0, float(distribution_of_sum[following:].sum()))  # rounding may pass 1
+    return min(1.0, float(distribution_of_sum[following:].sum()))  # a sum of probabilities may be rounded to above 1
 
 
 def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.ndarray, "sessions 3"]:
@@ -289,12 +293,12 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
 def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
     """Pearson's correlation of score and accuracy over models (figure 4), plain and partial given `by_level`.
 
-    by_level: the score that each model's accuracies by level explain (see expected_score). Accurate models have a high
-    one, whatever the order in which single images fail.
+    by_level: the score that each model's accuracies by level explain (see expected_score). It is high for accurate
+    models, in whichever order single images fail.
 
-    The partial correlation is that of the residuals of score and accuracy from straight lines on `by_level`; its p has
-    one degree of freedom less. It is NaN with fewer than four models, where `by_level` does not vary, or where it
-    explains one of both completely.
+    The partial correlation is the correlation between two residuals: those of the score and of the accuracy from
+    straight lines on `by_level`. Its p has one degree of freedom less. It is NaN with fewer than four models, if
+    `by_level` does not vary, and if it explains the score or the accuracy completely.
 
     >>> plain, _ = score_and_accuracy(np.array([0.8, 0.84, 0.9]), np.array([0.4, 0.5, 0.6]), np.array([0.7, 0.75, 0.8]))
     >>> round(plain.r, 3)

@@ -129,8 +129,8 @@ class Sample(NamedTuple):
                       not be drawn.
     inclusion:        the chance of every other item to be drawn, given what was evaluated before.
     chance:           the predicted probability of a right response, by what was known before; None without bank.
-    variance_ratio:   the variance of the estimate expected before the draw, relative to as many items with equal
-                      chances.
+    variance_ratio:   the variance of the estimate that is expected before the draw, relative to the variance for the
+                      same number of items drawn with equal chances.
     """
 
     evaluated_before: Marks
@@ -142,7 +142,8 @@ class Sample(NamedTuple):
 class Record:
     """The items that a test has evaluated, the responses to them, and how the policy chose them.
 
-    evaluated, right:    of every item of the pool (right is False where it was not evaluated).
+    evaluated, right:    for every item of the pool, whether it was evaluated, and whether the response was right (False
+                         if it was not evaluated).
     chosen_by_responses: whether an item was chosen because of earlier responses in its own session, or because of the
                          model's ability on the scale of an item bank.
     samples:             the samples in the order of drawing, each from the items that remained; empty after a policy
@@ -157,7 +158,10 @@ class Record:
 
     @property
     def random_sample(self) -> Record:
-        """The items chosen whatever the responses: within a session and level, a simple random sample."""
+        """The record without items that were chosen by responses.
+
+        Within a session and level, the items that are left are a simple random sample.
+        """
         sample = Record(len(self.evaluated))
         sample.evaluated = self.evaluated & ~self.chosen_by_responses
         sample.right = self.right & ~self.chosen_by_responses
@@ -167,7 +171,7 @@ class Record:
         """Record the responses to the items at these positions. Raises ValueError for one that was evaluated before."""
         n_before = int(self.evaluated.sum())
         self.evaluated[positions] = True
-        if int(self.evaluated.sum()) < n_before + len(positions):
+        if int(self.evaluated.sum()) < n_before + len(positions):  # some were evaluated before, or are given twice
             raise ValueError("an item was answered twice: a test draws without replacement")
         self.right[positions] = correct
 
@@ -178,9 +182,9 @@ def make_pool(
     """The pool of these items, in their order.
 
     levels:           0 easy, 1 medium, 2 hard; None: the items have no levels.
-    sessions, groups: names of each item's session and group; without levels, sessions may be classes.    groups None:
-                      one group, `all`.
-    Raises FcaError without items, for another level, and where a session lacks a level or belongs to two groups.
+    sessions, groups: names of each item's session and group; without levels, sessions may be classes. groups=None: all
+                      items are in one group, `all`.
+    Raises FcaError without items, for another level, and if a session lacks a level or belongs to two groups.
 
     >>> make_pool(np.array([2, 1, 0, 0]), np.array(["dog"] * 4), np.array(["size"] * 4)).sizes
     array([[2, 1, 1]])
@@ -210,7 +214,7 @@ def make_pool(
         step = "name sessions by class and attribute together"
         raise FcaError(f"groups of session {sessions[item]}", two_groups, "one", step)
 
-    # Number the sessions so that those of a group follow each other
+    # Number the sessions so that those of a group follow each other, which `Pool.by_group` needs for its sums.
     order = np.argsort(group_of_session, kind="stable")
     new_number = np.argsort(order)  # the inverse permutation
     session = new_number[session]
@@ -249,8 +253,9 @@ def ranks_within(stratum: Codes, order: Codes) -> Codes:
     """
     sizes = np.bincount(stratum)
     start_of_stratum = np.cumsum(sizes) - sizes  # its place along `order`
+    start_along_order = np.repeat(start_of_stratum, sizes)  # for each place along `order`, where its stratum starts
     ranks = np.empty(len(stratum), dtype=np.int64)
-    ranks[order] = np.arange(len(stratum)) - np.repeat(start_of_stratum, sizes)
+    ranks[order] = np.arange(len(stratum)) - start_along_order
     return ranks
 
 
@@ -270,8 +275,8 @@ def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Genera
 def capped_inclusion(size: PerItem, n: int) -> PerItem:
     """Chances of inclusion proportional to `size`, at most 1, that sum to n.
 
-    An item whose chance would be above 1 is drawn for certain; the others share what is left of n.
-    Raises ValueError for an n that is not from 0 to the number of items, and for a size that is not above 0.
+    An item whose chance would be above 1 is certain to be drawn; the other items share what is left of n.
+    Raises ValueError if n is not from 0 to the number of items, and for a size that is not above 0.
 
     >>> capped_inclusion(np.array([8.0, 1.0, 1.0, 2.0]), 2)
     array([1.  , 0.25, 0.25, 0.5 ])
@@ -282,8 +287,8 @@ def capped_inclusion(size: PerItem, n: int) -> PerItem:
         raise ValueError("an item of size 0 could never be drawn")
     is_certain = np.zeros(len(size), dtype=bool)
     while True:
-        n_uncertain = n - is_certain.sum()
-        total_size = max(size[~is_certain].sum(), np.finfo(float).tiny)  # not 0 where every item is certain
+        n_uncertain = n - is_certain.sum()  # what is left of n
+        total_size = max(size[~is_certain].sum(), np.finfo(float).tiny)  # if all items are certain: not to divide by 0
         chance = np.where(is_certain, 1.0, size * n_uncertain / total_size)
         if (chance <= 1).all() or is_certain.sum() == n:
             return np.minimum(chance, 1.0)
@@ -297,10 +302,10 @@ def systematic(inclusion: PerItem, rng: np.random.Generator, along: PerItem | No
     along:     a number of each item; items are ordered by it, those with equal numbers at random. None: at random.
     Returns whether each item is drawn.
 
-    The items' chances are laid end to end as segments; an item is drawn if one of the points u, u + 1, ... lies in its
-    segment, with u uniform in [0, 1). In random order joint chances are close to those of conditional Poisson sampling
-    (Hartley & Rao 1962). Ordered `along` a number, the sample covers every range of that number evenly, and varies less
-    where residuals depend on it.
+    The items' chances are laid end to end as segments of a line; an item is drawn if one of the points u, u + 1, ...
+    lies in its segment, with u uniform in [0, 1). In random order the chances of pairs of items are close to those of
+    conditional Poisson sampling (Hartley & Rao 1962). If items are ordered `along` a number, the sample covers every
+    range of this number evenly; the estimate then varies less if the residuals depend on the number.
 
     >>> int(systematic(np.array([1.0, 0.5, 0.5]), np.random.default_rng(0)).sum())
     2
@@ -310,10 +315,10 @@ def systematic(inclusion: PerItem, rng: np.random.Generator, along: PerItem | No
         order = order[np.argsort(along[order], kind="stable")]
 
     ends = np.cumsum(inclusion[order])  # of the segments
-    n = round(ends[-1])
-    starts_and_end = np.concatenate([[0.0], ends * (n / ends[-1])])
-    points_so_far = np.floor(starts_and_end + rng.random())  # grows over a segment if a point lies in it
-    points_so_far[-1] = points_so_far[0] + n  # rounding must not cost the last item
+    n = round(ends[-1])  # the sum is a whole number but for rounding
+    boundaries = np.concatenate([[0.0], ends * (n / ends[-1])])  # items + 1: each item's segment begins where one ends
+    points_so_far = np.floor(boundaries + rng.random())  # grows over a segment if a point lies in it
+    points_so_far[-1] = points_so_far[0] + n  # by rounding, the last point could be missed
 
     is_drawn = np.empty(len(inclusion), dtype=bool)
     is_drawn[order] = np.diff(points_so_far) > 0
@@ -329,9 +334,9 @@ def fixed_size_variance(
 
     e_i: the residual of a drawn item, for each target.    π_i: its inclusion, the chance with which it was drawn.
 
-    Sums are over the m items with π < 1. It is the Horvitz-Thompson variance with Hájek's (1964) approximation of joint
-    chances, which is exact for equal chances, where it is (1 - f) s² N² / m of a simple random sample. It is 0 where m
-    is 0, all items having been drawn for certain, and NaN where m is 1.
+    Sums are over the m items with π < 1. It is the Horvitz-Thompson variance with Hájek's (1964) approximation of the
+    chances of pairs. For equal chances this is exact: (1 - f) s² N² / m of a simple random sample, a fraction f of N
+    items. The variance is 0 if m is 0 (all items were certain to be drawn), and NaN if m is 1.
 
     >>> fixed_size_variance(np.array([[1.0, 0.0, 1.0, 0.0]]), np.full(4, 0.5))
     array([2.66666667])
