@@ -67,10 +67,11 @@ def class_of(what: str, target: object, room: str = "fca") -> type:
     """Import the component class that a configuration names: a dataclass in a package of fca or in a plugin.
 
     what:   the configuration's key, for messages.    target: the name, as `module.Class`.
-    room:   the package of fca that has the components of this kind.
+    room:   the package of fca that has the components of this kind, such as "fca.models".
 
-    No other module is ever imported. Raises FcaError for all other names, for a module that cannot be imported, and if
-    it has no such dataclass.
+    Only modules in `room` and modules that the user listed as `plugins` are imported, because importing a module runs
+    its code. Raises FcaError for any other name, for a module that cannot be imported, and for a module without such a
+    dataclass.
     """
     name = str(target)
     module, _, class_name = name.rpartition(".")
@@ -126,7 +127,7 @@ def _components_named(class_name: str) -> list[str]:
 def check_contract(what: str, made: object, contract: type) -> None:
     """Raise FcaError if a component lacks members of the protocol of its kind; the message names them.
 
-    what: the configuration's key that names its class.    made: the component, or its class.
+    what:     the configuration's key that names its class.    made: the component, or its class.
     contract: the protocol, such as `fca.types.Model`.
     """
     missing = sorted(name for name in get_protocol_members(contract) if not hasattr(made, name))

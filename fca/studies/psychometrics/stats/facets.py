@@ -45,9 +45,9 @@ def fit_facets(
 
     logit P(right) = θ_s - b_image - Σ_k design_ik effect_k   (Fischer 1973; De Boeck & Wilson 2004, chapter 6)
 
-    The result is the mode with θ ~ N(0, 1), b ~ N(m, s²) with learned m and s, and no prior of the effects. Intervals
-    are the sandwich of the networks' scores with all other parameters eliminated, with Student's t of networks - 1
-    degrees of freedom.
+    P is the chance that subject s is right on item i, with θ_s the subject's ability and b the difficulty of the item's
+    image. The result is the mode of the posterior with θ ~ N(0, 1), b ~ N(m, s²) with learned m and s, and no prior of
+    the effects. Intervals are over networks (see _half_widths).
 
     responses: subjects x items, an item being an image under a condition; 1, 0, NaN for no response.
     image:     of each item, a number from 0.
