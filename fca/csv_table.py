@@ -258,8 +258,8 @@ class _TableText:
             first_line = next((cells for cells in reader if not _is_blank(cells)), None)  # after the header
         width = len(names) if first_line is None else len(first_line)
         n_until_last_name = max(number for number, column in enumerate(names, 1) if column)
-        if n_until_last_name <= width < len(names):
-            names = names[:width]  # only the header has separators at its end
+        if n_until_last_name <= width < len(names):  # only the header ends with separators, which are no columns
+            names = names[:width]
 
         duplicates = [column for column, times in Counter(names).items() if column and times > 1]
         if duplicates:
@@ -348,13 +348,13 @@ def _frame_of_unquoted_text(text: _TableText, columns: Sequence[str]) -> pd.Data
     has_many_columns = len(columns) > 1  # else Arrow would take a line of spaces for a cell
     if not has_many_columns or '"' in text.text:
         return None
-    if text.comments or text.has_spaced_header or SEPARATOR_LINE.match(text.text):
+    if text.comments or text.has_spaced_header or SEPARATOR_LINE.match(text.text):  # Arrow has no such options
         return None
 
     import pyarrow as pa
     from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
-    arrow_names = [f"f{position}" for position in range(len(columns))]
+    arrow_names = [f"f{position}" for position in range(len(columns))]  # the names that Arrow gives
     as_text = ConvertOptions(column_types=dict.fromkeys(arrow_names, pa.string()), strings_can_be_null=False)
     without_header = ReadOptions(autogenerate_column_names=True)
     without_quotes = ParseOptions(delimiter=text.separator, quote_char=False)
@@ -423,9 +423,10 @@ def _errors_naming_line(reader: Any, name: str) -> Iterator[None]:
 
 
 def _error_of_line(cells: Sequence[str], names: Sequence[str], n_cells: int, number: int, name: str) -> FcaError:
-    """The error for a line with too many or too few cells, with the probable reason.
+    """The error for a line with too many or too few cells, with advice that fits the probable reason.
 
-    n_cells: the number that it should have.    number: of the line.    name: of the file.
+    cells: those of the line.    names: of the columns.    n_cells: number of cells that the line should have: more
+    than names if the lines before it end with separators.    number: of the line.    name: of the file.
     """
     allowed = f"{len(names)}, as in the header: {_first_cells(names)}"
     if len(cells) == len(names):

@@ -34,7 +34,7 @@ def use_plugins(modules: Iterable[str]) -> None:
         if not re.fullmatch(_MODULE, name):
             raise FcaError("plugins", name, "names of modules, as in import: my_models", "correct the name")
     for name in names:
-        package = name.partition(".")[0]
+        package = name.partition(".")[0]  # only this one: Python imports a package to look for its modules
         if not _can_import(package):
             raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", _ADD_FOLDER)
     _plugins[:] = names
@@ -113,6 +113,7 @@ def _components_named(class_name: str) -> list[str]:
     An older configuration may name a component that has moved. The source files are searched, so none is imported.
     """
     package = Path(__file__).parent
+    # the two lines with which the definition of every component begins
     definition = re.compile(rf"^@dataclass\(frozen=True[^)]*\)\nclass {class_name}\b", re.MULTILINE)
 
     names = []

@@ -68,6 +68,10 @@ class Meter:
     """
 
     def __init__(self, what: str, total: int, *, long: bool = True, work: Sequence[float] = ()) -> None:
+        """Make the bar, which is shown from `__enter__` on, and the lines that replace it where there is no terminal.
+
+        work: how long each item takes, in any unit; without it, all take equally long.
+        """
         self.n_done = 0
         self.part_name = ""
         self.lines = ProgressLines(what, total, work=work)
@@ -126,11 +130,12 @@ class ProgressLines:
     def __init__(
         self, what: str, total: int | None, done_before: int = 0, *, paced: bool = True, work: Sequence[float] = ()
     ) -> None:
+        """Start the clock; the class describes the arguments."""
         self.what = what
         self.total = total
         self.done_before = done_before
         self.is_paced = paced
-        self.work_until = [0.0, *accumulate(work)]  # [i]: of the first i items
+        self.work_until = [0.0, *accumulate(work)]  # [i]: the work of the first i items
         self.n_written = 0
         self.start_s = self.last_line_s = time.monotonic()
         is_worker_of_sweep = multiprocessing.parent_process() is not None

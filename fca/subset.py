@@ -133,7 +133,7 @@ def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
     """
     if isinstance(value, str):
         return value if value in classes else None
-    if not isinstance(value, int | float | None):
+    if not isinstance(value, int | float | None):  # a list, for example, which no key is read as
         return None
 
     is_finite = not isinstance(value, float) or math.isfinite(value)
@@ -247,7 +247,7 @@ def read_superclasses(where: str, columns: Sequence[str] = ("class", "group")) -
     try:
         with _open_also_in_zip(path) as file:
             content = file.read()
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:  # KeyError: the .zip has no such file
         allowed = f"one of {', '.join(shipped_names)}, or the path of a CSV file ({error})"
         raise FcaError("groups", where, allowed, "name the file of classes and groups") from error
 

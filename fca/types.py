@@ -112,7 +112,7 @@ def similar_choices(choices: Iterable[str], typed: str) -> list[str]:
     typed_letters = _only_letters(typed)
     ratio_by_choice: dict[str, float] = {}
     for choice in choices:
-        names = {_only_letters(choice), *map(_only_letters, choice.split("/"))}
+        names = {_only_letters(choice), *map(_only_letters, choice.split("/"))}  # the whole, and its parts
         similar_ratios = []
         for name in names:
             ratio = difflib.SequenceMatcher(None, name, typed_letters).ratio()

@@ -85,10 +85,10 @@ WORDS_BY_TYPE = {
 def rules_by_field(kind: Any) -> dict[str, tuple[Any, Allowed]]:
     """The fields of a dataclass: name -> its type, and the rule for its values (`Allowed()` if none is declared)."""
     types = get_type_hints(kind)
-    annotations = get_type_hints(kind, include_extras=True)  # with what `Annotated` adds to a type
+    annotations = get_type_hints(kind, include_extras=True)
     type_and_rule_by_field = {}
     for field in fields(kind):
-        metadata = getattr(annotations[field.name], "__metadata__", ())
+        metadata = getattr(annotations[field.name], "__metadata__", ())  # what `Annotated` adds; () without it
         [rule] = [entry for entry in metadata if isinstance(entry, Allowed)] or [Allowed()]
         type_and_rule_by_field[field.name] = (types[field.name], rule)
     return type_and_rule_by_field

@@ -268,7 +268,7 @@ def rank_stability(
 
     weights = point_weights(cluster)  # resamples x subsets
     resampled = weights @ accuracy / weights.sum(axis=1, keepdims=True)  # resamples x models
-    resampled = np.round(resampled, 12)
+    resampled = np.round(resampled, 12)  # as above
 
     is_best = resampled == resampled.max(axis=1, keepdims=True)
     p_best = (is_best / is_best.sum(axis=1, keepdims=True)).mean(axis=0)
@@ -365,7 +365,10 @@ class _NoiseCovariances(NamedTuple):
 
 
 def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
-    """The four variance components of accuracy that the head of this module defines, each with its 95 % interval.
+    """The variance of the accuracy of one run on one class subset, split by source, with 95 % intervals.
+
+    The sources are the draw of the classes (subset), the initialisation of the training (init), the images that one
+    training happens to get right (luck), and the draw of the test images (test). Estimates:
 
     subset: variance between the mean accuracies of subsets, minus the variance that init, luck and test cause between
             them (see _between_subsets).
@@ -391,16 +394,18 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
     if not subsets:
         raise ValueError("split_variance needs one subset or more, and got none")
     inits = np.array([len(s.runs) for s in subsets])
+    # noise: matrices over subsets; their diagonals have, for each subset, init + luck (`init`), luck (`residual`) and
+    # test + luck / inits (`test`). *_by_image: contribution of each image to the components, for their errors
     noise, test_by_image, luck_by_image = _noise(subsets)
 
-    residual_by_subset = np.diag(noise.residual)  # luck of each subset
+    residual_by_subset = np.diag(noise.residual)
     luck_error = max(_error_of_sum(luck_by_image), _error_between_networks(subsets, residual_by_subset))
     luck = _sum_of_squares(_mean_of_known(residual_by_subset), luck_error)
 
     freedom = _freedom_between_inits(subsets)
-    between_inits = _MeanSquare(_mean_of_known(np.diag(noise.init)), freedom)  # init + luck
+    between_inits = _MeanSquare(_mean_of_known(np.diag(noise.init)), freedom)
 
-    # the variance of a mean over inits contains luck / inits
+    # a subset with one init takes the mean luck of the others
     known_residuals = np.nan_to_num(residual_by_subset, nan=_mean_variance(noise.residual))
     test = float((np.diag(noise.test) - known_residuals / inits).mean())
     test_half_width = float(ndtri(UPPER_LEVEL) * _error_of_sum(test_by_image))
@@ -435,18 +440,19 @@ def _error_of_sum(by_image: Float[np.ndarray, " images"]) -> float:
 
 
 def _error_between_networks(subsets: Sequence[SubsetRuns], luck: Float[np.ndarray, " subsets"]) -> float:
-    """Standard error of the mean luck, from the spread of luck between groups of networks; 0 for a single group.
+    """Standard error of the mean luck if luck differs between networks; 0 if that is unknown.
 
-    Subsets that were predicted by the same networks are one group. The error is multiplied by the ratio of Student's
-    quantile to the normal one, which accounts for few groups.
-    luck: of each subset; NaN with a single init. Such subsets are left out.
+    It follows from the spread of luck between groups of networks: subsets that were predicted by the same networks are
+    one group. With a single group the spread is unknown. The error is multiplied by the ratio of Student's quantile to
+    the normal one, because few groups show their spread inexactly.
+    luck: the variance component `luck` of each subset; NaN with a single init. Such subsets are left out.
     """
-    luck_by_network: dict[tuple[str, ...], list[float]] = {}
+    luck_by_group: dict[tuple[str, ...], list[float]] = {}
     for subset, luck_of_subset in zip(subsets, luck, strict=True):
         if not np.isnan(luck_of_subset):
-            luck_by_network.setdefault(subset.runs, []).append(float(luck_of_subset))
+            luck_by_group.setdefault(subset.runs, []).append(float(luck_of_subset))
 
-    means = [np.mean(values) for values in luck_by_network.values()]
+    means = [np.mean(values) for values in luck_by_group.values()]
     n = len(means)
     if n < 2:
         return 0.0
@@ -551,13 +557,14 @@ def _noise(
 ) -> tuple[_NoiseCovariances, Float[np.ndarray, " images"], Float[np.ndarray, " images"]]:
     """The parts of the covariances between subsets, and what each image contributes to two of the components.
 
-    Returns the matrices of _NoiseCovariances, then for every image its summand of the component `test` and its summand
-    of the component `luck`; their spread over images gives the standard errors of these components.
+    Returns the matrices of _NoiseCovariances, then the contribution of every image to the component `test`, and its
+    contribution to the component `luck`. The spread of contributions over images gives the errors of the components.
     """
     k = len(subsets)
     all_images = np.unique(np.concatenate([s.images for s in subsets]))
 
-    # deviations on all images, 0 on those that a subset lacks
+    # of each subset, over all images: deviations of an image's mean correctness from its class (image_errors), and
+    # deviations of each run from the mean over inits (residuals); 0 for images that are not in the subset
     image_errors = np.zeros((k, len(all_images)))
     residuals = [np.zeros((len(s.runs), len(all_images))) for s in subsets]
     for i, subset in enumerate(subsets):
@@ -567,7 +574,7 @@ def _noise(
         if len(subset.runs) > 1:
             residuals[i][:, columns] = _residuals(subset)
 
-    # the summands of each image
+    # the contribution of each image
     repeated_subsets = sum(len(s.runs) > 1 for s in subsets)
     luck_in_test = np.zeros(len(all_images))
     luck_by_image = np.zeros(len(all_images))
@@ -601,7 +608,11 @@ def _noise(
 
 
 def _residuals(subset: SubsetRuns) -> Float[np.ndarray, "inits images"]:
-    """E of every prediction, scaled so that squares summed over images, averaged over inits, estimate var(E) / n."""
+    """Deviation of every prediction from the mean of its image over inits, less the mean of these in its run and class.
+
+    They are scaled so that their squares, summed over the n images and averaged over inits, estimate the component
+    luck, var(E) / n.
+    """
     inits = len(subset.runs)
     deviations = subset.correct - subset.correct.mean(axis=0)
     return _within_classes(deviations, subset.strata) * np.sqrt(inits / (inits - 1))

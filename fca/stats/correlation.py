@@ -143,7 +143,7 @@ def _rank_interval(r: float, left_out: Sequence[Resampled], half_step_below_1: f
     if not is_perfect_order:
         return jackknife_interval(r, *limited, scale=FISHER_Z)
 
-    draws = min(len(values) for values in left_out)
+    draws = min(len(values) for values in left_out)  # of the kind with the fewest draws, which shows least
     if draws < FEWEST_IN_PERFECT_ORDER:
         return NO_INTERVAL
     t = float(stdtrit(draws - 1, UPPER_LEVEL))

@@ -334,7 +334,9 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
 
 
 def check_finite(features: Features) -> None:
-    """Raises FcaError for infinite or missing values, with the number of images that have some.
+    """Raises FcaError if some features are infinite or NaN; the message has the number of such images.
+
+    Stored features are float16, whose largest number is 65,504: larger ones become infinite.
 
     >>> try:
     ...     check_finite(np.array([[0.0, 1.0], [np.inf, 2.0]]))

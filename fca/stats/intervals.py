@@ -351,8 +351,8 @@ def freedom_of_mean(counts: Num[np.ndarray, " clusters"]) -> float:
 
     def sums_beyond(power: int) -> Float[np.ndarray, " clusters"]:
         """Σ_{j>i} w_j^power of each cluster i."""
-        from_the_end = np.cumsum(w[:0:-1] ** power)
-        return np.append(from_the_end[::-1], 0.0)
+        from_the_end = np.cumsum(w[:0:-1] ** power)  # from the last cluster down to the second
+        return np.append(from_the_end[::-1], 0.0)  # no cluster is beyond the last one
 
     b = sum_of_other_w2 - w * one_minus_w  # Σ_l w_l² - w_i
     row_sums = w2 * (b**2 * sums_beyond(2) - 2 * b * sums_beyond(3) + sums_beyond(4))  # Σ_{j>i} A_ij²

@@ -275,7 +275,7 @@ def fca_released(features: Features, labels: Labels, subsets_in_order: Sequence[
     """
     units = unit_vectors(features)
     rows_by_class = {int(c): np.flatnonzero(labels == c) for c in np.unique(labels)}
-    times_by_class = dict.fromkeys(rows_by_class, 0)  # in how many subsets each class was so far
+    times_by_class = dict.fromkeys(rows_by_class, 0)  # the number of subsets so far that have the class
     scores = []
     for subset in subsets_in_order:
         _check_subset(subset, rows_by_class)
@@ -365,10 +365,11 @@ def _released_simss(
         if n_compared[c] == 0:
             return float("nan")
 
+        # mean similarity of each image of class c to the entries of every class, without itself (cosine 1)
         cosine_sums = units @ entry_sums.T - is_own_class  # images x classes
         similarity = cosine_sums / n_compared / 2 + 0.5
         to_own = similarity[:, c].copy()
-        similarity[:, c] = -np.inf
+        similarity[:, c] = -np.inf  # so that the own class is not the nearest one
         to_nearest = similarity.max(axis=1)
         silhouettes = (to_own - to_nearest) / np.maximum(to_own, to_nearest)
         total += times[c] * silhouettes.sum() - silhouettes[0]  # the first image has one entry fewer

@@ -169,7 +169,7 @@ def _frames_of_corruption(
     items = sample.responses.items
     subjects = sample.responses.subjects
     severity = items["severity"].to_numpy()
-    step = _fit_step(sample, severity)
+    step = _fit_step(sample, severity)  # a single effect, [0]: the same difficulty for every step
     severities = np.unique(severity[severity > 0])
     keys = {"dataset": gathered.dataset, "corruption": kind}
     summary: dict[str, Any] = {

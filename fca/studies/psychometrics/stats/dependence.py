@@ -123,9 +123,8 @@ def _pairs_of_highest_z(
     for start in range(0, residuals.shape[1], BLOCK):
         block = slice(start, start + BLOCK)
         block_z = residuals[:, block].T @ residuals[:, start:]  # items of the block x items from the block on
-        block_z /= np.sqrt(
-            np.maximum(variances[:, block].T @ variances[:, start:], np.float32(1e-12))
-        )  # no division by 0
+        block_variance = variances[:, block].T @ variances[:, start:]
+        block_z /= np.sqrt(np.maximum(block_variance, np.float32(1e-12)))  # no division by 0
         block_z[np.tril_indices_from(block_z)] = -np.inf  # each pair once, and no item with itself
 
         # sort only pairs that can enter the list: the block has `number` pairs at or above its reached threshold

@@ -228,9 +228,10 @@ def _prior_precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k 
     """The curvature of the prior of every item's learned parameters, a diagonal matrix for each item.
 
     The spread of difficulties, which `fit_irt` learns but does not return, is estimated from the fitted difficulties.
-    Asymptotes have Beta priors, whose curvature on the logit q is (u + d) q (1 - q).
+    The asymptotes q (feasibility, and guess / feasibility) have the priors Beta(u, d) of ASYMPTOTES, whose curvature on
+    the scale of logit q is (u + d) q (1 - q).
 
-    bank: some of the items of the fit.
+    bank: parameters of some of the items of the fit.
     """
     ones = np.ones(len(bank.difficulty))
     guess_share = bank.guess / bank.feasibility
