@@ -425,8 +425,9 @@ def _errors_naming_line(reader: Any, name: str) -> Iterator[None]:
 def _error_of_line(cells: Sequence[str], names: Sequence[str], n_cells: int, number: int, name: str) -> FcaError:
     """The error for a line with too many or too few cells, with advice that fits the probable reason.
 
-    cells: those of the line.    names: of the columns.    n_cells: number of cells that the line should have: more
-    than names if the lines before it end with separators.    number: of the line.    name: of the file.
+    cells:   those of the line.    names: of the columns.
+    n_cells: number of cells that the line should have; more than names if the lines before it end with separators.
+    number:  of the line.    name: of the file.
     """
     allowed = f"{len(names)}, as in the header: {_first_cells(names)}"
     if len(cells) == len(names):

@@ -55,7 +55,8 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
             allowed += f", or all {num_classes} (fca never draws the last class)"
         raise NoSuchSubset("subset.ncl", ncl, allowed, "change subset.ncl or take a dataset with more classes")
 
-    rng = random.Random(seed if is_fca else f"{num_classes}:{ncl}:{seed}")  # a text with all three: independent draws
+    # fca: the seed alone, as in the released code; uniform: all three numbers, so that draws are independent
+    rng = random.Random(seed if is_fca else f"{num_classes}:{ncl}:{seed}")
     classes = rng.sample(range(drawable), ncl)
     return ClassSubset(tuple(sorted(classes)), seed, sampler)
 

@@ -159,6 +159,7 @@ def enough_images(
             enough = middle
         else:
             too_few = middle
+    # `fewest_images`: so many are needed even if all predictions are right
     return max(math.ceil(enough * len(right)), fewest_images(error, level, candidates))
 
 

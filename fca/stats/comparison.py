@@ -207,7 +207,7 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
     if k < 2:
         return UNKNOWN_ESTIMATE
 
-    d = abs(float(differences.mean()))
+    d = abs(float(differences.mean()))  # the test is two-sided: it does not matter which model is better
     s = float(differences.std(ddof=1))
     if s <= 1e-12:  # rounding of equal accuracies
         seeds = 2.0 if d > 1e-12 else float("inf")
@@ -268,7 +268,7 @@ def rank_stability(
 
     weights = point_weights(cluster)  # resamples x subsets
     resampled = weights @ accuracy / weights.sum(axis=1, keepdims=True)  # resamples x models
-    resampled = np.round(resampled, 12)  # as above
+    resampled = np.round(resampled, 12)  # as for mean_accuracy
 
     is_best = resampled == resampled.max(axis=1, keepdims=True)
     p_best = (is_best / is_best.sum(axis=1, keepdims=True)).mean(axis=0)

@@ -305,9 +305,10 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     x_mean = x.mean(axis=0)
     x -= x_mean
 
+    # singular value decomposition: x = basis · sqrt(spectrum) · directions'; scores = basis' y
     directions, spectrum = _principal_directions(x)
     scores = directions.T @ (x.T @ (y - y_mean)) / np.sqrt(spectrum)[:, None]  # rank x classes
-    mean_variance = max(float(np.square(x).mean()), np.finfo(np.float64).tiny)
+    mean_variance = max(float(np.square(x).mean()), np.finfo(np.float64).tiny)  # tiny: equal images have none
     penalties = PENALTIES * mean_variance * len(x)  # λ n v
 
     # the judged images, and all images that are left out with them
@@ -326,6 +327,7 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     best = int(np.argmin(np.square(errors).mean(axis=(1, 2))))
     left_out = y[judged] - errors[best]
 
+    # W and the intercept of the chosen penalty, times the temperature
     scale = temperature(left_out, labels[judged])
     shrinkage = spectrum / (spectrum + penalties[best])
     weight = (directions @ (scores * (shrinkage / np.sqrt(spectrum))[:, None])).T

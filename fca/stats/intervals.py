@@ -298,9 +298,11 @@ def jackknife_interval(
     total_freedom = variance**2 / float((variance_by_kind**2 / np.array(freedom)).sum())
     t = float(stdtrit(total_freedom, UPPER_LEVEL))
 
-    skewness = 0.0
+    skewness = 0.0  # on the other scales the statistic is nearly normal
     if scale is PLAIN:
         skewness = float(sum((c**3).sum() for c in c_by_kind)) / variance**1.5
+
+    # true z = z - T sqrt(V): the largest T gives the lower end
     low = float(scale.back(centre - variance**0.5 * _inverse_g(t, skewness)))
     high = float(scale.back(centre - variance**0.5 * _inverse_g(-t, skewness)))
     return max(within[0], low), min(within[1], high)

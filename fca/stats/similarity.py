@@ -79,7 +79,7 @@ def class_similarity(features: Features, labels: Labels) -> Similarity:
 
     # in place: at 50,000 images and 1,000 classes a copy is 400 MB
     similarity: Similarity = vectors @ means.T  # two thirds of the time
-    similarity *= 0.5 / norms[:, None]
+    similarity *= 0.5 / norms[:, None]  # scales the image's own features to length 1, and halves
     similarity += 0.5
     similarity[rows, codes] = (n * similarity[rows, codes] - 1.0) / (n - 1.0)
     return np.clip(similarity, 0.0, 1.0, out=similarity)  # only rounding leaves the range
