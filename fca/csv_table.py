@@ -171,6 +171,7 @@ def with_types(frame: pd.DataFrame) -> pd.DataFrame:
     buffer = io.BytesIO()
     write_csv(Table.from_pandas(frame, preserve_index=False), buffer, WriteOptions(quoting_style="all_valid"))
     buffer.seek(0)
+    # low_memory=False: a column gets one type as a whole, not one for each chunk of lines
     typed = pd.read_csv(buffer, low_memory=False, skip_blank_lines=False).set_axis(frame.index)
 
     for column in frame:

@@ -240,7 +240,7 @@ def has_type(value: Any, hint: Any) -> bool:
 
     python_type = dict if kind is Mapping else kind
     if type(value) is not python_type:  # the exact type, because isinstance(True, int) is true
-        return kind is float and type(value) is int
+        return kind is float and type(value) is int  # 1 may stand for 1.0
     if not arguments:
         return True
 

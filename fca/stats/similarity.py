@@ -186,7 +186,10 @@ def check_two_classes(classes: int) -> None:
 
 
 def check_two_images_a_class(classes: Classes, counts: Classes) -> None:
-    """Raises FcaError for fewer than two classes, and naming those with fewer than two images."""
+    """Raises FcaError for fewer than two classes, and for classes with fewer than two images, which it names.
+
+    classes: their labels.    counts: number of images of each class.
+    """
     check_two_classes(len(classes))
     has_no_pair = counts < 2
     if has_no_pair.any():

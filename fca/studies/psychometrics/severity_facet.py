@@ -118,7 +118,8 @@ class SeverityFacet:
             return
 
         for gathered in clean_responses(store, self.query, self.responses):
-            if gathered.fingerprint is not None:  # stored runs, which shifted_responses already gave
+            # only sets of images in the store have a fingerprint: shifted_responses already gave their runs
+            if gathered.fingerprint is not None:
                 continue
 
             corruption = gathered.responses.items["corruption"]

@@ -123,8 +123,8 @@ def _pairs_of_highest_z(
     for start in range(0, residuals.shape[1], BLOCK):
         block = slice(start, start + BLOCK)
         block_z = residuals[:, block].T @ residuals[:, start:]  # items of the block x items from the block on
-        block_variance = variances[:, block].T @ variances[:, start:]
-        block_z /= np.sqrt(np.maximum(block_variance, np.float32(1e-12)))  # no division by 0
+        block_variance = np.maximum(variances[:, block].T @ variances[:, start:], np.float32(1e-12))  # never 0
+        block_z /= np.sqrt(block_variance)
         block_z[np.tril_indices_from(block_z)] = -np.inf  # each pair once, and no item with itself
 
         # sort only pairs that can enter the list: the block has `number` pairs at or above its reached threshold
@@ -175,7 +175,7 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     n_pairs = n_items * (n_items - 1) / 2
     squared_total = np.square(scaled.sum(axis=1)).sum()  # |Σ_i z_i|²
     mean = (squared_total - squared_norm.sum()) / 2 / n_pairs
-    squared_products = np.square(scaled @ scaled.T).sum()  # |Z Zᵀ|²; subjects are fewer than items
+    squared_products = np.square(scaled @ scaled.T).sum()  # |Z Zᵀ|²; of subjects x subjects, however many items
     mean_square = (squared_products - (squared_norm**2).sum()) / 2 / n_pairs
     sd = np.sqrt(max(mean_square - mean**2, 0.0))  # max: rounding may make it slightly negative
 
