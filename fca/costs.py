@@ -117,11 +117,13 @@ class Costs:
     def of(self, classes: Sequence[str], known: Iterable[str] | None = None) -> Costs:
         """The part of the table for these classes, in this order.
 
-        known: all classes of the data set; None if they are not known. The table may have more classes than `classes`.
+        classes: keys of the classes of a job, all of which the table must have; it may have others.
+        known:   keys of all classes of the data set, to find misspelt classes of the table; None: there is no such
+                 check.
         Raises FcaError if the table lacks one of `classes`, if it has a class that the data set does not have, and if
-        no answer costs more than another.
+        every answer costs the same, so that no decision could save anything.
         """
-        classes_of_data = set(self.classes if known is None else known)
+        classes_of_data = set(self.classes if known is None else known)  # None: no class of the table is unknown
         for name in self.classes:
             if name not in classes_of_data:
                 allowed = f"classes of the data set: {_first_names(sorted(classes_of_data))}"
@@ -173,7 +175,8 @@ def read_costs(file: str | Path) -> Costs:
 def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Costs:
     """Make a table of costs from a mapping: true class -> answer -> cost.    file: its source, for messages.
 
-    Raises FcaError if the true classes are not the answers, and for a cost that is not a finite number of at least 0.
+    The classes of the table have the order of the answers. Raises FcaError if the true classes are not the same as the
+    answers, and for a missing cost or a cost that is not a finite number of at least 0.
 
     >>> costs_of({"cat": {"cat": 0, "dog": 1}, "dog": {"dog": 0, "cat": 2.5}}).matrix.tolist()
     [[0.0, 1.0], [2.5, 0.0]]
@@ -194,7 +197,7 @@ def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Cos
     matrix = np.empty((len(answered_classes), len(answered_classes)))
     for j, true in enumerate(answered_classes):
         for k, answered in enumerate(answered_classes):
-            cell = costs[true].get(answered, "")
+            cell = costs[true].get(answered, "")  # a missing cost is an error, as an empty cell is
             matrix[j, k] = _checked_cost(cell, true, answered, file)
     return Costs(tuple(answered_classes), matrix, file)
 
@@ -243,18 +246,19 @@ class MeanCost(NamedTuple):
 
 
 def mean_cost(costs: Costs, labels: Labels, answers: Labels) -> MeanCost:
-    """The mean cost of these answers over the images, with a 95 % interval.
+    """The mean cost of these answers over the images, with a 95 % interval for new images.
 
-    labels, answers: of each image, as positions in `costs.classes`.
+    labels, answers: true class and answer of each image, as positions in `costs.classes`.
 
-    The excess is the cost above that of the cheapest answer for the same true class. The interval is that of
-    `fca.stats.decision.accuracy_draws` for the scores 1 - excess / largest: the Bayesian bootstrap with half an image
-    that costs nothing and half an image of the largest cost. So its upper end stays high if too few images were seen to
-    rule out a rare, expensive mistake. If all mistakes cost the same, it is Jeffreys' interval of the error.
+    The excess of an image is its cost above that of the cheapest answer for its true class. The interval has the 2.5 %
+    and 97.5 % quantiles of `fca.stats.decision.accuracy_draws` for the scores 1 - excess / largest excess. These draws
+    are a Bayesian bootstrap with half an image more of excess 0 and half an image more of the largest excess. So the
+    upper end stays high if too few images were seen to rule out a rare, expensive mistake. If all mistakes cost the
+    same, it is Jeffreys' interval of the error.
     """
     largest = costs.excess.max()
     excess = costs.excess[labels, answers]
-    mean_score_draws = accuracy_draws(1 - excess[None] / largest)[:, 0]
+    mean_score_draws = accuracy_draws(1 - excess[None] / largest)[:, 0]  # it takes scores of several models: here one
 
     value = float(costs.paid(labels, answers).mean())
     unavoidable = value - float(excess.mean())  # the mean cost of the cheapest answers

@@ -54,13 +54,16 @@ class TableLines(NamedTuple):
 def read_table(source: bytes | str | Path, name: str | Path, comments: bool = False) -> pd.DataFrame:
     """Read a CSV table into columns of text, "" where a cell is empty; the head of this module lists what is read.
 
-    source:   the file's bytes, or its path; a path that ends in .gz is unpacked.    name: of the file, for messages.
+    source:   the file's bytes, or its path; a path that ends in .gz is unpacked.
+    name:     of the file, for messages.
     comments: whether lines that begin with # are ignored.
-    A column without a name is named by its position, "Unnamed: 0", as in pandas; such columns at the end are left out
+
+    A column without a name gets one from its position, "Unnamed: 0", as in pandas; such columns at the end are left out
     if they are empty.
 
-    Raises FcaError naming the line: too many or too few cells, a quote that is not closed, bytes that are no text, a
-    column name that occurs twice, and a file without a header. Raises OSError for a file that cannot be read.
+    Raises FcaError for a line with too many or too few cells, a quote that is not closed, bytes that are not text, a
+    column name that occurs twice, and a file without a header; the message names the line. Raises OSError for a file
+    that cannot be read.
 
     >>> read_table(b"path; label;\\n1.png;01;\\n2.png;NA;\\n", "list.csv").to_dict("list")
     {'path': ['1.png', '2.png'], 'label': ['01', 'NA']}
@@ -74,7 +77,7 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
 
     # Leave out empty columns without a name at the end.
     n_until_last_name = max(number for number, column in enumerate(lines.names, 1) if column)
-    for column in reversed(columns[n_until_last_name:]):
+    for column in reversed(columns[n_until_last_name:]):  # up to the last one that has a cell with text
         if (frame[column] != "").any():
             break
         frame = frame.drop(columns=column)
@@ -86,10 +89,10 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
 
 
 def read_lines(source: bytes | str | Path, name: str | Path) -> TableLines:
-    """Read a CSV table line by line, for tables with too many columns for a frame; otherwise as `read_table`.
+    """Read a CSV table line by line: for tables with too many columns for a frame, such as one column for each image.
 
-    The column names of such tables are data, so they keep their spaces; a missing name is "". A cell may still have the
-    apostrophe that `without_escape` removes.
+    source, name, errors: as of `read_table`. The column names of such tables are data, so they keep their spaces; a
+    missing name is "". Cells keep the apostrophe that `without_escape` removes.
     """
     return _read_text(source, name, comments=False).lines(skips_spaces=False, clean_name=str)
 
@@ -164,16 +167,18 @@ def with_types(frame: pd.DataFrame) -> pd.DataFrame:
     from pyarrow import Table
     from pyarrow.csv import WriteOptions, write_csv
 
-    # The columns are written as CSV for the reader of pandas, which infers types.
+    # pandas infers types only when it reads CSV, so the columns are written as CSV first
     buffer = io.BytesIO()
     write_csv(Table.from_pandas(frame, preserve_index=False), buffer, WriteOptions(quoting_style="all_valid"))
     buffer.seek(0)
+    # low_memory=False: a column gets one type as a whole, not one for each chunk of lines
     typed = pd.read_csv(buffer, low_memory=False, skip_blank_lines=False).set_axis(frame.index)
 
     for column in frame:
         is_empty = frame[column] == ""
         is_numeric = pd.api.types.is_numeric_dtype(typed[column])  # True and False too
-        has_only_names_for_missing = bool(typed[column].isna().all()) and not is_empty.all()  # NA alone is a text
+        # pandas takes a column of nothing but NA, null ... for numbers; without a single number they are texts
+        has_only_names_for_missing = bool(typed[column].isna().all()) and not is_empty.all()
         if not is_numeric or has_only_names_for_missing:
             typed[column] = frame[column].mask(is_empty)
     return typed
@@ -239,7 +244,11 @@ class _TableText:
         """The names of the columns, and an iterator over the lines, which are checked as they are read.
 
         skips_spaces: whether spaces after separators are ignored.    clean_name: cell of the header -> column name.
-        Raises FcaError for a missing header and repeated names; the iterator raises it for a line that does not fit.
+
+        The first line after the header shows whether separators at the end of the header stand for columns without a
+        name, whether only the header has them, or whether every line has them.
+        Raises FcaError for a missing header and repeated names; the iterator raises it for a line with too many or too
+        few cells.
         """
         reader, header = self.reader_after_header(skips_spaces)
         names = [without_escape(clean_name(cell)) for cell in header]
@@ -247,11 +256,11 @@ class _TableText:
             raise FcaError(f"table in {self.name}", "no header", "a first line with the names of columns", "add it")
 
         with _errors_naming_line(reader, self.name):
-            first_line = next((cells for cells in reader if not _is_blank(cells)), None)
+            first_line = next((cells for cells in reader if not _is_blank(cells)), None)  # after the header
         width = len(names) if first_line is None else len(first_line)
         n_until_last_name = max(number for number, column in enumerate(names, 1) if column)
-        if n_until_last_name <= width < len(names):
-            names = names[:width]  # only the header has separators at its end
+        if n_until_last_name <= width < len(names):  # only the header ends with separators, which are no columns
+            names = names[:width]
 
         duplicates = [column for column, times in Counter(names).items() if column and times > 1]
         if duplicates:
@@ -289,7 +298,8 @@ class _TableText:
     def separator(self) -> str:
         """The separator between cells: the declared one, or else the one that fits the first lines best.
 
-        The best one splits the header, and with it most of the first lines have as many cells as the header.
+        The best separator splits the header into several cells; among those that do, it gives most of the first lines
+        as many cells as the header, and then the most cells.
         """
 
         def fit(separator: str) -> tuple[bool, int, int]:
@@ -331,20 +341,21 @@ def _frame_of_lines(lines: Iterator[list[str]], columns: Sequence[str]) -> pd.Da
 
 
 def _frame_of_unquoted_text(text: _TableText, columns: Sequence[str]) -> pd.DataFrame | None:
-    """The frame, read by Arrow, if no cell has a quote and every line has one cell per column; otherwise None.
+    """The table as a frame of text, read by Arrow, if no cell has a quote and every line has one cell per column.
 
-    Arrow's reader takes a tenth of the time and splits such lines as Python's does; with quotes it is more lenient.
+    Returns None for all other tables, which Python's slower reader must read. For simple tables Arrow gives the same
+    cells in a tenth of the time; with quotes it accepts what Python's reader reports as an error.
     """
     has_many_columns = len(columns) > 1  # else Arrow would take a line of spaces for a cell
     if not has_many_columns or '"' in text.text:
         return None
-    if text.comments or text.has_spaced_header or SEPARATOR_LINE.match(text.text):
+    if text.comments or text.has_spaced_header or SEPARATOR_LINE.match(text.text):  # Arrow has no such options
         return None
 
     import pyarrow as pa
     from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
-    arrow_names = [f"f{position}" for position in range(len(columns))]
+    arrow_names = [f"f{position}" for position in range(len(columns))]  # the names that Arrow gives
     as_text = ConvertOptions(column_types=dict.fromkeys(arrow_names, pa.string()), strings_can_be_null=False)
     without_header = ReadOptions(autogenerate_column_names=True)
     without_quotes = ParseOptions(delimiter=text.separator, quote_char=False)
@@ -358,7 +369,7 @@ def _frame_of_unquoted_text(text: _TableText, columns: Sequence[str]) -> pd.Data
     without_header_line = table.slice(1)
     frame = without_header_line.rename_columns(list(columns)).to_pandas().astype("str")
     ends_with_empty_line = len(frame) > 0 and not any(frame.iloc[-1])
-    if ends_with_empty_line:  # separators alone: cut all such lines at the end
+    if ends_with_empty_line:  # a line of separators alone: cut all such lines at the end
         filled_lines = (frame != "").any(axis=1).to_numpy().nonzero()[0]
         n_lines = filled_lines[-1] + 1 if len(filled_lines) else 0
         frame = frame.iloc[:n_lines]
@@ -368,10 +379,12 @@ def _frame_of_unquoted_text(text: _TableText, columns: Sequence[str]) -> pd.Data
 def _checked_lines(
     lines: Iterable[list[str]], reader: Any, names: Sequence[str], n_cells: int, name: str
 ) -> Iterator[list[str]]:
-    """The lines, each with one cell per name, without blank ones, and without lines of empty cells at the end.
+    """Yield the lines with one cell per column name, without blank lines and without lines of empty cells at the end.
 
-    lines:   come from `reader`, which knows their numbers.
-    names:   of the columns.    n_cells: that a line of the file must have, with empty ones after the last name.
+    lines:   cells of each line. They come from `reader`, which has the number of the current line for messages.
+    names:   of the columns.
+    n_cells: how many cells a line of the file must have; more than names if lines end with separators, and the cells
+             after the last name must be empty.
     name:    of the file, for messages.
 
     Raises FcaError for a line with too many or too few cells, or a wrong quote.
@@ -384,9 +397,9 @@ def _checked_lines(
                 continue
             if _is_blank(cells):
                 continue
-            if len(cells) != n_cells or any(cells[len(names) :]):  # also: a cell without a column
+            if len(cells) != n_cells or any(cells[len(names) :]):  # a text after the last name has no column
                 raise _error_of_line(cells, names, n_cells, reader.line_num, name)
-            if n_cells > 1 and not any(cells):
+            if n_cells > 1 and not any(cells):  # maybe at the end of the file; in one column "" is a value
                 empty_lines.append(cells[: len(names)])
                 continue
 
@@ -411,9 +424,11 @@ def _errors_naming_line(reader: Any, name: str) -> Iterator[None]:
 
 
 def _error_of_line(cells: Sequence[str], names: Sequence[str], n_cells: int, number: int, name: str) -> FcaError:
-    """The error for a line with too many or too few cells, with the probable reason.
+    """The error for a line with too many or too few cells, with advice that fits the probable reason.
 
-    n_cells: the number that it should have.    number: of the line.    name: of the file.
+    cells:   those of the line.    names: of the columns.
+    n_cells: number of cells that the line should have; more than names if the lines before it end with separators.
+    number:  of the line.    name: of the file.
     """
     allowed = f"{len(names)}, as in the header: {_first_cells(names)}"
     if len(cells) == len(names):

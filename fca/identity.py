@@ -42,15 +42,15 @@ FILE_COLUMNS = ("bytes", "content", "mask_content")
 
 
 def fingerprint(items: pd.DataFrame, version: str = "") -> str:
-    """Identify which images with which labels are in which splits: 12 hex digits of sha256, whatever their order.
+    """The fingerprint of a data set: 12 hex digits that change with its images, their labels and their splits.
 
-    items:   one line per image: `image_id`, `label`, `split`; if images are files, also `content` (and `mask_content`),
-             digests of their bytes, or `bytes`, the sizes of files whose content the version stands for.
-    version: of a set whose content is known by its version; else "".
+    items:   one line per image, in any order: `image_id`, `label`, `split`; if images are files, also `content` (and
+             `mask_content`), digests of their bytes, or `bytes`, the file sizes of a set that has a version.
+    version: a text that identifies the content of the images of a set that is published in versions; otherwise "".
 
-    The hashed text has one record per image: (image_id, bytes, content, mask_content, label, split), as far as these
-    columns exist. Records are sorted by image_id; \\x1f separates fields, \\x1e ends a record, and the version comes
-    last. So different sets never give the same text.
+    The fingerprint is the start of the sha256 of a text with one record per image: (image_id, bytes, content,
+    mask_content, label, split), as far as these columns exist. Records are sorted by image_id; \\x1f separates fields,
+    \\x1e ends a record, and the version comes last. So different sets never give the same text.
 
     >>> fingerprint(pd.DataFrame({"image_id": ["a", "b"], "label": ["cat", "dog"], "split": ["test", "test"]}))
     '705e9bb044d9'

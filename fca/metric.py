@@ -48,9 +48,9 @@ class Metric:
         return POINT * float(self.losses.mean())
 
     def margin(self, within: float | None) -> float:
-        """A difference that a user typed, on the scale of this metric; None: one `point`.
+        """Convert a difference that a user typed to the scale of this metric.
 
-        within: in points (hundredths of accuracy), or with costs as a cost per image.
+        within: in points (hundredths of accuracy), or with costs as a cost per image. None: one `point`.
         """
         if within is None:
             return self.point

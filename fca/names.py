@@ -95,9 +95,10 @@ def has_spellings(names: pd.Series) -> bool:
 
 
 def check_spellings(what: str, names: pd.Series, counted: str, step: str) -> None:
-    """Raise FcaError if some of the names are spellings of one name; the message has how often each spelling occurs.
+    """Raise FcaError if a name occurs in several spellings; the message lists these and how often each of them occurs.
 
-    what, step: of the error.    counted: the unit of the numbers in the message, such as "images".
+    names:   may repeat.    counted: what is counted for each name, such as "images", for the message.
+    what:    what the names are, for the message.    step: the advice in it.
     """
     if not has_spellings(names.drop_duplicates()):  # fast, and most tables have none
         return
@@ -115,9 +116,13 @@ def check_spellings(what: str, names: pd.Series, counted: str, step: str) -> Non
 
 
 def check_meant(what: str, names: Iterable[str], known: Iterable[str], of: str) -> None:
-    """Raise FcaError for an unknown name that is another spelling of a known one; the message has the known spelling.
+    """Raise FcaError for a name that is not among the known names but another spelling of one of them.
 
-    Other unknown names pass.    what: what the names are.    of: who has the known names. Both are for the message.
+    The message has the known spelling. Names that resemble no known name pass: they are not this function's concern.
+
+    names: what a user typed.    known: the exact spellings.
+    what:  what the names are, such as "subset.classes".    of: what has the known names, such as "the data set". Both
+           are words for the message.
     """
     known_names = set(known)
     unknown_names = [name for name in names if name not in known_names]

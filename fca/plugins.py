@@ -34,7 +34,7 @@ def use_plugins(modules: Iterable[str]) -> None:
         if not re.fullmatch(_MODULE, name):
             raise FcaError("plugins", name, "names of modules, as in import: my_models", "correct the name")
     for name in names:
-        package = name.partition(".")[0]
+        package = name.partition(".")[0]  # only this one: Python imports a package to look for its modules
         if not _can_import(package):
             raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", _ADD_FOLDER)
     _plugins[:] = names
@@ -67,10 +67,11 @@ def class_of(what: str, target: object, room: str = "fca") -> type:
     """Import the component class that a configuration names: a dataclass in a package of fca or in a plugin.
 
     what:   the configuration's key, for messages.    target: the name, as `module.Class`.
-    room:   the package of fca that has the components of this kind.
+    room:   the package of fca that has the components of this kind, such as "fca.models".
 
-    No other module is ever imported. Raises FcaError for all other names, for a module that cannot be imported, and if
-    it has no such dataclass.
+    Only modules in `room` and modules that the user listed as `plugins` are imported, because importing a module runs
+    its code. Raises FcaError for any other name, for a module that cannot be imported, and for a module without such a
+    dataclass.
     """
     name = str(target)
     module, _, class_name = name.rpartition(".")
@@ -112,6 +113,7 @@ def _components_named(class_name: str) -> list[str]:
     An older configuration may name a component that has moved. The source files are searched, so none is imported.
     """
     package = Path(__file__).parent
+    # the two lines with which the definition of every component begins
     definition = re.compile(rf"^@dataclass\(frozen=True[^)]*\)\nclass {class_name}\b", re.MULTILINE)
 
     names = []
@@ -126,7 +128,7 @@ def _components_named(class_name: str) -> list[str]:
 def check_contract(what: str, made: object, contract: type) -> None:
     """Raise FcaError if a component lacks members of the protocol of its kind; the message names them.
 
-    what: the configuration's key that names its class.    made: the component, or its class.
+    what:     the configuration's key that names its class.    made: the component, or its class.
     contract: the protocol, such as `fca.types.Model`.
     """
     missing = sorted(name for name in get_protocol_members(contract) if not hasattr(made, name))

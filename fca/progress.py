@@ -68,6 +68,10 @@ class Meter:
     """
 
     def __init__(self, what: str, total: int, *, long: bool = True, work: Sequence[float] = ()) -> None:
+        """Make the bar, which is shown from `__enter__` on, and the lines that replace it where there is no terminal.
+
+        work: how long each item takes, in any unit; without it, all take equally long.
+        """
         self.n_done = 0
         self.part_name = ""
         self.lines = ProgressLines(what, total, work=work)
@@ -113,9 +117,9 @@ def on_terminal() -> bool:
 class ProgressLines:
     """Writes lines on stderr that state the progress of long work, for logs.
 
-    The first line comes after FIRST_S seconds; each other one after EVERY_S seconds or the share PAUSE_SHARE
-    of the time so far, whichever is longer. Nothing is written on a terminal, which has a bar, and by a worker of a
-    sweep, because the sweep itself writes lines.
+    The first line comes after FIRST_S seconds. The pause before every further line is EVERY_S seconds, or the share
+    PAUSE_SHARE of the time so far if that is longer. Nothing is written on a terminal, which has a bar, nor by a worker
+    process of a sweep, because the sweep itself writes lines.
 
     what:        the work's name.    total: the number of items; None: unknown.
     done_before: how many items were done before this work began; they do not count for the pace.
@@ -126,11 +130,12 @@ class ProgressLines:
     def __init__(
         self, what: str, total: int | None, done_before: int = 0, *, paced: bool = True, work: Sequence[float] = ()
     ) -> None:
+        """Start the clock; the class describes the arguments."""
         self.what = what
         self.total = total
         self.done_before = done_before
         self.is_paced = paced
-        self.work_until = [0.0, *accumulate(work)]  # [i]: of the first i items
+        self.work_until = [0.0, *accumulate(work)]  # [i]: the work of the first i items
         self.n_written = 0
         self.start_s = self.last_line_s = time.monotonic()
         is_worker_of_sweep = multiprocessing.parent_process() is not None
@@ -139,8 +144,8 @@ class ProgressLines:
     def show(self, done: int, note: str = "", *, last: bool = False) -> None:
         """Write how many items are done, if it is time for a line.
 
-        note: a text for the line.    last: whether this is the last line, which is written in any case, and on stdout
-        because it is the result.
+        done: number of items, with those of `done_before`.    note: a text for the line; "": none.
+        last: whether this is the last line. It is always due, and goes to stdout, because it is the result.
         """
         now_s = time.monotonic()
         if self.n_written:

@@ -55,7 +55,8 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
             allowed += f", or all {num_classes} (fca never draws the last class)"
         raise NoSuchSubset("subset.ncl", ncl, allowed, "change subset.ncl or take a dataset with more classes")
 
-    rng = random.Random(seed if is_fca else f"{num_classes}:{ncl}:{seed}")  # a text with all three: independent draws
+    # fca: the seed alone, as in the released code; uniform: all three numbers, so that draws are independent
+    rng = random.Random(seed if is_fca else f"{num_classes}:{ncl}:{seed}")
     classes = rng.sample(range(drawable), ncl)
     return ClassSubset(tuple(sorted(classes)), seed, sampler)
 
@@ -119,17 +120,21 @@ def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "sub
 
 
 def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
-    """The class key that a user meant by a value, which YAML or the command line may have read as other than text.
+    """The class key that a user meant by a value which YAML or the command line may have changed from text.
 
-    For example, the key "01" without quotes is read as the number 1, and "no" as False. Returns None if no key is read
-    as this value. Raises FcaError if several keys are, such as 1.1 and 1.10.    what: the setting's name, for it.
+    Without quotes the key "01" is read as the number 1, for example, and "no" as False. So this function looks for the
+    key that is read as this value; it returns None if there is none.
+
+    classes: all class keys.    value: what was read.    what: the setting's name, for the message.
+    Raises FcaError if several keys are read as the value and neither its text nor its type decides between them, such
+    as 1.1 and 1.10.
 
     >>> key_of(("01", "02"), 1, "subset.classes"), key_of(("no", "yes"), True, "subset.classes")
     ('01', 'yes')
     """
     if isinstance(value, str):
         return value if value in classes else None
-    if not isinstance(value, int | float | None):
+    if not isinstance(value, int | float | None):  # a list, for example, which no key is read as
         return None
 
     is_finite = not isinstance(value, float) or math.isfinite(value)
@@ -139,7 +144,7 @@ def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
     # Of several keys take the one with the value's own text, or else the one of its type: 1 is "1", not "1.0".
     if len(keys) > 1:
         text = str(value).casefold()
-        has_decimals = isinstance(value, float)
+        has_decimals = isinstance(value, float)  # 1.0 in YAML becomes a float, 1 an int
         keys_of_same_text = [key for key in keys if key.casefold() == text]
         keys_of_same_type = [key for key in keys if has_decimals != key.lstrip("+-").isdecimal()]
         if len(keys_of_same_text) == 1 and type(value) is not float:  # str(1.10) is "1.1", which may not be meant
@@ -166,10 +171,10 @@ _VALUE_OF_WORD: dict[str, bool | str | None] = {
 
 @lru_cache(maxsize=16)
 def _keys_by_reading(classes: tuple[str, ...]) -> dict[tuple[bool, object], list[str]]:
-    """The class keys by the value that YAML or the command line reads from them if they have no quotes.
+    """Which class keys YAML or the command line reads as another value than text if they have no quotes.
 
-    The values are pairs: whether the value is a bool, and the value; without the first, True would equal 1. Keys that
-    are read as text are not included.
+    Maps each such value to the class keys that are read as it, for example 1 to "1" and "01". In the mapping a value is
+    a pair: whether it is a bool, and the value; without the first part, True would equal 1.
     """
     keys_by_reading: dict[tuple[bool, object], list[str]] = {}
     for key in classes:
@@ -243,7 +248,7 @@ def read_superclasses(where: str, columns: Sequence[str] = ("class", "group")) -
     try:
         with _open_also_in_zip(path) as file:
             content = file.read()
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:  # KeyError: the .zip has no such file
         allowed = f"one of {', '.join(shipped_names)}, or the path of a CSV file ({error})"
         raise FcaError("groups", where, allowed, "name the file of classes and groups") from error
 

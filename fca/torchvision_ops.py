@@ -45,7 +45,7 @@ def declare_torchvision_ops() -> Any:
                 torch.ops.load_library(str(binary))  # type: ignore[no-untyped-call]
             except OSError:  # built for another torch
                 continue
-            return None
+            return None  # the operators load: nothing to declare
 
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):

@@ -80,9 +80,10 @@ def check_choice(what: str, value: object, choices: Iterable[object], step: str 
 
 
 def choices_in_words(choices: Iterable[object], typed: str = "") -> str:
-    """Choices for a message, separated by commas; of more than LISTED only the first ones.
+    """Choices for a message, separated by commas.
 
-    Those that are similar to the text that the user typed come first then, and the others in their order.
+    If there are more than LISTED, only that many are listed and the others counted. The choices that are similar to
+    `typed`, the text that the user typed, then come first.
 
     >>> choices_in_words(["cat", "dog"]), choices_in_words(range(100, 200), "1999")
     ('cat, dog', '199, 100, 101, 102, 103, 104, 105, 106, 107, 108 and 90 more')
@@ -98,7 +99,8 @@ def choices_in_words(choices: Iterable[object], typed: str = "") -> str:
 def similar_choices(choices: Iterable[str], typed: str) -> list[str]:
     """The choices that are similar to the text that the user typed, the most similar first.
 
-    Case and punctuation do not count. Of a choice like corruption/fog, the whole or one of its parts may be similar.
+    Case and punctuation do not count. A choice with slashes, like corruption/fog, is similar if the whole choice or one
+    of its parts is.
 
     >>> similar_choices(["resnet50", "resnet18", "vit_b16"], "ResNet-18")
     ['resnet18', 'resnet50']
@@ -110,7 +112,7 @@ def similar_choices(choices: Iterable[str], typed: str) -> list[str]:
     typed_letters = _only_letters(typed)
     ratio_by_choice: dict[str, float] = {}
     for choice in choices:
-        names = {_only_letters(choice), *map(_only_letters, choice.split("/"))}
+        names = {_only_letters(choice), *map(_only_letters, choice.split("/"))}  # the whole, and its parts
         similar_ratios = []
         for name in names:
             ratio = difflib.SequenceMatcher(None, name, typed_letters).ratio()
@@ -122,7 +124,11 @@ def similar_choices(choices: Iterable[str], typed: str) -> list[str]:
 
 
 def _least_similar_ratio(name: str, typed: str) -> float:
-    """The ratio of difflib from which these two texts count as similar."""
+    """The lowest difflib ratio at which a choice and the typed text count as similar; both without punctuation.
+
+    It is lower if one text begins with the other or both have the same letters, and higher if they begin with different
+    letters, because mouse is not a misspelt house.
+    """
     one_begins_the_other = name.startswith(typed) or typed.startswith(name)
     if one_begins_the_other or sorted(name) == sorted(typed):
         return SIMILAR_IF_SAME_LETTERS
@@ -169,8 +175,8 @@ class ImageData:
     limit:   the set has only this many first images of every class and split; None: all images.
     side:    shorter side in pixels, if all images have the same and it is known without reading them.
     unused:  number of images left out of the set: outside class folders, or of a class that train or test lacks.
-    background: image id -> the image without its object; None for sets in which that is not known. It serves to put
-             the object pixels (`mask`) of one image over the background of another.
+    background: image id -> the image without its object; None for sets in which it is unknown. The object pixels
+             (`mask`) of one image can then be put over the background of another image.
     """
 
     name: str

@@ -49,9 +49,10 @@ class Allowed:
         return ", ".join(f"{end} {value:,}" for end, value in ends.items() if value is not None)
 
     def holds(self, value: object) -> bool:
-        """Whether a single value is allowed: a text among the choices, or a finite number in the range.
+        """Whether the rule allows a single value.
 
-        Without choices, any text but "" is allowed. Values of other types always are.
+        A text must be one of the choices, or not empty if there are none. A number must be finite and in the range.
+        Values of other types are always allowed.
         """
         if isinstance(value, str):
             return value in self.choices if self.choices else value != ""
@@ -84,17 +85,19 @@ WORDS_BY_TYPE = {
 def rules_by_field(kind: Any) -> dict[str, tuple[Any, Allowed]]:
     """The fields of a dataclass: name -> its type, and the rule for its values (`Allowed()` if none is declared)."""
     types = get_type_hints(kind)
-    annotations = get_type_hints(kind, include_extras=True)  # with what `Annotated` adds to a type
+    annotations = get_type_hints(kind, include_extras=True)
     type_and_rule_by_field = {}
     for field in fields(kind):
-        metadata = getattr(annotations[field.name], "__metadata__", ())
+        metadata = getattr(annotations[field.name], "__metadata__", ())  # what `Annotated` adds; () without it
         [rule] = [entry for entry in metadata if isinstance(entry, Allowed)] or [Allowed()]
         type_and_rule_by_field[field.name] = (types[field.name], rule)
     return type_and_rule_by_field
 
 
 def describe_allowed(kind: Any, name: str) -> str:
-    """The allowed values of the field `name` of a dataclass in words: its type, its rule, and whether it may be null.
+    """The allowed values of a field of a dataclass in words, for messages: its type, its rule, and "or null".
+
+    kind: the dataclass.    name: of the field.
 
     >>> describe_allowed(Allowed, "least"), describe_allowed(Allowed, "non_empty")
     ('a finite number, or null', 'true or false')
@@ -147,17 +150,19 @@ def meanings_of(kind: Any) -> dict[str, str]:
 
 
 def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:
-    """Raise FcaError for the first of the values that its field of the dataclass `kind` does not allow.
+    """Raise FcaError if a field of a dataclass does not allow its value; the message names the first such field.
 
-    values: field -> value; values in fields that are dataclasses are checked, too.
-    name:   of the group of keys, so that the message has the whole key as a user types it, such as recipe.epochs.
+    kind:   the dataclass, whose fields declare the allowed values (see `Allowed`).
+    values: field -> value; a value that is a dataclass itself, or a mapping for one, is checked field by field.
+    name:   the group of keys, such as "recipe", so that the message has the whole key as a user types it:
+            recipe.epochs.
 
     Types are not checked. In all fields numbers must be finite, and texts not empty.
     """
     for key, (hint, rule) in rules_by_field(kind).items():
         value = values.get(key)
         typed_key = f"{name}.{key}".removeprefix(".")  # without a name there is no point before the key
-        if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):  # not made yet
+        if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):  # not yet an object
             check_values(hint, value, typed_key)
             continue
         if is_dataclass(value):
@@ -235,7 +240,7 @@ def has_type(value: Any, hint: Any) -> bool:
 
     python_type = dict if kind is Mapping else kind
     if type(value) is not python_type:  # the exact type, because isinstance(True, int) is true
-        return kind is float and type(value) is int
+        return kind is float and type(value) is int  # 1 may stand for 1.0
     if not arguments:
         return True
 

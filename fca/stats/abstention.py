@@ -14,7 +14,7 @@ TILTS = np.geomspace(0.003, 30.0, 60)  # t / n_c of Chernoff's bound for a class
 BISECTIONS = 50
 SMALLEST_FACTOR = 1e-13  # of exp(-t / n_c), about exp(-30): a floor, which loosens the bound of very unequal classes
 MOST_TIMES = 1000  # `enough_images` looks no further than this many times the images
-SETS_CLASSES = 20_000  # sets x classes that are computed at once: 10 MB
+SETS_CLASSES = 20_000  # sets x classes that `balanced_p_values` computes at once: 10 MB
 
 
 class Abstention(NamedTuple):
@@ -38,23 +38,28 @@ def abstention(
     candidates: int = 1,
     labels: Integer[np.ndarray, " images"] | None = None,
 ) -> Abstention:
-    """The lowest threshold at which new images are answered with an error of at most `error`, with this confidence.
+    """The lowest confidence threshold that keeps the error on new images at or below `error`.
 
-    With probability `level` over the draw of these images,  P(wrong | confidence > threshold) <= error  for new images
-    from the same source (selective classification with guaranteed risk: Geifman & El-Yaniv 2017, arXiv:1705.08500).
+    The classifier answers the images whose confidence is above the threshold. With probability `level` over the draw of
+    the given images,  P(wrong | confidence > threshold) <= error  for new images from the same source (selective
+    classification with guaranteed risk: Geifman & El-Yaniv 2017, arXiv:1705.08500).
 
-    Tests of "the n most confident have a higher error", n growing: p = P(Binomial(n, error) <= wrong among them), the
-    exact test whose interval is Clopper and Pearson's. In each of S sequences, which start at counts that depend on
-    the number of images alone, tests go on at level (1 - level) / S / candidates until the first that is not rejected;
-    the longest sequence counts (fixed-sequence testing with several starts: Angelopoulos et al. 2021, arXiv:2110.01052,
-    section 2.2.1). One sequence avoids Bonferroni's price but may fail at its start by one confident mistake, so three
-    are used where there are at least three times the fewest images.
+    Method: fixed-sequence testing with several starts (Angelopoulos et al. 2021, arXiv:2110.01052, section 2.2.1). Test
+    n has the hypothesis "the n most confident images have an error above `error`", and the p value
+    P(Binomial(n, error) <= wrong among the n), as in Clopper and Pearson's exact interval. A sequence of tests begins
+    at some n and goes on with growing n until a hypothesis is not rejected. The largest n that was rejected in any
+    sequence gives the threshold. The S sequences start at counts that depend only on the number of images; each tests
+    at level (1 - level) / S / candidates. S is 3 if there are at least 3 times as many images as one sequence needs,
+    so that one confident mistake at the start of a sequence does not prevent a threshold; otherwise S is 1.
 
     right:      whether the most probable class is the true one.    error: in (0, 1).
-    labels:     true class of each image: the error is then the mean over these classes of that of a class's answered
-                images, and p the one of `balanced_p_values`. None: the error of all answered images.
-    candidates: number of networks among which these same images chose this one, such as the epochs of its training:
-                each of them has to keep the guarantee (union bound).
+    labels:     true class of each image. The guarantee is then for the mean over these classes of the error of a
+                class's answered images, with the p values of `balanced_p_values`. None: for the error of all answered
+                images.
+    candidates: number of networks from which these same images selected this one, such as the epochs of its training.
+                The guarantee holds for all of them at once (union bound).
+
+    The threshold is None if there are too few images, or if no hypothesis is rejected.
     Raises ValueError without images and for an error or level outside (0, 1).
 
     >>> sure = np.linspace(0.5, 1, 400)
@@ -79,7 +84,7 @@ def abstention(
     counts = np.arange(starts[0], images + 1)
     thresholds = np.append(sorted_confidence, 0.0)[counts]  # confidence of the image after the n most confident
     n_above = np.searchsorted(-sorted_confidence, -thresholds, side="left")
-    answered = np.where(counts < images, n_above, images)
+    answered = np.where(counts < images, n_above, images)  # the last test answers all, also those of confidence 0
     wrong = wrong_among_first[answered]
 
     if labels is None:
@@ -88,15 +93,16 @@ def abstention(
         classes = int(labels.max()) + 1
         is_of_class = np.eye(classes, dtype=np.int64)[labels[descending]]  # images x classes
         is_of_class = is_of_class[:, is_of_class.any(axis=0)]  # without classes that have no image
+        # row n - 1 of a cumulative sum counts among the n most confident images
         answered_by_class = np.cumsum(is_of_class, axis=0)[answered - 1]  # tests x classes
         wrong_by_class = np.cumsum(is_of_class * is_wrong[:, None], axis=0)[answered - 1]
         p_values = balanced_p_values(wrong_by_class, answered_by_class, error)
     is_rejected = p_values <= risk / len(starts)
 
-    # the last test of the longest sequence of rejections
+    # the last test that any sequence rejects; -1: none. Test 0 is the one of starts[0] images.
     last = -1
     for first_test in starts - starts[0]:
-        rejections = int(np.argmin(np.append(is_rejected[first_test:], False)))
+        rejections = int(np.argmin(np.append(is_rejected[first_test:], False)))  # up to the first one not rejected
         if rejections:
             last = max(last, int(first_test) + rejections - 1)
     if last < 0:
@@ -122,10 +128,12 @@ def enough_images(
     level: float = 0.95,
     candidates: int = 1,
 ) -> int | None:
-    """Estimated number of such images that would give a threshold, where these give none; None if no number would.
+    """Estimated number of images like these with which `abstention` would find a threshold; None if there is none.
 
-    The smallest multiple of these images that makes the error of some share of the most confident ones significantly
-    low, if each share keeps the error that it has among these images.
+    It serves where `abstention` finds no threshold with the given images. The estimate supposes a larger set in which
+    each share of the most confident images has the same error as here. It is the size of the smallest such set in which
+    the test of some share is rejected; None: not even a set of MOST_TIMES as many images is large enough.
+    right, error, level, candidates: see `abstention`.
 
     >>> sure = np.linspace(0.5, 1, 40)
     >>> enough_images(sure, sure > 0.6, error=0.05)
@@ -134,30 +142,33 @@ def enough_images(
     descending = np.argsort(-confidence, kind="stable")
     wrong = np.cumsum(~right[descending])
     counts = np.arange(1, len(right) + 1)
-    risk = _risk(error, level, candidates) / STARTS
+    risk = _risk(error, level, candidates) / STARTS  # as if the larger set had all sequences of tests
 
     def suffices(times: float) -> bool:
+        """Whether some test is rejected with `times` as many images; counts are rounded to the disadvantage."""
         p_values = binom.cdf(np.ceil(times * wrong), np.floor(times * counts), error)
         return bool((p_values <= risk).any())
 
-    too_few, enough = 1.0, float(MOST_TIMES)
+    too_few, enough = 1.0, float(MOST_TIMES)  # multiples of the given images
     if not suffices(enough):
         return None
 
-    while (enough - too_few) * len(right) > 1:
+    while (enough - too_few) * len(right) > 1:  # to one image
         middle = (too_few + enough) / 2
         if suffices(middle):
             enough = middle
         else:
             too_few = middle
+    # `fewest_images`: so many are needed even if all predictions are right
     return max(math.ceil(enough * len(right)), fewest_images(error, level, candidates))
 
 
 def error_bound(wrong: int, images: int, level: float = 0.95, candidates: int = 1) -> float:
-    """Upper bound on the error of a classifier that answers all images: the end of Clopper and Pearson's interval.
+    """Upper bound on the error of a classifier that answers all images, `wrong` of them wrongly.
 
-    With probability `level` over the draw of the images, the error on new images from the same source is below it, even
-    if these images chose this network among `candidates` (union bound). One-sided and exact:
+    With probability `level` over the draw of the images, the error on new images from the same source is below the
+    bound, even if these images selected this network from `candidates` ones (union bound). It is the upper end of
+    Clopper and Pearson's interval, one-sided and exact:
 
         P(Binomial(images, bound) <= wrong) = (1 - level) / candidates
 
@@ -178,18 +189,19 @@ def error_bound(wrong: int, images: int, level: float = 0.95, candidates: int = 
 def balanced_error_bound(
     wrong: Int[np.ndarray, " classes"], images: Int[np.ndarray, " classes"], level: float = 0.95, candidates: int = 1
 ) -> float:
-    """Upper bound on the mean over classes of the error of a classifier that answers all images; see `error_bound`.
+    """Upper bound on the mean of the classes' errors, for a classifier that answers all images; see `error_bound`.
 
-    The largest error that `balanced_p_values` does not reject at (1 - level) / candidates.
+    It is the largest mean error whose p value, by `balanced_p_values`, is above (1 - level) / candidates.
+    wrong: number of wrong images of each class.    images: number of images of each class.
 
-    >>> round(balanced_error_bound(np.array([0, 0]), np.array([12, 12])), 3)  # as `promised_error` of 24 images
+    >>> round(balanced_error_bound(np.array([0, 0]), np.array([12, 12])), 3)  # as `error_bound` of 24 images
     0.117
     >>> round(balanced_error_bound(np.array([0, 0]), np.array([20, 4])), 3)  # half of the mean rests on four images
     0.264
     """
-    risk = _risk(0.5, level, candidates)
+    risk = _risk(0.5, level, candidates)  # any error in (0, 1): it is only checked
     low, high = 0.0, 1.0
-    for _ in range(40):  # to 1e-12
+    for _ in range(40):  # bisection to 1e-12
         middle = (low + high) / 2
         is_rejected = balanced_p_values(wrong[None], images[None], middle)[0] <= risk
         if is_rejected:
@@ -202,23 +214,25 @@ def balanced_error_bound(
 def balanced_p_values(
     wrong: Int[np.ndarray, "sets classes"], images: Int[np.ndarray, "sets classes"], error: float
 ) -> Float[np.ndarray, " sets"]:
-    """Upper bound on the p value of each set of images for a mean over classes of the share wrong, if `error` is true.
+    """p values of the hypothesis that the mean of the classes' errors is `error`, one for each set of images.
 
-    It bounds the largest probability, over all ways in which the classes can share that error (p_1 to p_K with mean
-    `error`), that S = sum_c wrong_c / n_c is as small as it is; so no test that uses it rejects too often, at any
-    number of images. By Chernoff's bound, with the numbers n_c of each class as they are,
+    Each set of images is a line of `wrong` and `images`: the number of wrong images and of images of each class.
 
-        P(S <= s) <= min over t > 0 of exp(t s + max over p of sum_c n_c log(1 - p_c (1 - exp(-t / n_c))))
+    The p value is an upper bound on the probability that S = sum_c wrong_c / n_c is as small as observed (s), with n_c
+    the number of images of class c. Classes may have different errors p_1 to p_K, of which only the mean is `error`.
+    The bound holds for all such p, so a test that uses it never rejects too often. By Chernoff's bound
 
-    where the maximum is concave in p; its Lagrange dual gives a value that is never too small. With the price λ of one
-    unit of error, and g_c = 1 - exp(-t / n_c),
+        P(S <= s) <= min over t > 0 of exp(t s + max over p of sum_c n_c log(1 - p_c g_c)),   g_c = 1 - exp(-t / n_c)
 
-        p_c(λ) = clip(1 / g_c - n_c / λ, 0, 1),   max <= sum_c n_c log(1 - p_c g_c) + λ (sum_c p_c - sum_c true p_c)
+    The maximised sum is concave in p. Its Lagrange dual, with the multiplier λ for the constraint sum_c p_c = K error,
+    is at least the maximum for any λ:
 
-    at any λ; bisection finds that with sum_c p_c = sum_c true p_c. Where nothing is wrong and classes have equally many
-    images the bound is exact, (1 - error)^n. A class without images may have any error.
+        p_c(λ) = clip(1 / g_c - n_c / λ, 0, 1),   max <= sum_c n_c log(1 - p_c(λ) g_c) + λ (sum_c p_c(λ) - K error)
+
+    Bisection finds the λ with sum_c p_c(λ) = K error. A class without images may have any error from 0 to 1. If no
+    image is wrong and all classes have equally many images, the bound is exact: (1 - error)^n.
     """
-    n_batches = max(1, wrong.size // SETS_CLASSES)
+    n_batches = max(1, wrong.size // SETS_CLASSES)  # limits the memory
     p_values = []
     for rows in np.array_split(np.arange(len(wrong)), n_batches):
         p_values.append(_p_values_of_batch(wrong[rows], images[rows], error))
@@ -228,12 +242,15 @@ def balanced_p_values(
 def _p_values_of_batch(
     wrong: Int[np.ndarray, "sets classes"], images: Int[np.ndarray, "sets classes"], error: float
 ) -> Float[np.ndarray, " sets"]:
-    """The equations of `balanced_p_values`, for all t of TILTS at once; large arrays are sets x tilts x classes."""
+    """The equations of `balanced_p_values`; the minimum over t is taken over a grid, TILTS.
+
+    Arrays with all three axes are sets x tilts x classes; axes of length 1 are broadcast.
+    """
     n = np.maximum(images, 1)[:, None].astype(np.float64)  # sets x 1 x classes
     has_images = (images > 0)[:, None]
     s = (wrong / n[:, 0]).sum(axis=1, keepdims=True)  # sets x 1
 
-    # least sum of p_c over the classes with images: each of the others has at most 1
+    # least sum of p_c over the classes with images: each class without images contributes at most 1
     n_empty_classes = (~has_images).sum(axis=2)
     error_sum = wrong.shape[1] * error - n_empty_classes  # sets x 1
 
@@ -241,27 +258,28 @@ def _p_values_of_batch(
     factor = np.maximum(np.exp(-t / n), SMALLEST_FACTOR)
     g = 1 - factor
 
-    def errors_at(price: Float[np.ndarray, "sets tilts 1"]) -> Float[np.ndarray, "sets tilts classes"]:
+    def errors_at(multiplier: Float[np.ndarray, "sets tilts 1"]) -> Float[np.ndarray, "sets tilts classes"]:
         """p_c(λ), and 0 for a class without images."""
-        return np.clip(1 / g - n / price, 0, 1) * has_images
+        return np.clip(1 / g - n / multiplier, 0, 1) * has_images
 
-    # bisection of log λ between the prices at which all p_c are 0 and at which all are 1
+    # bisection of log λ: all p_c(λ) are 0 at the lower end, and 1 at the upper end
     low = np.log((n * g).min(axis=2))
     high = np.log((n * g / factor).max(axis=2))
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        price = np.exp(middle)[:, :, None]
-        is_too_cheap = errors_at(price).sum(axis=2) < error_sum
-        low = np.where(is_too_cheap, middle, low)
-        high = np.where(is_too_cheap, high, middle)
+        multiplier = np.exp(middle)[:, :, None]
+        is_too_small = errors_at(multiplier).sum(axis=2) < error_sum
+        low = np.where(is_too_small, middle, low)
+        high = np.where(is_too_small, high, middle)
 
-    price = np.exp(high)
-    errors = errors_at(price[:, :, None])
+    multiplier = np.exp(high)
+    errors = errors_at(multiplier[:, :, None])
     log_factors = (has_images * n * np.log1p(-errors * g)).sum(axis=2)
-    dual = log_factors + price * (errors.sum(axis=2) - error_sum)
+    dual = log_factors + multiplier * (errors.sum(axis=2) - error_sum)
 
     log_bound = (t[:, :, 0] * s + dual).min(axis=1)
     bound = np.exp(np.minimum(log_bound, 0.0))
+    # where error_sum is 0 or less, the empty classes alone may have all of the error: nothing can be rejected
     return np.where(error_sum[:, 0] > 0, bound, 1.0)
 
 
@@ -272,9 +290,10 @@ def error_that_answers_all(
     candidates: int = 1,
     labels: Integer[np.ndarray, " images"] | None = None,
 ) -> float | None:
-    """The smallest error, in whole percent, for which `abstention` answers all images; None if there is none.
+    """The smallest error in whole percent, as a fraction, for which `abstention` answers all images; None if none does.
 
-    It is not below `error_bound`, the end of an interval, so it may be chosen after a look at these images.
+    Unlike the error given to `abstention`, it may be chosen after a look at these images, because it is at least the
+    `error_bound` (with labels the `balanced_error_bound`), the end of an interval. Arguments: see `abstention`.
 
     >>> sure = np.linspace(0.5, 1, 24)
     >>> error_that_answers_all(sure, sure > 0)
@@ -302,12 +321,15 @@ def wrong_and_images_by_class(
 
 
 def _starts(images: int, error: float, risk: float) -> Int[np.ndarray, " starts"]:
-    """The counts at which sequences of tests start, ascending."""
+    """The numbers of images at which the sequences of tests in `abstention` start, ascending.
+
+    There is one start, the fewest images that a test can reject, or STARTS of them if there are enough images.
+    """
     fewest = _fewest_at_risk(error, risk)
     if images < STARTS * fewest:
         return np.array([fewest])
 
-    first_start = _fewest_at_risk(error, risk / STARTS)
+    first_start = _fewest_at_risk(error, risk / STARTS)  # the sequences share the risk
     return np.round(np.geomspace(first_start, images, STARTS)).astype(np.int64)
 
 

@@ -28,10 +28,12 @@ class Asker(Protocol[Question, Answer]):
 
 
 def ask_until_done(asker: Asker[Question, Answer], answer: Callable[..., Answer], in_hand: int = 1) -> None:
-    """Ask, answer and record until the asker has no question.
+    """Run an adaptive test or a search: ask, answer and record until it has no further question.
 
-    answer:  called with all pending questions, the oldest first; it answers that one, and may begin work on the others.
-    in_hand: number of questions that are pending at a time.
+    asker:   the test or search, which chooses each question by the answers so far.
+    answer:  called with all pending questions, the oldest first. It returns the answer to the oldest one, and may begin
+             work on the others.
+    in_hand: number of questions that are pending at a time; fewer when the asker has no further question for now.
 
     >>> asker = FixedQuestions(["a", "b", "c"])
     >>> ask_until_done(asker, lambda oldest, *others: print(oldest, others), in_hand=2)

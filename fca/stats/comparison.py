@@ -65,14 +65,17 @@ def mcnemar(only_a: int, only_b: int) -> float:
 def paired_interval(
     both: int | float, only_a: int | float, only_b: int | float, neither: int | float
 ) -> tuple[float, float]:
-    """Interval of accuracy a minus accuracy b on the same n images (Newcombe 1998, Stat. Med. 17:2635, method 10).
+    """95 % interval of accuracy a minus accuracy b on the same n images (Newcombe 1998, Stat. Med. 17:2635, method 10).
+
+    both, only_a, only_b, neither: number of images that both classifiers get right, only one of them, or neither.
 
     low  = d - sqrt((pa - la)² - 2 φ (pa - la)(ub - pb) + (ub - pb)²)
     high = d + sqrt((ua - pa)² - 2 φ (ua - pa)(pb - lb) + (pb - lb)²)
 
-    with d = pa - pb, the Wilson intervals [la, ua] and [lb, ub] of both accuracies, and φ the correlation between the
-    correctness of the two, reduced by a continuity correction where it is positive. Unlike d ± 2 standard errors it
-    stays in [-1, 1], and does not vanish where the two agree on every image. Raises ValueError without images.
+    with d = pa - pb, the Wilson intervals [la, ua] and [lb, ub] of both accuracies, and φ the correlation over images
+    between the correctness of a and of b, reduced by a continuity correction where it is positive. Unlike d ± 2
+    standard errors it stays in [-1, 1], and does not vanish where the two agree on every image.
+    Raises ValueError for a negative count, and without images.
 
     Counts may be fractions (means over several runs of each classifier); Wilson then takes the nearest whole counts.
 
@@ -98,6 +101,7 @@ def paired_interval(
     phi = covariance / margins**0.5 if margins > 0 else 0.0  # 0 where a classifier is always right or always wrong
 
     def distance(from_a: float, from_b: float) -> float:
+        """The square root in both equations; max: rounding may make its argument slightly negative."""
         return float(max(from_a**2 - 2 * phi * from_a * from_b + from_b**2, 0.0) ** 0.5)
 
     d = (only_a - only_b) / n
@@ -107,10 +111,11 @@ def paired_interval(
 
 
 def holm(p: Float[np.ndarray, " tests"]) -> Float[np.ndarray, " tests"]:
-    """p values corrected for their number: the probability of any false positive stays below the level.
+    """p values corrected for multiple tests (Holm 1979): the probability of any false positive stays below the level.
 
-    The i-th smallest of m p values is multiplied by m - i + 1; it is never below the previous one, and at most 1 (Holm
-    1979). Valid whatever the dependence between tests, as between pairs of models that share a model and the images.
+    The i-th smallest of m p values is multiplied by m - i + 1. A corrected value is never below the corrected value of
+    a smaller p, and at most 1. The correction is valid for any dependence between the tests, such as between pairs of
+    models that share a model and the images.
 
     >>> holm(np.array([0.01, 0.04, 0.03]))
     array([0.03, 0.06, 0.06])
@@ -133,10 +138,12 @@ Pairs = Float[np.ndarray, "subsets subsets"]
 
 
 def t_power(effect: float, seeds: int) -> float:
-    """Power of a paired t test over `seeds` differences whose true mean is `effect` standard deviations.
+    """Power of a two-sided paired t test at 0.05: the probability that it finds a difference of this effect.
 
-    P(|T| > t) for T of Student's noncentral distribution with seeds - 1 degrees of freedom and noncentrality
-    effect · sqrt(seeds) (Cohen 1988, chapter 2); t: the two-sided critical value at 0.05.
+    effect: true mean of the differences, in their standard deviations.    seeds: number of differences.
+
+    The power is P(|T| > t) for T of Student's noncentral distribution with seeds - 1 degrees of freedom and
+    noncentrality effect · sqrt(seeds), and t the critical value (Cohen 1988, chapter 2).
 
     >>> round(t_power(0.5, 34), 3)
     0.808
@@ -150,18 +157,19 @@ def t_power(effect: float, seeds: int) -> float:
 
 
 def seeds_for(effect: float) -> float:
-    """The fewest subset seeds (2 or more) with which a mean difference of `effect` standard deviations is significant.
+    """The fewest subset seeds (2 or more) with which a difference of this effect has a power of 0.8; see `t_power`.
 
-    At 0.05, with a power of 0.8. Infinite for an effect of 0, and above a million. (statsmodels' solver is undefined or
-    wrong for effects above 5.)
+    effect: true mean of the differences, in their standard deviations.
+    Infinite for an effect of 0, and if more than a million seeds are needed. (statsmodels' solver is undefined or wrong
+    for effects above 5.)
 
     >>> seeds_for(0.5), seeds_for(-0.5), seeds_for(0.0)
     (34.0, 34.0, inf)
     """
     seeds_times_square = float((ndtri(UPPER_LEVEL) + ndtri(POWER)) ** 2)  # seeds · effect², by the normal distribution
-    if seeds_times_square > LARGEST_NUMBER * effect**2:
+    if seeds_times_square > LARGEST_NUMBER * effect**2:  # an effect of 0, too
         return float("inf")
-    if seeds_times_square > MANY * effect**2:
+    if seeds_times_square > MANY * effect**2:  # with so many seeds Student's distribution is the normal one
         return float(np.ceil(seeds_times_square / effect**2))
 
     # double the number until it is enough, then bisect
@@ -179,16 +187,18 @@ def seeds_for(effect: float) -> float:
 
 
 def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
-    """Number of subset seeds that make two models differ significantly, if the mean difference so far is the true one.
+    """Number of subset seeds, in all, with which a test would probably find two models significantly different.
 
-    differences: accuracy a minus accuracy b, one a subset seed.
-    value: the fewest seeds in all (see seeds_for) with which a two-sided paired t test at 0.05 has a power of 0.8, for
-           the effect d / s, with d the mean and s the standard deviation of the differences; infinite: none is enough.
-    low, high: the same for the ends of the effect's exact interval: the noncentralities with which Student's t of k - 1
-           degrees of freedom exceeds d / s · sqrt(k) in 2.5 % and in 97.5 % (Hedges and Olkin 1985, section 5.D). If it
-           contains 0, there may be no difference, and `high` is infinite.
+    differences: accuracy of model a minus accuracy of model b, one for each of the k subset seeds so far.
 
-    NaN with fewer than two seeds. Equal differences: 2 seeds, or, if all are 0, no number of seeds.
+    value: `seeds_for` the observed effect d / s, with d the mean and s the standard deviation of the differences: a
+           two-sided paired t test at 0.05 then has a power of 0.8. Infinite if no number of seeds is enough.
+    low, high: `seeds_for` the upper and the lower end of the effect's exact 95 % interval: the noncentralities with
+           which Student's t of k - 1 degrees of freedom exceeds d / s · sqrt(k) in 97.5 % and in 2.5 % of cases (Hedges
+           and Olkin 1985, section 5.D). If that interval contains 0, the models may be equal, and `high` is infinite.
+
+    All three are NaN with fewer than two seeds. If all differences are equal, all three are 2, or infinite if the
+    differences are 0.
 
     >>> seeds_needed(np.array([0.01, 0.05, 0.02, 0.05, -0.01]))
     Estimated(value=12.0, low=5.0, high=inf)
@@ -197,7 +207,7 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
     if k < 2:
         return UNKNOWN_ESTIMATE
 
-    d = abs(float(differences.mean()))
+    d = abs(float(differences.mean()))  # the test is two-sided: it does not matter which model is better
     s = float(differences.std(ddof=1))
     if s <= 1e-12:  # rounding of equal accuracies
         seeds = 2.0 if d > 1e-12 else float("inf")
@@ -210,16 +220,18 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
     is_significant = t > stdtrit(k - 1, UPPER_LEVEL)
 
     seeds = seeds_for(effect)
-    low = min(seeds, seeds_for(largest_effect))
+    low = min(seeds, seeds_for(largest_effect))  # min: nctdtrinc is inaccurate for very large t
     high = seeds_for(smallest_effect) if is_significant else float("inf")
     return Estimated(seeds, low, high)
 
 
 class RankStability(NamedTuple):
-    """Stability of every model's rank over subset seeds.
+    """Stability of every model's rank over bootstrap resamples of subset seeds.
 
-    p_best: probability of being the best.    rank, low, high: of its mean accuracy (1 = best), and the interval.
-    kept:   share of resamples in which models i and j differ and have the order of all seeds; NaN if equal there.
+    p_best:    share of resamples in which the model has the highest mean accuracy.
+    rank:      rank of its mean accuracy over all seeds, 1 for the highest.    low, high: 95 % interval of the rank.
+    kept:      [i, j]: share of resamples in which models i and j have the same order as over all seeds; NaN if they
+               are equal over all seeds.
     """
 
     p_best: Models
@@ -232,10 +244,14 @@ class RankStability(NamedTuple):
 def rank_stability(
     accuracy: Float[np.ndarray, "subsets models"], cluster: Integer[np.ndarray, " subsets"]
 ) -> RankStability:
-    """Rank stability of models over bootstrap resamples of subset seeds (see point_weights for `cluster`).
+    """Rank stability of models over bootstrap resamples of subset seeds.
 
-    Models that are equal in a resample share its best place and their rank. Resamples of fewer than FEWEST_DRAWS drawn
-    seeds show too little of the population: then everything but the rank is NaN.
+    accuracy: of each model on each class subset.
+    cluster:  number of each subset's seed, 0..k-1; subsets of one seed are drawn together. -1 for a subset that was not
+              drawn at random, such as all classes: it is in every resample.
+
+    Models that are equal in a resample share its first place, and have the mean of their ranks. Resamples of fewer than
+    FEWEST_DRAWS seeds show too little of the population: then everything but the rank is NaN.
 
     >>> rank_stability(np.tile([0.9, 0.8], (5, 1)), np.arange(5)).p_best
     array([1., 0.])
@@ -244,7 +260,7 @@ def rank_stability(
 
     models = accuracy.shape[1]
     seeds = int(cluster.max(initial=-1)) + 1
-    mean_accuracy = np.round(accuracy.mean(axis=0), 12)
+    mean_accuracy = np.round(accuracy.mean(axis=0), 12)  # rounding errors do not rank equal models
     rank = rankdata(-mean_accuracy)
     if seeds < FEWEST_DRAWS:
         unknown = np.full(models, np.nan)
@@ -252,7 +268,7 @@ def rank_stability(
 
     weights = point_weights(cluster)  # resamples x subsets
     resampled = weights @ accuracy / weights.sum(axis=1, keepdims=True)  # resamples x models
-    resampled = np.round(resampled, 12)  # equal models stay equal
+    resampled = np.round(resampled, 12)  # as for mean_accuracy
 
     is_best = resampled == resampled.max(axis=1, keepdims=True)
     p_best = (is_best / is_best.sum(axis=1, keepdims=True)).mean(axis=0)
@@ -265,15 +281,17 @@ def rank_stability(
     for model in range(models):
         resampled_order = np.sign(resampled[:, [model]] - resampled)  # resamples x models
         same_order[model] = (resampled_order == order[model]).mean(axis=0)
-    same_order[order == 0] = np.nan
+    same_order[order == 0] = np.nan  # equal models have no order to keep
     return RankStability(p_best, rank, low, high, kept=same_order)
 
 
 def kendall_w(scores: Float[np.ndarray, "judges models"]) -> float:
-    """Agreement of judges (class subsets) on the order of models: 1 full, 0 none (Kendall's W).
+    """Kendall's W: how well m judges (class subsets) agree on the order of n models, from 0 (not) to 1 (fully).
 
-    W = 12 Σ (R_i - mean R)² / (m² (n³ - n) - m Σ (t³ - t))   for rank sums R of n models by m judges, t: sizes of ties
-    (Kendall and Babington Smith 1939). Mean Spearman correlation between judges without ties: (m W - 1) / (m - 1).
+    W = 12 Σ (R_i - mean R)² / (m² (n³ - n) - m Σ (t³ - t))   (Kendall and Babington Smith 1939)
+
+    R_i is the sum of model i's ranks over the judges, and t the number of models in each group of tied models of each
+    judge. Without ties, the mean Spearman correlation between judges is (m W - 1) / (m - 1).
 
     NaN with fewer than two judges or models, and where all models are equal for every judge.
 
@@ -299,9 +317,10 @@ def kendall_w(scores: Float[np.ndarray, "judges models"]) -> float:
 
 
 class SubsetRuns(NamedTuple):
-    """Correctness of the runs on one class subset.
+    """Correctness of the runs on one class subset. An init is a training from another random initialisation.
 
-    correct: inits x images.    images: a number for each image, the same in every subset.    strata: its class.
+    correct: whether the run of each init predicts each test image correctly.
+    images:  a number for each image, which identifies the image in all subsets.    strata: class of each image.
     runs:    a name for each init; subsets with the same names were predicted by the same trained networks.
     """
 
@@ -312,9 +331,13 @@ class SubsetRuns(NamedTuple):
 
 
 class VarianceSplit(NamedTuple):
-    """Variance of the accuracy of one run on one subset, by source: a fraction, squared; unbiased, intervals cut at 0.
+    """Variance of the accuracy (a fraction) of one run on one class subset, by source; see the head of this module.
 
-    An interval that would contain 0 alone is missing (NaN): the estimate is below its noise, or all runs agree.
+    subset: the draw of classes.    init: the initialisation.    luck: which images a training happens to get right.
+    test:   the draw of test images.
+
+    Estimates are unbiased, so they may be negative. Intervals are cut at 0. An interval without any value above 0 is
+    missing (NaN): the estimate is below its noise, or all runs agree.
     """
 
     subset: Estimated
@@ -324,9 +347,16 @@ class VarianceSplit(NamedTuple):
 
 
 class _NoiseCovariances(NamedTuple):
-    """Covariances between subsets of their mean accuracies, given their classes: (init - residual) / inits + test.
+    """Parts of the covariance between the mean accuracies of two subsets, given the classes of the subsets.
 
-    init and residual: NaN for subsets of the same networks with a single init.
+    The covariance is (init - residual) / inits + test, with `inits` the number of inits of the two subsets. Each part
+    has the subset's own variance on its diagonal.
+
+    init:     covariance over inits of the accuracies on the two subsets, luck included. 0 for different networks.
+    residual: covariance of luck. 0 for different networks.
+    test:     covariance from the test images that both subsets have, with luck / inits in it.
+
+    init and residual are NaN if the networks are the same and there is a single init, which shows no variance.
     """
 
     init: Pairs
@@ -335,19 +365,25 @@ class _NoiseCovariances(NamedTuple):
 
 
 def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
-    """The four components. All subsets have equal weight; their numbers of inits and images may differ.
+    """The variance of the accuracy of one run on one class subset, split by source, with 95 % intervals.
 
-    subset: variance between mean accuracies, minus the mean of the noise within them, plus the noise they share.
-    init: mean over subsets of the variance between inits, minus luck.
-    luck: mean over subsets of the image x init residual. Interval: chi-square, over images, or over networks where
-        they differ more.
-    Intervals of subset and init are those of a difference of two mean squares (see _difference).
-    test: mean over subsets of the variance from sampling images within their class. Interval: normal, over images.
+    The sources are the draw of the classes (subset), the initialisation of the training (init), the images that one
+    training happens to get right (luck), and the draw of the test images (test). Estimates:
 
-    With one subset `subset` is NaN. With one init everywhere `init` and `luck` are NaN; then `test` includes luck as
-    well (as a binomial accuracy does) and `subset` includes init, except for the variance that subsets of one network
-    share, which no component includes. Where only some subsets have one init, they take the mean of the others. A class
-    with one test image: all images of its subset count as one class. Raises ValueError without subsets.
+    subset: variance between the mean accuracies of subsets, minus the variance that init, luck and test cause between
+            them (see _between_subsets).
+    init:   mean over subsets of the variance between the accuracies of inits, minus luck.
+    luck:   mean over subsets of the residuals of images x inits. Its interval is that of a chi-square variable, with
+            the standard error over images or the one over networks, whichever is larger.
+    test:   mean over subsets of the variance from sampling images within their class. Its interval is normal, over
+            images.
+    The intervals of subset and init are those of a difference of two mean squares (see _difference).
+
+    All subsets have equal weight; their numbers of inits and images may differ. With one subset, `subset` is NaN. If
+    every subset has one init, `init` and `luck` are NaN; `test` then includes luck, as a binomial variance does, and
+    `subset` includes init, except for the init variance that subsets of one network share, which is in no component.
+    If only some subsets have one init, the mean of the others stands for their init and luck. If a class has one test
+    image, all images of its subset count as one class. Raises ValueError without subsets.
 
     >>> image, strata = np.arange(4), np.zeros(4, dtype=int)
     >>> a = SubsetRuns(np.array([[True, True, True, False], [False, True, True, True]]), image, strata, ("a", "b"))
@@ -358,6 +394,8 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
     if not subsets:
         raise ValueError("split_variance needs one subset or more, and got none")
     inits = np.array([len(s.runs) for s in subsets])
+    # noise: matrices over subsets; their diagonals have, for each subset, init + luck (`init`), luck (`residual`) and
+    # test + luck / inits (`test`). *_by_image: contribution of each image to the components, for their errors
     noise, test_by_image, luck_by_image = _noise(subsets)
 
     residual_by_subset = np.diag(noise.residual)
@@ -367,6 +405,7 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
     freedom = _freedom_between_inits(subsets)
     between_inits = _MeanSquare(_mean_of_known(np.diag(noise.init)), freedom)
 
+    # a subset with one init takes the mean luck of the others
     known_residuals = np.nan_to_num(residual_by_subset, nan=_mean_variance(noise.residual))
     test = float((np.diag(noise.test) - known_residuals / inits).mean())
     test_half_width = float(ndtri(UPPER_LEVEL) * _error_of_sum(test_by_image))
@@ -382,7 +421,9 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
 def _freedom_between_inits(subsets: Sequence[SubsetRuns]) -> float:
     """Degrees of freedom of the mean over subsets of the variance between inits; 0 where every subset has one init.
 
-    Subsets that were predicted by the same networks count once, with the weight of all of them.
+    freedom = 1 / sum over groups of weight² / (inits - 1)   (Satterthwaite)
+
+    Subsets that were predicted by the same networks are one group, whose weight is its share of the subsets.
     """
     networks = [s.runs for s in subsets if len(s.runs) > 1]
     if not networks:
@@ -399,16 +440,19 @@ def _error_of_sum(by_image: Float[np.ndarray, " images"]) -> float:
 
 
 def _error_between_networks(subsets: Sequence[SubsetRuns], luck: Float[np.ndarray, " subsets"]) -> float:
-    """Standard error of the mean of luck over networks, whose luck varies; 0 where it is unknown.
+    """Standard error of the mean luck if luck differs between networks; 0 if that is unknown.
 
-    For few networks it is multiplied by the ratio of Student's quantile to the normal one.
+    It follows from the spread of luck between groups of networks: subsets that were predicted by the same networks are
+    one group. With a single group the spread is unknown. The error is multiplied by the ratio of Student's quantile to
+    the normal one, because few groups show their spread inexactly.
+    luck: the variance component `luck` of each subset; NaN with a single init. Such subsets are left out.
     """
-    luck_by_network: dict[tuple[str, ...], list[float]] = {}
+    luck_by_group: dict[tuple[str, ...], list[float]] = {}
     for subset, luck_of_subset in zip(subsets, luck, strict=True):
         if not np.isnan(luck_of_subset):
-            luck_by_network.setdefault(subset.runs, []).append(float(luck_of_subset))
+            luck_by_group.setdefault(subset.runs, []).append(float(luck_of_subset))
 
-    means = [np.mean(values) for values in luck_by_network.values()]
+    means = [np.mean(values) for values in luck_by_group.values()]
     n = len(means)
     if n < 2:
         return 0.0
@@ -423,6 +467,7 @@ class _MeanSquare(NamedTuple):
     freedom: float
 
     def interval(self) -> tuple[float, float]:
+        """Both ends of the 95 % interval; NaN, NaN if the degrees of freedom are unknown."""
         below, above = self.distances_to_ends()
         return self.value - below, self.value + above
 
@@ -443,11 +488,13 @@ def _sum_of_squares(value: float, error: float) -> _MeanSquare:
 
 
 def _difference(large: _MeanSquare, small: _MeanSquare, exact: float = 0.0) -> Estimated:
-    """One mean square minus another, and minus a number that is taken as exact.
+    """The component d = large - small - exact, from two mean squares and a number without error, with its interval.
 
-    Interval: low = d - sqrt(a² + b²), with a and b the distances from the mean squares to the lower end of the first
-    and to the upper end of the second; likewise high (Graybill and Wang 1980, JASA 75:869; Ting et al. 1990, J. Stat.
-    Comput. Simul. 35:135). Where the second has no error it is Williams' (1962, Biometrika 49:278).
+    low = d - sqrt(a² + b²), where a is the distance from `large` down to the lower end of its interval, and b the
+    distance from `small` up to the upper end of its interval; high = d + sqrt(a² + b²) with the two other distances
+    (Graybill and Wang 1980, JASA 75:869; Ting et al. 1990, J. Stat. Comput. Simul. 35:135). A `small` without known
+    degrees of freedom counts as exact (Williams 1962, Biometrika 49:278). All is NaN if d is, or if the degrees of
+    freedom of `large` are unknown.
     """
     difference = large.value - small.value - exact
     if np.isnan(difference) or not large.freedom:
@@ -463,7 +510,13 @@ def _difference(large: _MeanSquare, small: _MeanSquare, exact: float = 0.0) -> E
 def _between_subsets(
     subsets: Sequence[SubsetRuns], noise: _NoiseCovariances, inits: Integer[np.ndarray, " subsets"], freedom: float
 ) -> Estimated:
-    """Variance between subsets. freedom: of the variance between inits, which is one term of the noise."""
+    """The component `subset`: the variance between mean accuracies of subsets that init, luck and test do not explain.
+
+    Init, luck and test add to the variance between two subsets only as far as the two do not share them, so their
+    covariance between subsets is subtracted from their variance within subsets (see _unshared).
+    inits:   number of inits of each subset.
+    freedom: degrees of freedom of the variance between inits, for its error; test and luck are taken as exact.
+    """
     init = _without_unknown(noise.init) / inits[:, None]
     residual = _without_unknown(noise.residual) / inits[:, None]
     init_noise = _unshared(init)
@@ -472,13 +525,16 @@ def _between_subsets(
     variance = float(np.var([s.correct.mean() for s in subsets], ddof=1))
     return _difference(
         _MeanSquare(variance, len(subsets) - 1),
-        _MeanSquare(init_noise, freedom if init_noise > 0 else 0.0),
+        _MeanSquare(init_noise, freedom if init_noise > 0 else 0.0),  # no chi-square variable is negative
         exact_noise,
     )
 
 
 def _without_unknown(covariances: Pairs) -> Pairs:
-    """Covariances between subsets with the unknown variances set to the mean of the known ones, the others to 0."""
+    """The same matrix with a number for every NaN: on the diagonal (variances) the mean of the known variances, else 0.
+
+    covariances: subsets x subsets; NaN where a single init shows no variance.
+    """
     is_unknown_variance = np.eye(len(covariances), dtype=bool) & np.isnan(covariances)
     return np.where(is_unknown_variance, _mean_variance(covariances), np.nan_to_num(covariances))
 
@@ -499,11 +555,16 @@ def _component(variance: float, low: float, high: float) -> Estimated:
 def _noise(
     subsets: Sequence[SubsetRuns],
 ) -> tuple[_NoiseCovariances, Float[np.ndarray, " images"], Float[np.ndarray, " images"]]:
-    """The three covariances between subsets, and each image's contribution to the mean test variance and mean luck."""
+    """The parts of the covariances between subsets, and what each image contributes to two of the components.
+
+    Returns the matrices of _NoiseCovariances, then the contribution of every image to the component `test`, and its
+    contribution to the component `luck`. The spread of contributions over images gives the errors of the components.
+    """
     k = len(subsets)
     all_images = np.unique(np.concatenate([s.images for s in subsets]))
 
-    # deviations on all images, 0 on those that a subset lacks
+    # of each subset, over all images: deviations of an image's mean correctness from its class (image_errors), and
+    # deviations of each run from the mean over inits (residuals); 0 for images that are not in the subset
     image_errors = np.zeros((k, len(all_images)))
     residuals = [np.zeros((len(s.runs), len(all_images))) for s in subsets]
     for i, subset in enumerate(subsets):
@@ -513,6 +574,7 @@ def _noise(
         if len(subset.runs) > 1:
             residuals[i][:, columns] = _residuals(subset)
 
+    # the contribution of each image
     repeated_subsets = sum(len(s.runs) > 1 for s in subsets)
     luck_in_test = np.zeros(len(all_images))
     luck_by_image = np.zeros(len(all_images))
@@ -524,6 +586,7 @@ def _noise(
             luck_by_image += squares / repeated_subsets
     test_by_image = (image_errors**2).mean(axis=0) - luck_in_test
 
+    # the covariances of subsets that were predicted by the same networks; the matrices are symmetric
     init_covariance = np.zeros((k, k))
     residual_covariance = np.zeros((k, k))
     for i, first in enumerate(subsets):
@@ -531,7 +594,7 @@ def _noise(
             if first.runs != second.runs:
                 continue  # other networks: nothing is shared
 
-            of_init = of_residual = np.nan
+            of_init = of_residual = np.nan  # a single init shows no variance
             if len(first.runs) > 1:
                 first_accuracies = first.correct.mean(axis=1)
                 second_accuracies = second.correct.mean(axis=1)
@@ -545,7 +608,11 @@ def _noise(
 
 
 def _residuals(subset: SubsetRuns) -> Float[np.ndarray, "inits images"]:
-    """E of every prediction, scaled so that squares summed over images, averaged over inits, estimate var(E) / n."""
+    """Deviation of every prediction from the mean of its image over inits, less the mean of these in its run and class.
+
+    They are scaled so that their squares, summed over the n images and averaged over inits, estimate the component
+    luck, var(E) / n.
+    """
     inits = len(subset.runs)
     deviations = subset.correct - subset.correct.mean(axis=0)
     return _within_classes(deviations, subset.strata) * np.sqrt(inits / (inits - 1))
@@ -554,9 +621,12 @@ def _residuals(subset: SubsetRuns) -> Float[np.ndarray, "inits images"]:
 def _within_classes(
     values: Float[np.ndarray, "rows images"], strata: Integer[np.ndarray, " images"]
 ) -> Float[np.ndarray, "rows images"]:
-    """Deviations from the class mean, scaled so that their squares sum to the variance of the mean of n images.
+    """Deviations of the values from the mean of their class, one row for each run or mean of runs.
 
-    If a class has one image, all images count as one class. NaN for a single image.
+    They are scaled so that the sum of the squares of a row estimates, without bias, the variance of the row's mean if n
+    images are drawn within their classes. If a class has one image, its variance is unknown, and all images count as
+    one class. NaN if there is a single image.
+    strata: class of each image.
     """
     n = values.shape[1]
     if n == 1:

@@ -28,10 +28,12 @@ Signs = Float[np.ndarray, "points points"]
 
 
 class Correlation(NamedTuple):
-    """r in [-1, 1]; p of no correlation (two-sided, as if the points were independent); n, the number of points used.
+    """A correlation coefficient with its p value.
 
-    r is NaN where it is undefined: fewer than two points in every group, or a variable that does not vary. p is NaN
-    where r is, and where n leaves no degree of freedom.
+    r: in [-1, 1]; NaN where it is undefined: fewer than two points in every group, or a variable that does not vary.
+    p: two-sided p value of no correlation, as if the points were independent; NaN where r is, and where n leaves no
+       degree of freedom.
+    n: number of points used.
     """
 
     r: float
@@ -40,11 +42,15 @@ class Correlation(NamedTuple):
 
 
 def correlation(x: Points, y: Points, method: str = "pearson", groups: Codes | None = None) -> Correlation:
-    """Correlation of x and y; with `groups`, pooled within them (a partial correlation given the group).
+    """Correlation of x and y with its p value.
 
-    p: Student's t of r with n - groups - 1 degrees of freedom; for ranks never below the smallest p of a permutation
-    test within groups, 2 / (n_1! n_2! ...), as t would give 0 for four points in order. n does not count groups of one
-    point.
+    method: "pearson" or "spearman" (of ranks).
+    groups: a number for each point's group. The correlation is then of the deviations from the means of groups, pooled
+            over groups (a partial correlation given the group). None: all points are one group.
+
+    p is that of Student's t of r with n - groups - 1 degrees of freedom. A group of one point has no deviation: n and
+    the number of groups leave it out. For ranks, p is at least the smallest p value of a permutation test within groups
+    of n_1, n_2 ... points, 2 / (n_1! n_2! ...); t alone would give 0 for four points in perfect order.
 
     >>> correlation(np.array([1, 2, 3, 4]), np.array([1, 4, 9, 16]), "spearman").r
     1.0
@@ -88,16 +94,18 @@ def correlation_interval(
     groups: Codes | None = None,
     also_left_out: Sequence[Resampled] = (),
 ) -> tuple[float, float]:
-    """95 % interval of a correlation: jackknife on Fisher's z, over clusters of points that were drawn together.
+    """95 % interval of the `correlation` of x and y: jackknife on Fisher's z over clusters.
 
     tanh(atanh r ± t(k - 1) sqrt((k - 1) / k · Σ (z_j - mean z)²)),   z_j = atanh of r without cluster j
 
-    Unlike Fisher's own 1.96 / sqrt(n - 3) it assumes neither normal nor independent points: from 3 drawn clusters on it
-    contains the true r in 92 to 98 % (experiments/intervals), where Fisher's contains it in 80 to 90 % for lognormal
-    points of r = 0.88. Ranks in perfect order: see _rank_interval.
+    A cluster has the points that were drawn together, such as all points of one class subset. Unlike Fisher's interval,
+    1.96 / sqrt(n - 3), this one does not suppose that points are normal or independent. With 3 or more clusters it
+    contains the true r in 92 to 98 % of cases (experiments/intervals); Fisher's contains it in 80 to 90 % for lognormal
+    points with r = 0.88. For ranks in perfect order see _rank_interval.
 
-    cluster: 0..k-1, or -1 for a point that was not drawn.    groups: see correlation.
-    also_left_out: values of r with each draw of another kind left out, such as models (see jackknife_interval).
+    cluster: number of each point's cluster, 0..k-1; -1 for a point that was not drawn at random and is never left out.
+    method, groups: see `correlation`.
+    also_left_out:  for each further kind of random draws, such as models: the values of r with one draw left out.
     NaN, NaN where r becomes undefined when a cluster is left out, and where Pearson's r is -1 or 1, or becomes so.
 
     >>> x, y = np.array([1.0, 2, 3, 4, 5, 6]), np.array([1.0, 3, 2, 5, 4, 6])
@@ -113,17 +121,21 @@ def correlation_interval(
 
     half_step_below_1 = 1.0
     if n > 1:
-        half_step_below_1 -= 6 / (n * (n**2 - 1))
+        half_step_below_1 -= 6 / (n * (n**2 - 1))  # two neighbours exchanged lower Spearman's r by twice this
     return _rank_interval(r, [left_out, *also_left_out], half_step_below_1)
 
 
 def _rank_interval(r: float, left_out: Sequence[Resampled], half_step_below_1: float) -> tuple[float, float]:
-    """The jackknife interval of a rank correlation, whose values have steps.
+    """The 95 % jackknife interval of a rank correlation.
 
-    A perfect order shows that r is nearer to 1 than to the next step below it. So half a step below 1 stands for 1,
-    also where order is perfect only without a draw. A perfect order of k draws has no spread: then the standard error
-    of z is sqrt(1.5 / (k - 3)), that of Spearman's rho near 1 (Bonett and Wright 2000, Psychometrika 65:23), and the
-    interval ends at 1. NaN, NaN for three draws or fewer in perfect order.
+    r:                 the correlation of all points.
+    left_out:          for each kind of random draws: the values of r with one draw left out.
+    half_step_below_1: the middle between 1 and the next lower value that a correlation of so many ranks can have. It
+                       replaces a correlation of 1 (and its negative one of -1), of which Fisher's z would be infinite.
+
+    In perfect order (r is 1 or -1) the jackknife shows no spread. Fisher's z then has the standard error
+    sqrt(1.5 / (k - 3)) for k draws, that of Spearman's rho near 1 (Bonett and Wright 2000, Psychometrika 65:23), and
+    the interval ends at 1 or -1. NaN, NaN for three draws or fewer in perfect order.
     """
     limit = half_step_below_1
     limited = [np.clip(values, -limit, limit) for values in left_out]
@@ -131,7 +143,7 @@ def _rank_interval(r: float, left_out: Sequence[Resampled], half_step_below_1: f
     if not is_perfect_order:
         return jackknife_interval(r, *limited, scale=FISHER_Z)
 
-    draws = min(len(values) for values in left_out)
+    draws = min(len(values) for values in left_out)  # of the kind with the fewest draws, which shows least
     if draws < FEWEST_IN_PERFECT_ORDER:
         return NO_INTERVAL
     t = float(stdtrit(draws - 1, UPPER_LEVEL))
@@ -190,7 +202,10 @@ def _coefficients(x: Points, y: Points, weights: Weights, method: str, group: Co
 
 
 def _ranks(values: Points, weights: Weights, group: Codes) -> Float[np.ndarray, "resamples points"]:
-    """Ranks within the group among repeated points, ties averaged: (points below) + (points equal + 1) / 2."""
+    """Ranks of the points within their group in every resample, where point i occurs weights[r, i] times.
+
+    The rank is the number of points below plus (points equal + 1) / 2, which gives tied points their mean rank.
+    """
     is_above = values[:, None] > values[None, :]
     is_equal = values[:, None] == values[None, :]
     is_same_group = group[:, None] == group[None, :]
@@ -199,7 +214,11 @@ def _ranks(values: Points, weights: Weights, group: Codes) -> Float[np.ndarray, 
 
 
 def _pearson(x: Values, y: Values, weights: Weights, group: Codes) -> Resampled:
-    """r = sxy / sqrt(sxx syy), with sums of products of deviations from the means of groups; rounding counts as 0."""
+    """Pearson's r in every resample: sxy / sqrt(sxx syy), with deviations from the means of groups in that resample.
+
+    x, y: one value a point, or one a resample and point.    weights: how often each point is in each resample.
+    NaN where a variable does not vary, up to rounding.
+    """
     dx = _deviations(x, weights, group)
     dy = _deviations(y, weights, group)
     sxx = (weights * dx * dx).sum(axis=1)
@@ -235,11 +254,14 @@ def _codes(groups: Codes | None, points: int) -> Codes:
 
 
 def kendall(x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], clusters: Sequence[str]) -> Estimated:
-    """Tau-b of x and y, with a jackknife interval on Fisher's z over clusters, whose points are left out together.
+    """Kendall's tau-b of x and y, with a 95 % jackknife interval on Fisher's z over clusters.
 
-    tau_b = sum s(i, j) t(i, j) / sqrt(sum s² sum t²) over pairs of points, s and t the signs of their differences.
-    Values closer than 1e-7 are tied. NaN where it is undefined: no two points differ. Without an interval where tau
-    becomes undefined without a cluster, and for three clusters or fewer in perfect order.
+    tau_b = Σ s(i, j) t(i, j) / sqrt(Σ s² Σ t²)   over pairs of points i, j, with s and t the signs of the differences
+    x_i - x_j and y_i - y_j. Values that differ by less than 1e-7 are tied.
+
+    clusters: a name for each point; the points of one name are left out together.
+    tau is NaN if no two values of x, or of y, differ. The interval is NaN if tau becomes so when a cluster is left out,
+    and for three clusters or fewer in perfect order.
 
     >>> kendall(np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.7, 0.6]), ["a", "a", "b"]).value
     0.3333333333333333
@@ -256,7 +278,7 @@ def kendall(x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], cl
 
     half_step_below_1 = 1.0
     if n > 1:
-        half_step_below_1 -= 2 / (n * (n - 1))
+        half_step_below_1 -= 2 / (n * (n - 1))  # two neighbours exchanged lower tau by twice this
     return Estimated(tau, *_rank_interval(tau, [left_out], half_step_below_1))
 
 
@@ -270,6 +292,7 @@ def _tau_b(s: Signs, t: Signs, weights: Float[np.ndarray, "resamples points"]) -
     """Tau-b in every resample, as if point i were repeated weights[r, i] times."""
 
     def sums_over_pairs(products: Signs) -> Resampled:
+        """The sum of products[i, j] over all pairs of points, in every resample."""
         return ((weights @ products) * weights).sum(axis=1)
 
     sum_st = sums_over_pairs(s * t)

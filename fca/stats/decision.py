@@ -28,9 +28,10 @@ Draws = Float[np.ndarray, "draws models"]
 
 
 def accuracy_draws(correct: Correct, draws: int = DRAWS) -> Draws:
-    """Draws of the models' accuracies from their posterior.
+    """Draws of the models' accuracies from their joint posterior, whose equation is in the head of this module.
 
-    correct: 1 right, 0 wrong; in between the share of a right answer that the answer is worth.
+    correct: score of each model's prediction for each image: 1 right, 0 wrong, or in between for a partial score.
+    draws:   number of draws. They are the same in every call with the same scores.
 
     >>> draws = accuracy_draws(np.array([[1.0] * 90 + [0] * 10]))
     >>> draws.mean().round(2), draws.std().round(2)
@@ -48,9 +49,11 @@ def accuracy_draws(correct: Correct, draws: int = DRAWS) -> Draws:
 
 
 def probability_within(draws: Draws, margin: float) -> PerModel:
-    """The probability that each model is at most `margin` below the best of them (a fraction; NaN: unknown).
+    """The probability that each model's accuracy is at most `margin` below that of the best model.
 
-    Bayesian multiple comparisons with the best (Hsu 1984): which model is best varies from draw to draw.
+    It is the share of draws in which this holds; which model is best varies from draw to draw (Bayesian multiple
+    comparisons with the best, Hsu 1984).
+    draws: see `accuracy_draws`; NaN in all draws of a model whose accuracy is unknown. Its probability is NaN then.
 
     >>> probability_within(np.array([[0.9, 0.895, 0.5], [0.8, 0.9, 0.5]]), 0.01).tolist()
     [0.5, 1.0, 0.0]
@@ -65,7 +68,10 @@ def probability_within(draws: Draws, margin: float) -> PerModel:
 
 
 def probability_chosen(draws: Draws, cost: PerModel, margin: float) -> PerModel:
-    """The probability that each model is the cheapest of those at most `margin` below the best of them (a fraction).
+    """The probability that each model is the cheapest of the models that are at most `margin` below the best one.
+
+    It is the share of draws in which this holds. Of equally cheap models the first one counts.
+    draws: see `accuracy_draws`.    cost: of each model.
 
     >>> draws = np.array([[0.9, 0.895, 0.5], [0.8, 0.9, 0.5]])
     >>> probability_chosen(draws, cost=np.array([2.0, 5.0, 1.0]), margin=0.01).tolist()
@@ -79,14 +85,15 @@ def probability_chosen(draws: Draws, cost: PerModel, margin: float) -> PerModel:
 
 
 def pareto(accuracy: PerModel, cost: PerModel) -> Bool[np.ndarray, " models"]:
-    """Which models no other model dominates: at least as accurate and as cheap, and better in one of the two.
+    """Which models no other model dominates.
 
-    Unknown accuracies (NaN) are never dominated and dominate nothing.
+    A model dominates another one if it is at least as accurate and at most as expensive, and better in one of the two.
+    A model of unknown accuracy (NaN) is never dominated and dominates none.
 
     >>> pareto(np.array([0.9, 0.8, 0.95, np.nan]), np.array([2.0, 3.0, 9.0, 9.0])).tolist()
     [True, False, True, True]
     """
-    # models x models: whether the second is as good as the first, and better than it in one respect
+    # models x models: whether the second model is at least as good as the first one, and better in one respect
     is_as_good = (accuracy[None] >= accuracy[:, None]) & (cost[None] <= cost[:, None])
     is_better = (accuracy[None] > accuracy[:, None]) | (cost[None] < cost[:, None])
     is_dominated = np.asarray((is_as_good & is_better).any(axis=1))

@@ -37,10 +37,12 @@ PerClass = Float[np.ndarray, " classes"]
 
 
 def sample_rows(labels: Labels, images: int = IMAGES, seed: int = SAMPLE_SEED) -> Integer[np.ndarray, " sampled"]:
-    """Positions of at most `images` images, equally many of every class (but two at least), in their order.
+    """Positions of a random sample of about `images` images, equally many of every class, in ascending order.
 
-    The draw of a class depends only on its label and `seed`, so that subsets of one size which share a class share its
-    images.
+    Each class has `images` divided by the number of classes, but at least two, and no more than it has. The draw of a
+    class depends only on its label and `seed`, so that two subsets of equally many classes that share a class also
+    share its sampled images.
+    labels: of all images, any integers.
 
     >>> len(sample_rows(np.repeat([3, 8], 400), images=100))
     100
@@ -51,10 +53,11 @@ def sample_rows(labels: Labels, images: int = IMAGES, seed: int = SAMPLE_SEED) -
 
 
 def representative_rows(labels: Labels, images: int) -> Integer[np.ndarray, " sampled"]:
-    """Positions of about `images` images, of each class in proportion to its size, in order; all if there are no more.
+    """Positions of a random sample of about `images` images, each class in proportion to its size, in ascending order.
 
-    A mean over them estimates the mean over all images; a mean over `sample_rows` weighs all classes equally. A class
-    whose proportion is smaller has min(RARE, images / classes) images, but at least 2, and no more than it has.
+    A mean over this sample estimates the mean over all images; a mean over `sample_rows` weighs all classes equally.
+    Each class has at least min(RARE, images / classes) images of the sample, and at least 2, unless it is smaller. All
+    positions are returned if there are no more than `images`.
 
     >>> sampled = representative_rows(np.repeat([0, 1], [900, 100]), images=200)
     >>> np.bincount(np.repeat([0, 1], [900, 100])[sampled]).tolist()
@@ -73,7 +76,10 @@ def representative_rows(labels: Labels, images: int) -> Integer[np.ndarray, " sa
 def _sample_classes(
     labels: Labels, sample_size_by_class: Mapping[int, int], seed: int
 ) -> Integer[np.ndarray, " sampled"]:
-    """Positions of a random sample of each class, of the given size or the whole class, in their order."""
+    """Positions of a random sample of each class, in ascending order.
+
+    sample_size_by_class: label -> size of its sample; of a smaller class all images are taken.
+    """
     rows = []
     for label, sample_size in sample_size_by_class.items():
         members = np.flatnonzero(labels == label)
@@ -84,6 +90,8 @@ def _sample_classes(
 
 def separation(intra: float, inter: float) -> float:
     """Intra- minus inter-class similarity, in [-1, 1]: half the difference of the mean cosines (eqs. 1 and 2).
+
+    intra, inter: mean similarities (1 + cos) / 2 of images of one class, and of different classes.
 
     Cao et al. (arXiv:2404.05981) compute their difficulty S from the number of classes and from intra- and inter-class
     cosine similarity. This is NOT their S: how S combines the three is not restated here, and no result on this score
@@ -99,8 +107,9 @@ def separation(intra: float, inter: float) -> float:
 def cosine_silhouette(features: Features, labels: Labels) -> float:
     """Mean silhouette of the images under cosine distance (Rousseeuw 1987), in [-1, 1].
 
-    (b - a) / max(a, b) of every image, with a = mean distance 1 - cos to its own class, b = to the nearest other class.
-    SimSS has the same form but takes similarities (1 + cos) / 2, and means over classes.
+    The silhouette of an image is (b - a) / max(a, b), with a the mean distance 1 - cos to its own class, and b the mean
+    distance to the nearest other class. SimSS has the same form, but takes similarities (1 + cos) / 2 and the mean over
+    classes instead of images.
     Raises FcaError as `knn_top1` does.
 
     >>> cosine_silhouette(np.eye(4)[[0, 0, 1, 1]], np.array([0, 0, 7, 7]))
@@ -113,9 +122,10 @@ def cosine_silhouette(features: Features, labels: Labels) -> float:
 
 
 def knn_top1(features: Features, labels: Labels, neighbours: int = NEIGHBOURS) -> float:
-    """Share of images whose nearest neighbours predict their class: 1 - kNN error, leave one out, in [0, 1].
+    """Leave-one-out accuracy of a k-nearest-neighbour classifier of these features, in [0, 1].
 
-    Majority of the `neighbours` most similar other images by cosine; among equal counts, the class of the nearest one.
+    The prediction for an image is the most frequent class among the `neighbours` most similar other images by cosine;
+    if several classes are equally frequent, the one of them with the nearest image.
     Raises FcaError for fewer than two classes, a class of one image, and a feature vector that is zero or not finite.
 
     >>> knn_top1(np.eye(4)[[0, 0, 1, 1]], np.array([0, 0, 7, 7]), neighbours=1)
@@ -130,7 +140,7 @@ def knn_top1(features: Features, labels: Labels, neighbours: int = NEIGHBOURS) -
     classes = np.arange(codes.max() + 1)
     votes = (codes[nearest][:, :, None] == classes).astype(np.float64)  # images x neighbours x classes
 
-    # below one vote in all, and each above all later ones: decides between equal counts only
+    # 1/2, 1/4, 1/8 ...: all together are below one vote, so they decide between equal counts only
     tie_breaks = 0.5 ** np.arange(1, k + 1)
     counts = (votes * (1 + tie_breaks)[:, None]).sum(axis=1)
     predicted = counts.argmax(axis=1)
@@ -138,11 +148,12 @@ def knn_top1(features: Features, labels: Labels, neighbours: int = NEIGHBOURS) -
 
 
 def probe_top1(features: Features, labels: Labels) -> float:
-    """Share of images that a linear probe fitted to all other images gets right: 1 - probe error, in [0, 1].
+    """Leave-one-out accuracy of a linear probe of these features, in [0, 1].
 
-    One ridge regression with intercept a class on features of length 1; the largest output is the prediction. Leaving
-    one out is exact (y_i - e_i / (1 - h_i), no refitting); the penalty is the one of RIDGE_PENALTIES with the least
-    squared error left out, one for all classes. Raises FcaError as `knn_top1` does.
+    The probe is one ridge regression with intercept for each class, on features scaled to length 1; the prediction is
+    the class of the largest output. The output for an image left out is y_i - e_i / (1 - h_i), exact without refitting.
+    All classes have the same penalty: the one of RIDGE_PENALTIES with the least squared error on images left out.
+    Raises FcaError as `knn_top1` does.
 
     >>> rng = np.random.default_rng(0)
     >>> labels = np.repeat([0, 1], 20)
@@ -156,7 +167,8 @@ def probe_top1(features: Features, labels: Labels) -> float:
 def left_out_outputs(features: Features, labels: Labels) -> tuple[Float[np.ndarray, "images classes"], Labels]:
     """Outputs of the probe of `probe_top1` for each image when it is left out, and the labels as 0 to classes - 1.
 
-    One column for each class that occurs, in ascending order. Raises FcaError as `knn_top1` does.
+    The outputs have one column for each class that occurs, in ascending order of labels.
+    Raises FcaError as `knn_top1` does.
     """
     from sklearn.linear_model import RidgeCV
 
@@ -166,18 +178,20 @@ def left_out_outputs(features: Features, labels: Labels) -> tuple[Float[np.ndarr
     ridge.fit(units, targets)
 
     best = RIDGE_PENALTIES.index(ridge.alpha_)
-    return ridge.cv_results_[:, :, best], codes
+    return ridge.cv_results_[:, :, best], codes  # cv_results_: images x classes x penalties; outputs, as scoring is set
 
 
 def logme(features: Features, labels: Labels) -> float:
-    """Logarithm of maximum evidence (LogME, arXiv:2102.11005), in nats an image; mean over one-against-rest targets.
+    """Logarithm of maximum evidence (LogME, arXiv:2102.11005), in nats an image; the mean over classes.
 
-    The likelihood of the labels under a Bayesian linear model on these features: y ~ N(F w, 1/b), w ~ N(0, 1/a), at the
-    (a, b) of greatest evidence. With F = U S V', z = U'y, m the posterior mean of w, and the ratio l = a / b, one step
-    of MacKay's fixed point is
+    For each class y is 1 for its images and 0 for all others. The evidence is the likelihood of y under a Bayesian
+    linear model on the features F: y ~ N(F w, 1/b), w ~ N(0, 1/a), at the a and b where it is greatest. With
+    F = U S V', z = U'y, m the posterior mean of w, the ratio l = a / b, and n images, one step of MacKay's fixed point
+    is
         g = sum s² / (s² + l),   l <- g |y - F m|² / ((n - g) |m|²)
     and log p(y) / n = (log b - log 2 pi - 1 - sum log(1 + s² / l) / n) / 2   with   b = n / (|y - F m|² + l |m|²).
-    Features as they are, without intercept, as published. Raises FcaError as `knn_top1` does.
+    As published, features are neither scaled nor centred, and there is no intercept.
+    Raises FcaError as `knn_top1` does.
 
     >>> labels = np.repeat([0, 1], 20)
     >>> unrelated = np.tile([0, 1], 20)
@@ -192,12 +206,12 @@ def logme(features: Features, labels: Labels) -> float:
     z2 = (u.T @ y) ** 2  # rank x classes
     unexplained = np.maximum((y**2).sum(axis=0) - z2.sum(axis=0), 0.0)  # the part of |y|² that no feature explains
 
-    ratio = np.full(y.shape[1], s2.mean())  # l of each class
+    ratio = np.full(y.shape[1], s2.mean())  # l of each class, to start from
     for _ in range(STEPS):
         g = (s2 / (s2 + ratio)).sum(axis=0)
         weights2, residual2 = _squared_weights_and_residuals(s2, z2, ratio, unexplained)
         new_ratio = g * residual2 / ((n - g) * weights2)
-        # the ratio goes to 0 where there is no noise, and to infinity where there is nothing else
+        # where y has no noise the ratio goes to 0, and where y is only noise to infinity
         new_ratio = np.clip(new_ratio, s2.max() / RANGE, s2.max() * RANGE)
         has_converged = np.abs(np.log(new_ratio / ratio)).max() < TOLERANCE
         ratio = new_ratio
@@ -214,7 +228,11 @@ def logme(features: Features, labels: Labels) -> float:
 def _squared_weights_and_residuals(
     s2: Float[np.ndarray, "rank one"], z2: Float[np.ndarray, "rank classes"], ratio: PerClass, unexplained: PerClass
 ) -> tuple[PerClass, PerClass]:
-    """|m|² and |y - F m|² of the mean weights m at this ratio a / b, for every class."""
+    """|m|² and |y - F m|² of `logme` for every class, with the posterior mean m of the weights at this ratio a / b.
+
+    s2: squared singular values of the features.    z2: squared components of each y along the singular vectors.
+    unexplained: the part of each |y|² outside the singular vectors.
+    """
     weights2 = (s2 * z2 / (s2 + ratio) ** 2).sum(axis=0)
     residual2 = (z2 * (ratio / (s2 + ratio)) ** 2).sum(axis=0) + unexplained
     return weights2, residual2
@@ -229,10 +247,12 @@ def _checked_units(features: Features, labels: Labels) -> tuple[Features, Labels
 
 @dataclass(frozen=True)
 class Probe:
-    """logits = features @ weight.T + bias; their softmax is calibrated to be likeliest for images left out of a fit.
+    """A linear classifier of features: logits = features @ weight.T + bias.
 
+    Weight and bias are scaled so that the softmax of the logits makes the labels of images left out of the fit
+    likeliest.
     penalty:  the chosen one of PENALTIES.
-    judged:   positions of the training images that were left out in turn, all of them or about JUDGED.
+    judged:   positions of the training images that were left out in turn: all of them, or about MAX_LEFT_OUT.
     left_out: logits of each judged image by a probe that is fitted without it; see `fit_probe`.
     """
 
@@ -249,23 +269,28 @@ class Probe:
 
 
 def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " images"] | None = None) -> Probe:
-    """Ridge regression onto one-hot classes (Hoerl and Kennard 1970), its penalty chosen by leaving images out.
+    """Fit a linear classifier of features: ridge regression onto one-hot classes (Hoerl and Kennard 1970).
 
-    W = (X'X + λ n v I)^-1 X'Y with X and Y centred and v the mean variance of a feature: an intercept that is not
-    penalised, and a λ that means the same for any encoder. Without the images of a fold F the regression gives them
+    W = (X'X + λ n v I)^-1 X'Y for n images, with X (features) and Y (one-hot labels) centred, so that the intercept is
+    not penalised. v is the mean variance of a feature, so that λ means the same for every encoder.
+
+    λ is chosen from PENALTIES by leaving images out, fold by fold. The outputs for the images of a fold F, by the
+    regression on all other images, are
 
         Y_F - (I - H_FF)^-1 e_F,   e = Y - H Y,   H = 1 1' / n + X (X'X + λ n v I)^-1 X'
 
-    which is exact and needs no refitting (Allen 1974; for folds Cook and Weisberg 1982, eq. 2.2.23). A fold has one
-    image of each class, or several of a class with more than FOLDS images: a probe that lacks a single image knows the
-    class of that image least, and is wrong on it too often (by 4.5 points for ten classes of 15 photographs, instead of
-    1.4). λ is the one of PENALTIES with the smallest mean square of (I - H_FF)^-1 e_F. One eigendecomposition of X'X
-    (or of X X', whichever is smaller) serves all penalties, n d min(n, d) operations in all; each large fold needs
-    another one. The logits are the outputs of the regression times the temperature that makes the labels of the images
-    left out likeliest.
+    exact and without refitting (Allen 1974; for folds Cook and Weisberg 1982, eq. 2.2.23). The chosen λ has the
+    smallest mean square of (I - H_FF)^-1 e_F. A fold has one image of each class, or several of a class with more than
+    FOLDS images. Single images are not left out, because the fit then has fewest images of just that class: the error
+    on them is too high by 4.5 points for ten classes of 15 photographs, with folds by 1.4.
 
-    labels: 0..classes-1, each at least once.    groups: of each image, such as copies or frames of one video, which are
-    left out together; None: each image is a group. One group of all images counts as none.
+    One eigendecomposition of X'X or of X X', whichever is smaller, serves all penalties, with n d min(n, d) operations;
+    each large fold needs another one. The logits are the outputs of the regression times a `temperature` that is fitted
+    to the images left out.
+
+    labels: 0..classes-1, each at least once.
+    groups: a number for each image; images of one group, such as copies or frames of one video, are left out together.
+            None, or one group for all: each image is a group.
     Raises FcaError for fewer than two classes, for a class without images, and for features that are not finite.
 
     >>> x, y = np.array([[-1.0], [-2.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
@@ -280,19 +305,20 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     x_mean = x.mean(axis=0)
     x -= x_mean
 
+    # singular value decomposition: x = basis · sqrt(spectrum) · directions'; scores = basis' y
     directions, spectrum = _principal_directions(x)
     scores = directions.T @ (x.T @ (y - y_mean)) / np.sqrt(spectrum)[:, None]  # rank x classes
-    mean_variance = max(float(np.square(x).mean()), np.finfo(np.float64).tiny)
+    mean_variance = max(float(np.square(x).mean()), np.finfo(np.float64).tiny)  # tiny: equal images have none
     penalties = PENALTIES * mean_variance * len(x)  # λ n v
 
     # the judged images, and all images that are left out with them
-    if groups is None or len(np.unique(groups)) == 1:
+    if groups is None or len(np.unique(groups)) == 1:  # without the only group nothing would be left to fit
         groups = np.arange(len(labels))
-    judged = representative_rows(labels, MAX_LEFT_OUT)
+    judged = representative_rows(labels, MAX_LEFT_OUT)  # bounds the time
     left_out_rows = np.flatnonzero(np.isin(groups, groups[judged]))
     is_judged = np.isin(left_out_rows, judged)
 
-    # their errors choose the penalty
+    # the penalty with the smallest error on the judged images
     basis = x[left_out_rows] @ directions / np.sqrt(spectrum)
     folds = _folds(labels[left_out_rows], groups[left_out_rows])
     centred_y = (y - y_mean)[left_out_rows]
@@ -301,6 +327,7 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     best = int(np.argmin(np.square(errors).mean(axis=(1, 2))))
     left_out = y[judged] - errors[best]
 
+    # W and the intercept of the chosen penalty, times the temperature
     scale = temperature(left_out, labels[judged])
     shrinkage = spectrum / (spectrum + penalties[best])
     weight = (directions @ (scores * (shrinkage / np.sqrt(spectrum))[:, None])).T
@@ -309,7 +336,9 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
 
 
 def check_finite(features: Features) -> None:
-    """Raises FcaError for infinite or missing values, with the number of images that have some.
+    """Raises FcaError if some features are infinite or NaN; the message has the number of such images.
+
+    Stored features are float16, whose largest number is 65,504: larger ones become infinite.
 
     >>> try:
     ...     check_finite(np.array([[0.0, 1.0], [np.inf, 2.0]]))
@@ -338,9 +367,11 @@ def _number_of_classes(labels: Labels) -> int:
 
 
 def _folds(labels: Labels, groups: Integer[np.ndarray, " images"]) -> Integer[np.ndarray, " images"]:
-    """The fold of each image: groups stay together; those of a class are dealt to FOLDS folds in a random order.
+    """The fold of each image, a number from 0; the images of one group are in one fold.
 
-    If each class has one group, every group is a fold: without all of them nothing is left to fit.
+    The groups of each class are put in a random order and dealt to at most FOLDS folds in turn, so that every fold has
+    about equally many groups of each class. A group belongs to the class of its first image. If each class has one
+    group, all would be in fold 0, and nothing would be left to fit without it: then every group is a fold.
     """
     _, first_images, group_of_image = np.unique(groups, return_index=True, return_inverse=True)
     group_labels = labels[first_images]
@@ -350,7 +381,7 @@ def _folds(labels: Labels, groups: Integer[np.ndarray, " images"]) -> Integer[np
         shuffled = np.random.default_rng([SAMPLE_SEED, int(label)]).permutation(members)
         fold_of_group[shuffled] = np.arange(len(members)) % FOLDS
 
-    if not fold_of_group.any():
+    if not fold_of_group.any():  # all in fold 0
         fold_of_group = np.arange(len(first_images))
     return fold_of_group[group_of_image]
 
@@ -364,13 +395,20 @@ def _left_out_errors(
     folds: Integer[np.ndarray, " images"],
     n: int,
 ) -> Float[np.ndarray, "penalties images classes"]:
-    """Errors of a ridge regression on each image when it is fitted without the image's fold: (I - H_FF)^-1 e_F.
+    """Errors of the ridge regression of `fit_probe` on each image when it is fitted without the image's fold.
 
-    basis:  left singular vectors of the n centred images, at these images.    y: centred targets of these images.
-    scores: the targets of all n images along the basis.    spectrum: sums of squares of all n images along it.
+    The errors are (I - H_FF)^-1 e_F for each fold F and penalty. The regression is fitted to n images; errors are
+    computed for some or all of these, the images in the first axis of the arguments.
 
-    I - H is the part outside of the basis (nothing, where features outnumber images) plus the part that a penalty
-    removes; the sum of two parts loses no digits at a small penalty, where H is nearly I.
+    basis:    left singular vectors of the centred features of all n images, at these images.
+    y:        centred one-hot targets of these images.
+    scores:   components along the basis of the targets of all n images.
+    spectrum: squared singular values, the sums of squares of all n images along the basis.
+    folds:    of each of these images.
+
+    I - H is the part outside of the basis (0 if there are more features than images) plus the part of the basis that
+    the penalty removes. Adding these two parts loses no digits at a small penalty, where H is nearly I; subtracting H
+    from I would.
     """
     removed_shares = penalties / (spectrum[:, None] + penalties)  # rank x penalties: of each score
     removed_scores = removed_shares.T[:, :, None] * scores  # penalties x rank x classes
@@ -381,7 +419,7 @@ def _left_out_errors(
         fold_basis = basis[members]
         fitted_errors = outside_basis[members] + fold_basis @ removed_scores  # e_F for every penalty
 
-        # from here on one eigendecomposition is faster than solving for every penalty
+        # for so large a fold one eigendecomposition is faster than solving for every penalty
         if 2 * len(members) > len(spectrum):
             errors[:, members] = _errors_of_large_fold(fold_basis, fitted_errors, spectrum, penalties, n)
             continue
@@ -400,19 +438,21 @@ def _errors_of_large_fold(
     penalties: Float[np.ndarray, " penalties"],
     n: int,
 ) -> Float[np.ndarray, "penalties fold classes"]:
-    """(I - H_FF)^-1 e_F for all penalties from one eigendecomposition, faster for a fold of many images.
+    """(I - H_FF)^-1 e_F of one large fold F, for all penalties λ from one eigendecomposition.
 
     With B the basis at the fold, S the spectrum, K = I - 1 1' / n and H_FF = 1 1' / n + B S (S + λ)^-1 B', by Woodbury
 
         (I - H_FF)^-1 = K^-1 + W (G + λ I)^-1 W',   W = K^-1 B S^1/2,   G = S - S^1/2 B' W
 
-    and G is the scatter of the images outside the fold.    fitted_errors: e_F, errors of the fit to all images.
+    G is the scatter of the images outside the fold, whose eigendecomposition serves every λ.
+
+    fold_basis, spectrum: see _left_out_errors.    fitted_errors: e_F, errors of the fit to all n images.
     """
     n_outside = n - len(fold_basis)
     scaled_basis = fold_basis * np.sqrt(spectrum)  # B S^1/2
     w = scaled_basis + scaled_basis.sum(axis=0) / n_outside  # K^-1 = I + 1 1' / (images outside the fold)
     g, rotation = np.linalg.eigh(np.diag(spectrum) - scaled_basis.T @ w)
-    g = np.maximum(g, 0.0)
+    g = np.maximum(g, 0.0)  # rounding may make eigenvalues of a scatter slightly negative
 
     w = w @ rotation
     correction = w @ (w.T @ fitted_errors / (g[:, None] + penalties[:, None, None]))
@@ -420,23 +460,31 @@ def _errors_of_large_fold(
 
 
 def _principal_directions(x: Features) -> tuple[Float[np.ndarray, "features rank"], Float[np.ndarray, " rank"]]:
-    """Orthonormal directions along which the centred features vary, and the sum of squares along each of them."""
-    has_more_features = x.shape[1] > x.shape[0]
+    """Orthonormal directions along which the centred features vary, and the sum of squares along each direction.
+
+    x: centred features. Directions along which they vary by rounding alone are left out.
+    """
+    has_more_features = x.shape[1] > x.shape[0]  # then x x' is the smaller matrix, with the same eigenvalues
     spectrum, vectors = np.linalg.eigh(x @ x.T if has_more_features else x.T @ x)
 
     is_above_rounding = spectrum > spectrum.max(initial=0.0) * max(x.shape) * np.finfo(np.float64).eps
     spectrum = spectrum[is_above_rounding]
     vectors = vectors[:, is_above_rounding]
     if has_more_features:
-        vectors = x.T @ vectors / np.sqrt(spectrum)  # of images -> of features
+        vectors = x.T @ vectors / np.sqrt(spectrum)  # eigenvectors of x x' -> those of x' x
     return vectors, spectrum
 
 
 def temperature(outputs: Float[np.ndarray, "val classes"], labels: Integer[np.ndarray, " val"]) -> float:
-    """The factor between 1 and 1,000 of the outputs that makes the labels likeliest (arXiv:1706.04599)."""
+    """The factor by which outputs are multiplied so that their softmax makes the labels likeliest (arXiv:1706.04599).
+
+    outputs: of a regression onto one-hot classes, so between about 0 and 1; the factor is between 1 and 1,000.
+    labels:  0..classes-1, of images that the regression was not fitted to.
+    """
     rows = np.arange(len(labels))
 
     def mean_log_loss(log_factor: float) -> float:
+        """Mean negative log likelihood of the labels with this factor."""
         logits = outputs * np.exp(log_factor)
         return float((logsumexp(logits, axis=1) - logits[rows, labels]).mean())
 

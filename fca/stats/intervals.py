@@ -65,11 +65,11 @@ FISHER_Z = Scale(_fisher_z, np.tanh)  # of a correlation (Fisher 1921)
 
 
 def median_with_interval(values: Sequence[float]) -> Estimated:
-    """The median, and the interval between two of the values that contains the true one, whatever the distribution.
+    """The median, and a 95 % interval for the true median, valid for any distribution of the values.
 
-    The k-th smallest of n is below the true median, and the k-th largest above it, except with probability
-    2 P(B < k), B ~ Binomial(n, 1/2); k is the largest for which that is at most 5 %. Unknown for fewer than six
-    values.    Raises ValueError without values.
+    The ends of the interval are the k-th smallest and the k-th largest of the n values. The true median is outside of
+    them with probability 2 P(B < k), B ~ Binomial(n, 1/2); k is the largest number for which this is at most 5 %. With
+    fewer than six values there is no such k, and the ends are NaN. Raises ValueError without values.
 
     >>> median_with_interval([5.0, 1.0, 2.0, 9.0, 4.0, 3.0, 8.0, 7.0, 6.0])
     Estimated(value=5.0, low=2.0, high=8.0)
@@ -80,13 +80,15 @@ def median_with_interval(values: Sequence[float]) -> Estimated:
         raise ValueError("no values: there is no median")
 
     cumulative = bdtr(np.arange(n + 1), n, 0.5)  # P(B <= k)
-    k = int(np.searchsorted(cumulative, (1 - LEVEL) / 2))
+    k = int(np.searchsorted(cumulative, (1 - LEVEL) / 2))  # P(B < k) <= 2.5 % < P(B <= k)
     ends = (ascending[k - 1], ascending[n - k]) if k else NO_INTERVAL
     return Estimated(statistics.median(ascending), *ends)
 
 
 def wilson(correct: float, n: float, level: float = LEVEL) -> tuple[float, float]:
     """Wilson's score interval of an accuracy: the true accuracies consistent with `correct` of `n` independent images.
+
+    correct, n: may be fractions, for an effective number of images (see `balanced_accuracy`).
 
     centre = (p + z²/2n) / (1 + z²/n),   half = z / (1 + z²/n) · sqrt(p(1-p)/n + z²/4n²)   (Wilson 1927)
 
@@ -110,17 +112,19 @@ def wilson(correct: float, n: float, level: float = LEVEL) -> tuple[float, float
 
 
 def balanced_accuracy(correct: Num[np.ndarray, " classes"], images: Num[np.ndarray, " classes"]) -> Estimated:
-    """The mean p over classes of their accuracies p_k, with its interval.
+    """Balanced accuracy p, the mean over classes of the accuracies p_k, with its 95 % interval.
 
-    Wilson's interval at p and an effective number of images n (Korn and Graubard 1998, for samples with strata): that
-    number of images of one class whose accuracy would have the variance v of this mean,
+    correct, images: number of right images and of images (n_k) of each class.
+
+    The interval is Wilson's at p with an effective number of images n (Korn and Graubard 1998, for samples with
+    strata): the number of images with which an ordinary accuracy p would have the same variance v as this mean,
 
         n = p(1 - p) / v,   v = max(sum p_k(1 - p_k) / n_k,  p(1 - p) sum 1 / n_k) / classes².
 
-    In the first sum p_k is moved towards p by one more image: a class of few images is often all right by chance. The
-    second is the variance if all classes were equally hard; it alone gives n where p is 0 or 1.
+    For the first sum p_k is moved towards p by one more image, because a class of few images is often all right by
+    chance. The second sum gives the variance if all classes were equally hard; if p is 0 or 1 it alone gives n.
 
-    tests/stats/test_intervals.py simulates its coverage at 2 to 60 classes of 5 to 500 images: 92 % or more.
+    tests/stats/test_intervals.py simulates the coverage at 2 to 60 classes of 5 to 500 images: 92 % or more.
     Raises ValueError for a class without images.
 
     >>> [round(end, 3) for end in balanced_accuracy(np.array([95, 3]), np.array([100, 4]))]
@@ -136,7 +140,7 @@ def balanced_accuracy(correct: Num[np.ndarray, " classes"], images: Num[np.ndarr
     if p in (0.0, 1.0):
         n = 1 / equal_variance
     else:
-        p_k = (correct + p) / (images + 1)
+        p_k = (correct + p) / (images + 1)  # moved towards p by one more image
         variance = float((p_k * (1 - p_k) / images).sum()) / classes**2
         n = 1 / max(variance / (p * (1 - p)), equal_variance)
     return Estimated(p, *wilson(p * n, n))
@@ -183,7 +187,9 @@ def left_out_weights(cluster: Integer[np.ndarray, " points"]) -> Integer[np.ndar
 
 
 def reason_for_no_interval(draws: int, what: str) -> str | None:
-    """The reason why a bootstrap over this many independent draws of `what` shows nothing; None if there are enough.
+    """A text with the reason why a bootstrap over so few independent draws gives no interval; None if there are enough.
+
+    draws: their number.    what: what is drawn, in the plural, such as "subset seeds".
 
     >>> reason_for_no_interval(1, "classes"), reason_for_no_interval(5, "subset seeds")
     ('no interval: 1 class, 5 needed', None)
@@ -202,10 +208,11 @@ def interval_method(what: str) -> str:
 
 
 def widened_level(draws: int) -> float:
-    """The level whose percentile interval of a mean of this few draws covers the mean in about 95 % of the cases.
+    """The level at which a bootstrap percentile interval of a mean of `draws` values has a coverage of about 95 %.
 
-    2 Φ(t sqrt(k / (k - 1))) - 1 with Student's t of k - 1 degrees of freedom: Hesterberg's expanded percentiles (2015,
-    Am. Stat. 69:371). Of ten normal draws the plain interval contains the mean in 90 to 92 %, this one in 94 %.
+    It is 2 Φ(t sqrt(k / (k - 1))) - 1 for k draws, with Student's t of k - 1 degrees of freedom: Hesterberg's expanded
+    percentiles (2015, Am. Stat. 69:371). At the level 0.95 an interval of ten normal draws contains the true mean in
+    only 90 to 92 % of cases, at this level in 94 %.
 
     >>> round(widened_level(10), 3), round(widened_level(1000), 3)
     (0.983, 0.95)
@@ -215,10 +222,12 @@ def widened_level(draws: int) -> float:
 
 
 def percentile_interval(values: Float[np.ndarray, " resamples"], draws: int) -> tuple[float, float]:
-    """The central interval of a statistic over bootstrap resamples of independent draws, widened for few draws.
+    """95 % interval of a statistic: percentiles of its bootstrap distribution, widened for few draws.
 
-    For a statistic without a derivative, such as a rank; any other has jackknife_interval. NaN, NaN with fewer than
-    FEWEST_DRAWS draws, and if the statistic is undefined (NaN) in half of the resamples or more.
+    It is for a statistic without a derivative, such as a rank; for any other see jackknife_interval.
+    values: the statistic in each resample; NaN where it is undefined.
+    draws:  number of independent draws that were resampled, such as subset seeds.
+    NaN, NaN with fewer than FEWEST_DRAWS draws, and if the statistic is undefined in half of the resamples or more.
     """
     defined_values = values[~np.isnan(values)]
     if draws < FEWEST_DRAWS or 2 * len(defined_values) <= len(values):
@@ -236,30 +245,32 @@ def jackknife_interval(
     within: tuple[float, float] = EVERYWHERE,
     freedom: Sequence[float] | None = None,
 ) -> tuple[float, float]:
-    """95 % interval of a smooth statistic (a mean, a ratio, a correlation ...) from its values with each draw left out.
+    """95 % jackknife interval of a smooth statistic, such as a mean, a ratio or a correlation.
 
-    T is Student's, of the statistic z on its scale:
+    value:    the statistic of all draws.
+    left_out: one array for each kind of random draws: the values of the statistic with each draw in turn left out. The
+              kinds are independent of each other, such as class subsets and models, or the images of each class.
+    scale:    the scale on which the statistic is nearly normal.
+    within:   range of the quantity, to which the interval is cut.
+    freedom:  degrees of freedom f_i of each kind, where its draws have unequal weight (see freedom_of_mean); None:
+              k_i - 1 for k_i draws.
+
+    With z the statistic on its scale, z_ij its value without draw j of kind i, and V its estimated variance,
 
         T = (z - true z) / sqrt(V),    V = Σ c_ij²,    c_ij = sqrt((k_i - 1) / k_i) (mean z_i - z_ij)
 
-    z_ij leaves out draw j of the i-th kind of draws, of which there are k_i. Its degrees of freedom are f = k - 1 for
-    one kind, otherwise V² / Σ_i V_i² / f_i (Tukey 1958; Satterthwaite 1946). On the plain scale draws may be skewed,
-    and then T is skewed. So Student's quantiles t are taken for a monotone cubic of T, which removes the skewness (Hall
-    1992, J. R. Stat. Soc. B 54:221); without skewness it is T itself:
+    has Student's distribution with V² / (Σ_i V_i² / f_i) degrees of freedom, where V_i is the part of kind i (Tukey
+    1958; Satterthwaite 1946). On the plain scale draws may be skewed, which makes T skewed. The interval then has the T
+    for which a cubic that removes the skewness a equals Student's quantiles ±t (Hall 1992, J. R. Stat. Soc. B 54:221):
 
         g(T) = T + a T² / 3 + a² T³ / 27 + a / 6,    a = Σ c_ij³ / V^1.5,    g(T) = ±t
 
-    No end is more than twice as far away as Student's. Few draws show little of their skewness: without this limit the
-    interval of five normal draws is a third wider than Student's (with it a seventh), for at most a point more
-    coverage of three or five skewed draws.
+    An end is at most twice as far from the value as Student's. Few draws show little of their skewness: without this
+    limit the interval of five normal draws is a third wider than Student's (with it a seventh), and the coverage for
+    three or five skewed draws gains at most a point.
 
-    left_out: one array for each kind of draws; the kinds are independent of each other: class subsets and models, or
-              the images of each class.
-    scale:    where the statistic is nearly normal.    within: the range of the quantity.
-    freedom:  f of each kind, where its draws have unequal weight (see freedom_of_mean); None: k - 1.
-
-    NaN, NaN with a kind of a single draw, where the statistic or one of its values is undefined or at the end of its
-    scale (a correlation of 1), and where leaving draws out changes nothing: then they have no spread.
+    NaN, NaN if a kind has a single draw, if the statistic or one of its values is undefined or at the end of its scale
+    (a correlation of 1), and if leaving draws out changes nothing, because then no spread is known.
 
     >>> values = np.array([0.7, 0.8, 0.9])
     >>> [round(end, 2) for end in jackknife_interval(values.mean(), (values.sum() - values) / 2)]
@@ -287,16 +298,18 @@ def jackknife_interval(
     total_freedom = variance**2 / float((variance_by_kind**2 / np.array(freedom)).sum())
     t = float(stdtrit(total_freedom, UPPER_LEVEL))
 
-    skewness = 0.0
+    skewness = 0.0  # on the other scales the statistic is nearly normal
     if scale is PLAIN:
         skewness = float(sum((c**3).sum() for c in c_by_kind)) / variance**1.5
+
+    # true z = z - T sqrt(V): the largest T gives the lower end
     low = float(scale.back(centre - variance**0.5 * _inverse_g(t, skewness)))
     high = float(scale.back(centre - variance**0.5 * _inverse_g(-t, skewness)))
     return max(within[0], low), min(within[1], high)
 
 
 def _inverse_g(t: float, a: float) -> float:
-    """The T with g(T) = t of `jackknife_interval`, between -FURTHEST |t| and FURTHEST |t|.
+    """The T with g(T) = t of `jackknife_interval` at the skewness a, limited to -FURTHEST |t| .. FURTHEST |t|.
 
     g(T) = ((1 + a T / 3)³ - 1) / a + a / 6, so   T = 3 (cbrt(1 + a (t - a / 6)) - 1) / a
 
@@ -311,18 +324,21 @@ def _inverse_g(t: float, a: float) -> float:
 
 
 def freedom_of_mean(counts: Num[np.ndarray, " clusters"]) -> float:
-    """Degrees of freedom of the variance of a mean over clusters with these numbers of points.
+    """Degrees of freedom of the estimated variance of a mean, when points come in clusters of unequal size.
 
-    For V = Σ w_j² (x_j - Σ w x)², with w the shares of all points and x the means of the clusters, independent and of
-    equal variance: 2 E[V]² / var V (Satterthwaite 1946). V is a quadratic form x' A x, so that is (tr A)² / tr A², with
+    counts: number of points of each cluster; clusters without points do not count.
+
+    The variance is V = Σ w_j² (x_j - Σ w x)², with w_j the share of cluster j in all points, and x_j its mean; these
+    means are taken as independent and of equal variance. The degrees of freedom are 2 E[V]² / var V (Satterthwaite
+    1946). V is a quadratic form x' A x, so they are (tr A)² / tr A², with
 
         A_ii = w_i² ((1 - w_i)² + Σ_{l≠i} w_l²)        A_ij = w_i w_j (Σ_l w_l² - w_i - w_j)
 
-    The sum over the triangle needs no matrix: with b_i = Σ_l w_l² - w_i,
+    tr A² needs no matrix: with b_i = Σ_l w_l² - w_i, the sum over the elements right of the diagonal is
 
         Σ_{j>i} A_ij² = w_i² (b_i² Σ_{j>i} w_j² - 2 b_i Σ_{j>i} w_j³ + Σ_{j>i} w_j⁴)
 
-    k - 1 for k equal clusters, and about 1 where one has most of the points. Clusters without points do not count.
+    The result is k - 1 for k equal clusters, and about 1 if one cluster has most of the points.
 
     >>> round(freedom_of_mean(np.array([3, 3, 3, 3, 3])), 6), round(freedom_of_mean(np.array([1, 2, 3, 10, 30])), 2)
     (4.0, 1.22)
@@ -337,10 +353,10 @@ def freedom_of_mean(counts: Num[np.ndarray, " clusters"]) -> float:
 
     def sums_beyond(power: int) -> Float[np.ndarray, " clusters"]:
         """Σ_{j>i} w_j^power of each cluster i."""
-        from_the_end = np.cumsum(w[:0:-1] ** power)
-        return np.append(from_the_end[::-1], 0.0)
+        from_the_end = np.cumsum(w[:0:-1] ** power)  # from the last cluster down to the second
+        return np.append(from_the_end[::-1], 0.0)  # no cluster is beyond the last one
 
-    b = sum_of_other_w2 - w * one_minus_w
+    b = sum_of_other_w2 - w * one_minus_w  # Σ_l w_l² - w_i
     row_sums = w2 * (b**2 * sums_beyond(2) - 2 * b * sums_beyond(3) + sums_beyond(4))  # Σ_{j>i} A_ij²
 
     trace = diagonal.sum()
@@ -354,14 +370,17 @@ def ratio_interval(
     fixed: Num[np.ndarray, " fixed"] | None = None,
     within: tuple[float, float] = EVERYWHERE,
 ) -> tuple[float, float]:
-    """95 % interval of a mean, Σ sums / Σ counts, over clusters that were drawn (see jackknife_interval).
+    """95 % interval of the mean of points that were drawn at random in clusters: Σ sums / Σ counts.
 
-    Of 3 to 50 normal draws 94 to 96 % contain the true mean. Student's interval, without the correction for skewness,
-    contains only 88 to 94 % of means near the end of their range. Clusters may have very different numbers of points
-    (see freedom_of_mean): then 93 to 100 % contain the mean, and without it 79 to 94 % (experiments/intervals).
-
-    fixed: values of points that were not drawn.    within: the range of the quantity.
+    sums, counts: sum of the points' values, and number of points, of each cluster.
+    fixed:        values of further points that were not drawn at random: they are in the mean, but add no variance.
+    within:       range of the quantity, to which the interval is cut.
     NaN, NaN with fewer than two clusters that have points, and where all clusters are equal.
+
+    It is a jackknife_interval. With 3 to 50 clusters of normal values it contains the true mean in 94 to 96 % of cases.
+    For means near the end of their range Student's interval, without a correction for skewness, has only 88 to 94 %.
+    With clusters of very different size it has 93 to 100 %; without freedom_of_mean it would have 79 to 94 %
+    (experiments/intervals).
 
     >>> [round(end, 2) for end in ratio_interval(np.array([0.7, 0.8, 0.9]), np.ones(3))]
     [0.55, 1.05]
@@ -383,7 +402,10 @@ def mean_interval(
     cluster: Integer[np.ndarray, " points"],
     within: tuple[float, float] = EVERYWHERE,
 ) -> tuple[float, float]:
-    """The interval of `ratio_interval` for a mean whose points come in clusters (see point_weights).
+    """95 % interval of the mean of the values, whose points were drawn at random in clusters (see `ratio_interval`).
+
+    cluster: number of each point's cluster, 0..k-1; -1 for a point that was not drawn at random.
+    within:  range of the quantity, to which the interval is cut.
 
     >>> [round(end, 2) for end in mean_interval(np.array([0.7, 0.8, 0.9]), np.arange(3), FRACTION)]
     [0.55, 1.0]
@@ -400,11 +422,11 @@ def mean_with_interval(
     groups: Shaped[np.ndarray, " points"] | pd.Series | None = None,
     within: tuple[float, float] = EVERYWHERE,
 ) -> Estimated:
-    """The mean of the values that are not missing, and its 95 % interval over groups (see ratio_interval).
+    """The mean of the values that are not missing (NaN), and its 95 % interval over groups (see `ratio_interval`).
 
-    groups: names of the random draws, such as the subset seed of each value; a value with a missing name (None, NaN)
-            was not drawn. None: every value is its own group.
-    within: the range of the quantity, which the interval could leave otherwise.
+    groups: name of the random draw that each value belongs to, such as its subset seed. A value with a missing name
+            (None, NaN) was not drawn at random: it is in the mean, but adds no variance. None: every value is a draw.
+    within: range of the quantity, to which the interval is cut.
     The interval is NaN, NaN with a single group, and if all groups are equal; all three are NaN without values.
 
     >>> mean_with_interval(np.array([0.7, 0.9]), within=FRACTION)
@@ -420,6 +442,6 @@ def mean_with_interval(
     if groups is None:
         codes = np.arange(has_value.sum())
     else:
-        codes, _ = pd.factorize(pd.Series(groups)[has_value])
+        codes, _ = pd.factorize(pd.Series(groups)[has_value])  # numbers from 0; -1 for a missing name
     present = numbers[has_value]
     return Estimated(float(present.mean()), *mean_interval(present, codes, within))

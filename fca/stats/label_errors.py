@@ -46,10 +46,11 @@ class ModalWrong(NamedTuple):
 
 
 def modal_wrong(correct: Matrix, pred: Predictions) -> ModalWrong:
-    """The wrong class that most subjects agree on, and the share of subjects that predict it.
+    """The most frequent wrong class among the predictions for each item, and its share of all responses to the item.
 
-    correct: 1 right, 0 wrong, NaN missing.    pred: the predicted class; -1 if it has no number, and then a wrong
-    prediction agrees with no other.
+    correct: subjects x items: 1 right, 0 wrong, NaN for no response.
+    pred:    predicted class of each subject and item; -1 if the class has no number. Such wrong predictions count as
+             responses, but never as the most frequent class.
 
     >>> modal_wrong(np.array([[1.0, 0], [0, 0], [0, 0], [0, 0]]), np.array([[0, 2], [2, 2], [2, 2], [1, 1]]))
     ModalWrong(answer=array([2, 2]), share=array([0.5 , 0.75]))
@@ -57,7 +58,7 @@ def modal_wrong(correct: Matrix, pred: Predictions) -> ModalWrong:
     is_known_and_wrong = (correct == 0) & (pred >= 0)
     sorted_wrong = np.sort(np.where(is_known_and_wrong, pred, -1), axis=0)
 
-    # down the rows, equal predictions of an item are adjacent: its longest run is the most frequent one
+    # in a sorted column equal predictions are adjacent: the longest run of an item is its most frequent class
     items = correct.shape[1]
     modal_class = np.full(items, -1)
     longest_run = np.zeros(items, dtype=np.int64)
@@ -88,8 +89,9 @@ def _share_of_responses(counts: Score | Integer[np.ndarray, " items"], correct: 
 
 
 def item_rest(correct: Matrix) -> Score:
-    """Correlation over subjects of the response to an item with the accuracy on all other items (Pearson).
+    """Pearson's correlation, for each item, of the responses to it with the subjects' accuracies on all other items.
 
+    correct: subjects x items: 1 right, 0 wrong, NaN for no response. Only subjects with a response to an item count.
     NaN where it is undefined: all responses are right, or all wrong, or all subjects are equally accurate elsewhere.
 
     >>> item_rest(np.array([[1.0, 1, 1], [1, 0, 1], [0, 1, 1], [0, 0, 1]])).round(3)
@@ -123,9 +125,11 @@ def suspicion(
     feasibility: Score | None = None,
     p_max: Score | None = None,
 ) -> dict[str, Score]:
-    """Every score of RULES, higher = more suspect; those of item response theory only if its parameters are given.
+    """Scores of every item for a wrong label, higher for a more suspect one: a name of RULES -> its score.
 
-    discrimination, feasibility, p_max: of a fit with an upper asymptote (3pl-upper); equal values share a rank.
+    correct, pred: see `modal_wrong`.
+    discrimination, feasibility, p_max: parameters of the items from a fit of item response theory with an upper
+    asymptote (3pl-upper). None: the scores that need them are left out.
 
     >>> scores = suspicion(np.array([[1.0, 0], [1, 0]]), np.array([[0, 1], [0, 1]]), p_max=np.array([0.9, 0.1]))
     >>> {rule: score.tolist() for rule, score in scores.items()}["low_p_max"]
@@ -170,26 +174,30 @@ class Suspected(NamedTuple):
 def confident_learning(
     probabilities: Float[np.ndarray, "items classes"], label: Integer[np.ndarray, " items"]
 ) -> Suspected:
-    """Which labels are wrong, from probabilities that were made without them (Northcutt et al. 2021, arXiv:1911.00068).
+    """Which labels are probably wrong, by confident learning (Northcutt et al. 2021, arXiv:1911.00068).
 
-    An image claims a class k if its p_k is at or above the mean of p_k over the images labelled k (eqs. 1 and 2). An
-    image is suspected if the likeliest of the classes that it claims is not its label.
+    probabilities: p_k of each class k, predicted for every image by a model that was not fitted to this image.
+    label:         number of each image's class.
+
+    A class k is confident for an image if p_k is at or above the mean of p_k over the images labelled k (eqs. 1 and 2).
+    An image is suspected if the most probable of its confident classes is not its label. Images without a confident
+    class are not suspected.
 
     >>> p = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8], [0.85, 0.15]])
     >>> confident_learning(p, np.array([0, 0, 1, 1])).suggested
     array([-1, -1, -1,  0])
     """
     items, classes = probabilities.shape
-    thresholds = np.full(classes, np.inf)
+    thresholds = np.full(classes, np.inf)  # a class that no image is labelled with is never confident
     for k in range(classes):
         is_labelled_k = label == k
         if is_labelled_k.any():
             thresholds[k] = probabilities[is_labelled_k, k].mean()
 
-    claimed = np.where(probabilities >= thresholds, probabilities, -np.inf)
-    likeliest = claimed.argmax(axis=1)
-    claims_any = np.isfinite(claimed.max(axis=1))
-    is_suspect = claims_any & (likeliest != label)
+    confident = np.where(probabilities >= thresholds, probabilities, -np.inf)
+    likeliest = confident.argmax(axis=1)
+    has_confident_class = np.isfinite(confident.max(axis=1))
+    is_suspect = has_confident_class & (likeliest != label)
 
     rows = np.arange(items)
     margin = probabilities[rows, likeliest] - probabilities[rows, label]
@@ -197,14 +205,16 @@ def confident_learning(
 
 
 def auc(score: Score, marked: Marked) -> Estimated:
-    """Probability that a marked item has a higher score than an unmarked one; equal scores count half (Mann, Whitney).
+    """AUC: the probability that a marked item has a higher score than an unmarked one; equal scores count half.
 
-    Interval: normal on the logit scale, with the variance of DeLong et al. (1988, Biometrics 44:837)
+    The 95 % interval is normal on the logit scale, with the variance of DeLong et al. (1988, Biometrics 44:837)
 
-        var = var over marked of the share of unmarked below each / marked + the same, exchanged / unmarked
+        var = var(B) / n_marked + var(A) / n_unmarked
 
-    which treats both kinds of items as drawn. NaN with one marked or unmarked item, or if all pairs are in order: then
-    the variance is unknown. Raises ValueError unless some items are marked and some are not.
+    where B is, for each marked item, the share of unmarked items with a lower score, and A is, for each unmarked item,
+    the share of marked items with a higher score. Marked and unmarked items both count as random draws.
+    The interval is NaN with one marked or one unmarked item, and if the AUC is 0 or 1: the variance is then unknown.
+    Raises ValueError for a score that is NaN, and unless some items are marked and some are not.
 
     >>> round(auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])).value, 2)
     0.75
@@ -231,9 +241,10 @@ def auc(score: Score, marked: Marked) -> Estimated:
 
 
 def recall_at(score: Score, marked: Marked, share: float) -> Estimated:
-    """Share of the marked items among the `share` of all items with the highest scores; by chance it is `share`.
+    """The share of the marked items that are flagged, if a `share` of all items with the highest scores is flagged.
 
-    Interval: Wilson's over the marked items, with a fixed threshold. Raises ValueError as auc does.
+    By chance it is `share`. The interval is Wilson's over the marked items, as if the lowest flagged score were fixed.
+    Raises ValueError as auc does.
 
     >>> recall_at(np.array([3.0, 2, 1, 0]), np.array([True, False, True, False]), 0.5).value
     0.5
@@ -267,7 +278,10 @@ def recall_curve(score: Score, marked: Marked, shares: Shares) -> Shares:
 
 
 def _expected_marked(score: Score, marked: Marked, n_flagged: Shares) -> Shares:
-    """Expected number of marked items among the first ones: they are spread evenly within items of equal score."""
+    """Expected number of marked items among the n items of highest score, for each n of `n_flagged`.
+
+    Items of equal score are in random order, so the marked ones are spread evenly among them; n may be a fraction.
+    """
     _check(score, marked)
     group = np.unique(-score, return_inverse=True)[1]  # items of equal score, the highest first
     items_by_group = np.bincount(group)

@@ -67,13 +67,14 @@ def masked_answers(logits: Logits, columns: Columns) -> Images:
 
 
 def grouped_top1(logits: Logits, group: Integer[np.ndarray, " logits"], true: Images) -> tuple[float, int]:
-    """Accuracy when only the group of a class counts (dog, or not): the arg max over summed probabilities.
+    """Accuracy of predicted groups of classes, such as dog and not dog, and the number of images that it is over.
 
-    p(group) = sum of softmax(logits) over its columns (model-vs-human, arXiv:2106.07411, takes their mean instead).
-    Returns the accuracy and the number of its images, those whose class is in a group.
+    The predicted group has the largest sum of softmax(logits) over its columns (model-vs-human, arXiv:2106.07411, takes
+    their mean instead). Images whose class is in no group are left out.
 
-    group: of every column, 0..groups-1; -1 for none, whose probability then goes to no group.
-    true:  the column of each image's class. Raises FcaError if no image's class is in a group, or for fewer than two.
+    group: number of each column's group, 0..groups-1; -1 for a class in no group, whose probability counts for none.
+    true:  the column of each image's class.
+    Raises FcaError for fewer than two groups, and if no image's class is in a group.
 
     >>> logits = np.array([[2.5, 2.5, 3.0, 9.0], [0.0, 0.0, 3.0, 9.0]])
     >>> grouped_top1(logits, np.array([0, 0, 1, -1]), true=np.array([0, 3]))

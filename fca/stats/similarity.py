@@ -27,15 +27,17 @@ ImagesByClass = list[Float[np.ndarray, "_ features"]]
 
 
 class SimilarityScores(NamedTuple):
-    """Five scores of a set of classes, all means; the first three lie in [0, 1], SimSS in [-1, 1] (higher = easier).
+    """Five scores of a set of classes, all means (arXiv:2411.01099, eqs. 1 to 4).
 
-    With a(i) = similarity of image i to its own class (itself left out), b(i) = to the nearest other class, nearest
-    for this image:
-    intra:         eq. 1, a(i): mean over a class, then over classes.
-    inter:         eq. 2, mean over the pairs of classes.
-    nearest_inter: eq. 3, b(i): mean over a class, then over classes.
-    simss:         eq. 4, (a(i) - b(i)) / max(a(i), b(i)): mean over a class, then over classes.
-    simss_pooled:  the same, one mean over all images, so that large classes weigh more.
+    a(i) is the mean similarity of image i to the other images of its class, and b(i) its mean similarity to the class
+    that is most similar to it among the other classes.
+
+    intra:         eq. 1, a(i): mean over each class, then over classes; in [0, 1].
+    inter:         eq. 2, similarity of images of two classes: mean over the pairs of classes; in [0, 1].
+    nearest_inter: eq. 3, b(i): mean over each class, then over classes; in [0, 1].
+    simss:         eq. 4, (a(i) - b(i)) / max(a(i), b(i)): mean over each class, then over classes; in [-1, 1], higher
+                   for easier classes.
+    simss_pooled:  as simss, but one mean over all images, so that large classes weigh more.
     """
 
     intra: float
@@ -46,9 +48,12 @@ class SimilarityScores(NamedTuple):
 
 
 def class_similarity(features: Features, labels: Labels) -> Similarity:
-    """Mean similarity of every image to every class, in [0, 1]; an image is left out of its own class' mean.
+    """Mean similarity (cos + 1) / 2 of every image to the images of every class, in [0, 1].
 
-    G(i, c) = (u_i . m_c + 1) / 2,   and for the image's own class of n images (n G(i, c) - 1) / (n - 1).
+    G(i, c) = (u_i . m_c + 1) / 2,   and for the image's own class of n images (n G(i, c) - 1) / (n - 1)
+
+    with u_i the image's features scaled to length 1, and m_c the mean of u over class c. The second expression leaves
+    the image itself, of similarity 1, out of the mean over its own class.
 
     features: any scale and float type (computed in float64).
     labels:   any integers; column k of the result is the k-th smallest label.
@@ -68,12 +73,13 @@ def class_similarity(features: Features, labels: Labels) -> Similarity:
     # class means of unit vectors, without a normalised copy of all features
     rows = np.arange(len(codes))
     n = counts[codes]  # images of the own class
+    # classes x images: 1 / (norm n) at each image's own class, so that the product sums u / n
     averaging = csr_array((1 / (norms * n), (codes, rows)), shape=(len(classes), len(codes)))
     means = averaging @ vectors  # classes x features
 
     # in place: at 50,000 images and 1,000 classes a copy is 400 MB
     similarity: Similarity = vectors @ means.T  # two thirds of the time
-    similarity *= 0.5 / norms[:, None]
+    similarity *= 0.5 / norms[:, None]  # scales the image's own features to length 1, and halves
     similarity += 0.5
     similarity[rows, codes] = (n * similarity[rows, codes] - 1.0) / (n - 1.0)
     return np.clip(similarity, 0.0, 1.0, out=similarity)  # only rounding leaves the range
@@ -140,10 +146,12 @@ def all_and_chosen_classes(
 
 
 def scores_from_similarity(similarity: Similarity, columns: Labels) -> SimilarityScores:
-    """The five scores from a matrix of class_similarity and the column of each image's class.
+    """The five scores from similarities of images to classes.
 
-    Raises FcaError for fewer than two classes. Overwrites `similarity`: at 50,000 images and 1,000 classes a copy of it
-    is 400 MB.
+    similarity: a result of class_similarity. It is overwritten, because at 50,000 images and 1,000 classes a copy is
+                400 MB.
+    columns:    the column of each image's own class.
+    Raises FcaError for fewer than two classes.
     """
     images, classes = similarity.shape
     check_two_classes(classes)
@@ -151,13 +159,14 @@ def scores_from_similarity(similarity: Similarity, columns: Labels) -> Similarit
     rows = np.arange(images)
     to_own = similarity[rows, columns]
     to_others = (similarity.sum(axis=1) - to_own) / (classes - 1)  # mean over the other classes
-    similarity[rows, columns] = -np.inf
+    similarity[rows, columns] = -np.inf  # so that the own class is not the nearest one
     to_nearest = similarity.max(axis=1)
     silhouettes = silhouette(to_own, to_nearest)
 
     class_sizes = np.bincount(columns)
 
     def mean_of_class_means(values: PerImage) -> float:
+        """Mean over each class, then over classes."""
         class_sums = np.bincount(columns, weights=values)
         return float((class_sums / class_sizes).mean())
 
@@ -177,7 +186,10 @@ def check_two_classes(classes: int) -> None:
 
 
 def check_two_images_a_class(classes: Classes, counts: Classes) -> None:
-    """Raises FcaError for fewer than two classes, and naming those with fewer than two images."""
+    """Raises FcaError for fewer than two classes, and for classes with fewer than two images, which it names.
+
+    classes: their labels.    counts: number of images of each class.
+    """
     check_two_classes(len(classes))
     has_no_pair = counts < 2
     if has_no_pair.any():
@@ -245,10 +257,14 @@ def released_draw(num_classes: int, ncl: int, seed: int) -> tuple[int, ...]:
 
 
 def fca_released(features: Features, labels: Labels, subsets_in_order: Sequence[Sequence[int]]) -> list[ReleasedScores]:
-    """The released scores of each subset, carrying the lists over from subset to subset.
+    """The scores that the released Few-Class Arena logs for each subset, with its flaws.
 
-    features, labels:  of the test images (there: val), in the order of the released list of images.
-    subsets_in_order:  the labels of each subset in the order of their draw; the subsets in the order of the loop.
+    The released code keeps a list of images for each class that grows with every subset that has the class. So the
+    scores of a subset depend on the subsets before it.
+
+    features, labels:  of the test images (val in the released code), in the order of the released list of images.
+    subsets_in_order:  the labels of each subset, in the order in which they were drawn. The subsets are in the order in
+                       which the released code visits them.
 
     Raises FcaError for a subset of fewer than two classes, a label twice in one, a class of fewer than two images, and
     features that are zero or not finite.
@@ -262,7 +278,7 @@ def fca_released(features: Features, labels: Labels, subsets_in_order: Sequence[
     """
     units = unit_vectors(features)
     rows_by_class = {int(c): np.flatnonzero(labels == c) for c in np.unique(labels)}
-    times_by_class = dict.fromkeys(rows_by_class, 0)
+    times_by_class = dict.fromkeys(rows_by_class, 0)  # the number of subsets so far that have the class
     scores = []
     for subset in subsets_in_order:
         _check_subset(subset, rows_by_class)
@@ -286,16 +302,19 @@ def _check_subset(subset: Sequence[int], rows_by_class: Mapping[int, np.ndarray]
 
 
 def _released_scores(images: ImagesByClass, times: Classes) -> ReleasedScores:
-    """The scores of the lists of one subset: entry j of a class is its image (j + 1) mod n, up to entry k n - 2.
+    """The released scores of one subset, from the lists of images that the released code has for its classes.
 
-    images: unit vectors, one array a class in the order of the draw.    times: k, in how many subsets each class was.
+    The list of a class of n images that was in k subsets has the entries j = 0 to k n - 2; entry j is image
+    (j + 1) mod n. So the list has k - 1 copies of the first image and k copies of every other one.
+
+    images: unit vectors of each class, one array a class in the order of the draw.    times: k of each class.
     """
     lengths = times * np.array([len(units) for units in images]) - 1
     entry_sums = np.empty((len(images), images[0].shape[1]))  # classes x features
     for c, units in enumerate(images):
         entry_sums[c] = times[c] * units.sum(axis=0) - units[0]  # of the first image one copy is missing
 
-    # half of all ordered pairs of entries of a class, except an entry with itself
+    # all ordered pairs of entries of one class: the squared sum of entries, without pairs of an entry with itself
     cosines = float((entry_sums**2).sum()) - lengths.sum()
     pairs = int((lengths * (lengths - 1)).sum())
     return ReleasedScores(
@@ -306,7 +325,12 @@ def _released_scores(images: ImagesByClass, times: Classes) -> ReleasedScores:
 
 
 def _released_s_beta(images: ImagesByClass, lengths: Classes) -> float:
-    """Entry j by entry: entry j of each class is paired with the entries before j of the classes drawn before it."""
+    """S_beta of the released code: the mean similarity of a triangle of the pairs between classes.
+
+    Entry j of each class is paired with the entries 0 to j - 1 of all classes that were drawn before it.
+    images:  unit vectors of each class, in the order of the draw; entry j of n images is image (j + 1) mod n.
+    lengths: number of entries of each class.
+    """
     sizes = np.array([len(units) for units in images])
     all_images = np.concatenate(images)
     starts = np.cumsum(sizes) - sizes  # position of the first image of each class
@@ -316,7 +340,7 @@ def _released_s_beta(images: ImagesByClass, lengths: Classes) -> float:
     pairs = 0
     for j in range(lengths.max()):
         has_entry = lengths > j
-        entries = all_images[starts + (j + 1) % sizes] * has_entry[:, None]
+        entries = all_images[starts + (j + 1) % sizes] * has_entry[:, None]  # of each class, 0 after its last entry
         sums_of_earlier_classes = np.cumsum(previous_sums, axis=0) - previous_sums
         cosines += float(np.einsum("cf,cf->", entries, sums_of_earlier_classes))  # c: class, f: feature
 
@@ -330,7 +354,13 @@ def _released_s_beta(images: ImagesByClass, lengths: Classes) -> float:
 def _released_simss(
     images: ImagesByClass, times: Classes, lengths: Classes, entry_sums: Float[np.ndarray, "classes features"]
 ) -> float:
-    """Mean silhouette of all entries; the copies of an image have the same silhouette. NaN for a class of one entry."""
+    """SimSS of the released code: the mean silhouette of all entries of the lists. NaN if a class has a single entry.
+
+    All copies of an image have the same silhouette, so it is computed once and weighted by the number of copies.
+    images:     unit vectors of each class.    times: number of copies of each image of a class.
+    lengths:    number of entries of each class; its first image has one copy fewer.
+    entry_sums: sum of the entries of each class.
+    """
     total = 0.0
     for c, units in enumerate(images):
         is_own_class = np.arange(len(lengths)) == c
@@ -338,10 +368,11 @@ def _released_simss(
         if n_compared[c] == 0:
             return float("nan")
 
+        # mean similarity of each image of class c to the entries of every class, without itself (cosine 1)
         cosine_sums = units @ entry_sums.T - is_own_class  # images x classes
         similarity = cosine_sums / n_compared / 2 + 0.5
         to_own = similarity[:, c].copy()
-        similarity[:, c] = -np.inf
+        similarity[:, c] = -np.inf  # so that the own class is not the nearest one
         to_nearest = similarity.max(axis=1)
         silhouettes = (to_own - to_nearest) / np.maximum(to_own, to_nearest)
         total += times[c] * silhouettes.sum() - silhouettes[0]  # the first image has one entry fewer

@@ -125,10 +125,10 @@ class Dif:
     seed: Annotated[Seed, "of the items that are drawn in the figure"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table dif_summary (a line for each data set), dif_items (each item), and dif_shown (the items of the figure).
+        """Tables dif_summary (a line for each data set), dif_items (each item) and dif_shown (the items of the figure).
 
-        A data set whose compared subjects cannot be fitted together, as without common items, is left out with a line
-        in the log. Raises FcaError if no data set remains.
+        A data set is left out, with a line in the log, if the responses of its compared subjects cannot be fitted
+        together, for example if subjects have no items in common. Raises FcaError if no data set remains.
         """
         comparisons, problems = self._comparisons(store)
         if not comparisons:
@@ -147,7 +147,7 @@ class Dif:
             "answers": [fits.digest_of(comparison.all_subjects) for comparison in comparisons],
         }
         not_estimable = {}  # data set -> the scales that its fit could not estimate
-        for summary, *_ in frames_of_datasets:
+        for summary, *_ in frames_of_datasets:  # the first frame is that of dif_summary
             for row in summary.to_dict("records"):
                 if row["not_estimable"]:
                     not_estimable[row["dataset"]] = list(row["not_estimable"])

@@ -74,7 +74,7 @@ class Dimensionality:
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
 
-        parameters = {**asdict(self), **METHOD, "answers": digests}
+        parameters = {**asdict(self), **METHOD, "answers": digests}  # digests identify the responses
         return filled(self.tables, [pd.concat(frames, ignore_index=True)], parameters, runs)
 
 

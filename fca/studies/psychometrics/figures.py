@@ -212,7 +212,7 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
     networks: table severity_networks, with the steps of single networks; networks without a step are not drawn.
     steps:    table severity_facet, with the steps that all networks share.
     """
-    # a chart has one set of data, so both tables are joined; column `mark` tells which one a line comes from
+    # a chart has one set of data, so both tables are joined; column `mark` names the table of each line
     of_networks = networks.frame.dropna(subset=STEP).assign(mark="network")
     frame = pd.concat([of_networks, steps.frame.assign(mark="common")])
     frame["panel"] = style.panels(frame, DATASET)
@@ -338,7 +338,8 @@ def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
 def severity_statements(steps: pd.DataFrame) -> Iterator[Statement]:
     """One statement: under which corruption a step of severity adds most difficulty, and under which least.
 
-    If all corruptions add the same difficulty, or there is only one, the statement says so.
+    If all corruptions add the same difficulty, the statement names this one difficulty; if there is only one
+    corruption, it has nothing to compare.
     steps: lines of table severity_facet of one data set, one for each corruption.
 
     >>> line = {"dataset": "zoo", "step_low": 0.4, "step_high": 0.6}

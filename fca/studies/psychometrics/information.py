@@ -74,7 +74,10 @@ class Information:
     seed: Annotated[Seed, "of sampled items"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table test_information: the curve of each data set with its subjects on it; and table test_reliability."""
+        """Table test_information: the curve of each data set with its subjects on it; and table test_reliability.
+
+        Their parameters have a digest of the responses of each data set, and the scales that no fit could estimate.
+        """
         curves: list[pd.DataFrame] = []
         reliability_rows: list[dict[str, object]] = []
         fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []

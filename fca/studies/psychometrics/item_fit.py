@@ -145,7 +145,10 @@ class ItemFit:
     seed: Annotated[Seed, "of those, and of the pairs and items that are drawn"] = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables item_fit, item_fit_shown (a sample for the figure), person_fit, dependence and dependent_pairs."""
+        """Tables item_fit, item_fit_shown (a sample for the figure), person_fit, dependence and dependent_pairs.
+
+        Their parameters have a digest of the responses of each data set, and the scales that no fit could estimate.
+        """
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
         runs: set[str] = set()

@@ -91,8 +91,9 @@ class SeverityFacet:
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         digests: list[str] = []
         runs: set[str] = set()
-        for kind, gathered in track(list(self._corruptions(store)), "corruptions"):
-            frames_of_corruption = _frames_of_corruption(kind, gathered, self)
+        corruptions = list(self._corruptions(store))  # a list, so that the progress bar knows their number
+        for corruption, gathered in track(corruptions, "corruptions"):
+            frames_of_corruption = _frames_of_corruption(corruption, gathered, self)
             for table_frames, frame in zip(frames_of_tables, frames_of_corruption, strict=True):
                 table_frames.append(frame)
             digests.append(fits.digest_of(gathered))
@@ -117,7 +118,8 @@ class SeverityFacet:
             return
 
         for gathered in clean_responses(store, self.query, self.responses):
-            if gathered.fingerprint is not None:  # stored runs, which shifted_responses already gave
+            # only sets of images in the store have a fingerprint: shifted_responses already gave their runs
+            if gathered.fingerprint is not None:
                 continue
 
             corruption = gathered.responses.items["corruption"]
@@ -164,12 +166,15 @@ def _frames_of_corruption(
     """The lines of one corruption in the tables severity_facet, severity_effects and severity_networks.
 
     kind: the name of the corruption.    gathered: responses to its images and to clean ones.
+
+    Two models are fitted: one in which every step of severity adds the same difficulty (severity_facet), and one with a
+    value of its own for each severity (severity_effects, which is empty if there are no two severities to compare).
     """
     sample = _sample_of_images(gathered, settings)
     items = sample.responses.items
     subjects = sample.responses.subjects
     severity = items["severity"].to_numpy()
-    step = _fit_step(sample, severity)
+    step = _fit_step(sample, severity)  # a single effect, [0]: the same difficulty for every step
     severities = np.unique(severity[severity > 0])
     keys = {"dataset": gathered.dataset, "corruption": kind}
     summary: dict[str, Any] = {

@@ -123,9 +123,8 @@ def _pairs_of_highest_z(
     for start in range(0, residuals.shape[1], BLOCK):
         block = slice(start, start + BLOCK)
         block_z = residuals[:, block].T @ residuals[:, start:]  # items of the block x items from the block on
-        block_z /= np.sqrt(
-            np.maximum(variances[:, block].T @ variances[:, start:], np.float32(1e-12))
-        )  # no division by 0
+        block_variance = np.maximum(variances[:, block].T @ variances[:, start:], np.float32(1e-12))  # never 0
+        block_z /= np.sqrt(block_variance)
         block_z[np.tril_indices_from(block_z)] = -np.inf  # each pair once, and no item with itself
 
         # sort only pairs that can enter the list: the block has `number` pairs at or above its reached threshold
@@ -155,38 +154,44 @@ def _reached_threshold(z: np.ndarray, number: int) -> float:
 
 
 def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
-    """Mean and standard deviation of Q3 over all pairs of items, and the mean over the pairs of each class.
+    """Mean and standard deviation of Q3 over all pairs of items, and the mean over the pairs of items of each class.
 
-    Σ_i<j Q3 = (|Z 1|² - n) / 2 and Σ_i<j Q3² = (|Z Zᵀ|² - n) / 2 for scaled residuals Z: exact for any number of items.
-    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is that of a
-    correlation over as many subjects.
+    Q3 of items i and j is z_i · z_j, the product of their columns of scaled residuals Z. So sums over all pairs need no
+    list of pairs:
+
+    Σ_i<j Q3  = (|Σ_i z_i|² - Σ_i |z_i|²) / 2
+    Σ_i<j Q3² = (|Z Zᵀ|² - Σ_i |z_i|⁴) / 2,   |.|² of a matrix: the sum of its squared elements
+
+    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is that of the
+    correlation of two independent variables over as many subjects.
 
     scaled: Z, subjects x items (see scaled_residuals).    label: class of each item, a number from 0.
 
     >>> mean_q3(np.array([[0.8, 0.8, -0.6], [-0.6, -0.6, 0.8]]), np.array([0, 0, 1])).within
     array([ 1., nan])
     """
-    squared_norm = (scaled**2).sum(axis=0)  # 1, or 0 for an item without residuals; their sum is n
+    squared_norm = (scaled**2).sum(axis=0)  # |z_i|²: 1, or 0 for an item without residuals
     n_items = len(squared_norm)
     n_pairs = n_items * (n_items - 1) / 2
-    squared_total = np.square(scaled.sum(axis=1)).sum()  # |Z 1|²
+    squared_total = np.square(scaled.sum(axis=1)).sum()  # |Σ_i z_i|²
     mean = (squared_total - squared_norm.sum()) / 2 / n_pairs
-    squared_products = np.square(scaled @ scaled.T).sum()  # |Z Zᵀ|²
+    squared_products = np.square(scaled @ scaled.T).sum()  # |Z Zᵀ|²; of subjects x subjects, however many items
     mean_square = (squared_products - (squared_norm**2).sum()) / 2 / n_pairs
-    sd = np.sqrt(max(mean_square - mean**2, 0.0))
+    sd = np.sqrt(max(mean_square - mean**2, 0.0))  # max: rounding may make it slightly negative
 
-    # Z 1 of each class: sums over runs of equal labels, in items sorted by class; subjects x classes
+    # Σ z_i over the items of each class, subjects x classes: items are sorted by class, and reduceat sums each class
     order = np.argsort(label, kind="stable")
     classes, class_starts = np.unique(label[order], return_index=True)
     class_sums = np.zeros((len(scaled), int(label.max()) + 1))
     class_sums[:, classes] = np.add.reduceat(scaled[:, order], class_starts, axis=1)
 
-    # the first equation within each class; a class of one item has no pairs and stays NaN
+    # the first equation for the items of each class; a class of one item has no pairs and stays NaN
     class_sizes = np.bincount(label).astype(float)
-    class_norms = np.bincount(label, weights=squared_norm)
+    squared_norms_of_class = np.bincount(label, weights=squared_norm)  # Σ |z_i|²
+    squared_sums_of_class = (class_sums**2).sum(axis=0)  # |Σ z_i|²
     pairs_within = class_sizes * (class_sizes - 1) / 2
     within = np.full(len(pairs_within), np.nan)
-    np.divide((class_sums**2).sum(axis=0) - class_norms, 2 * pairs_within, out=within, where=pairs_within > 0)
+    np.divide(squared_sums_of_class - squared_norms_of_class, 2 * pairs_within, out=within, where=pairs_within > 0)
     return MeanQ3(float(mean), float(sd), within, pairs_within)
 
 

@@ -51,9 +51,10 @@ class MantelHaenszel(NamedTuple):
 class Regression(NamedTuple):
     """DIF of every item by a logistic regression on ability, group and their product; NaN: too few responses.
 
-    log_odds:    of the group at equal ability, above 0 where the item favours the focal group (model without product).
-    uniform:     p value of the group, which moves the curve of the item.
-    non_uniform: p value of the product, which changes the slope of the curve.
+    log_odds:    coefficient of the group in the model without the product, in logits: above 0 if the item is easier for
+                 the focal group than for the reference group at equal ability.
+    uniform:     p value of the coefficient of the group, which moves the curve of the item.
+    non_uniform: p value of the coefficient of the product, which changes the slope of the curve.
     """
 
     log_odds: Items
@@ -62,12 +63,13 @@ class Regression(NamedTuple):
 
 
 def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.ndarray, " subjects"]:
-    """The stratum of each subject: 0, 1 ... from low to high ability; -1 for a subject that cannot be matched.
+    """Divide subjects into strata of similar ability, within which the two groups can be compared.
 
-    Subjects can be matched within the range of ability that both groups reach. There are `number` strata with equally
-    many subjects, or fewer strata if they would have fewer than two subjects each.
+    Returns the stratum of each subject: 0, 1 ... from low to high ability, or -1 for a subject without a match in the
+    other group, whose ability is outside of the range that both groups reach.
 
-    focal: whether each subject is in the focal group.
+    focal:  whether each subject is in the focal group; the others are the reference group.
+    number: of strata, which have about equally many subjects; fewer if they would have fewer than two subjects each.
 
     >>> strata_of(np.array([0.1, 0.4, 0.6, 0.5, 0.3, 0.9]), np.array([0, 0, 0, 1, 1, 1], dtype=bool), 2)
     array([-1,  0,  1,  1,  0, -1])
@@ -82,7 +84,7 @@ def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.
     rank = np.argsort(np.argsort(ability[inside], kind="stable"), kind="stable")  # 0 is the least able
     n_strata = min(number, max(len(inside) // 2, 1))
     stratum = np.full(len(ability), -1)
-    stratum[inside] = rank * n_strata // max(len(inside), 1)
+    stratum[inside] = rank * n_strata // max(len(inside), 1)  # max: no subject may be inside
     return stratum
 
 
@@ -179,19 +181,29 @@ def ets_class(tested: MantelHaenszel) -> list[str | None]:
 
 
 def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regression:
-    """Uniform and non-uniform DIF of every item by logistic regression (Swaminathan & Rogers 1990), by score tests.
+    """Differential item functioning (DIF) of every item by logistic regression (Swaminathan & Rogers 1990).
 
-    logit P = b0 + b1 θ + b2 g + b3 θ g;   uniform: b2 with b3 = 0 against 0;   non-uniform: b3 against 0; each χ²(1)
+    The chance P of a right response to an item depends on a subject's standardised ability θ and on its group g, which
+    is 1 for the focal and 0 for the reference group:
 
-    θ is ability, g is 1 for the focal group. The test is Rao's score test, from the fit without the coefficient,
-    because the likelihood ratio does not hold its level with few subjects. Simulated without DIF, p < 0.05 at 34, 65
-    and 130 subjects: uniform 5.4, 5.6, 4.9 %, non-uniform 5.4, 5.3, 4.7 % (likelihood ratio: 6.2, 6.2, 5.3 % and 11.1,
-    7.7, 5.6 %); experiments/irt_corruption/dif_levels.py.
+    logit P = b0 + b1 θ + b2 g + b3 θ g
 
-    responses: subjects x items; 1, 0, NaN for no response.    focal: whether each subject is in the focal group.
-    All is NaN for an item with fewer than five right or five wrong responses or without a response of one group, and
-    for all items if the groups' ranges of ability do not overlap. log_odds is also NaN where ability and group
-    separate right from wrong responses.
+    Uniform DIF is a difference between the groups that is the same at every ability: b2 is not 0, in the model without
+    the product (b3 = 0). Non-uniform DIF is a difference that changes with ability: b3 is not 0. Both are tested by
+    Rao's score test, χ² with one degree of freedom, from the fit without the tested coefficient. The likelihood ratio
+    test rejects too often with few subjects. Share of p < 0.05 in simulations without DIF, at 34, 65 and 130 subjects
+    (experiments/irt_corruption/dif_levels.py):
+
+                   score test         likelihood ratio test
+    uniform        5.4, 5.6, 4.9 %    6.2, 6.2, 5.3 %
+    non-uniform    5.4, 5.3, 4.7 %    11.1, 7.7, 5.6 %
+
+    responses: subjects x items; 1, 0, NaN for no response.
+    focal:     whether each subject is in the focal group.    ability: of each subject, on any scale.
+
+    The results of an item are NaN if it has fewer than five right or five wrong responses, or no response of one group.
+    They are NaN for all items if the groups' ranges of ability do not overlap. log_odds, the estimate of b2 without the
+    product, is also NaN where ability and group separate right from wrong responses, so that b2 has no finite estimate.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, focal = rng.normal(size=200), np.arange(200) < 100
@@ -203,7 +215,7 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     n_wrong = (responses == 0).sum(axis=0)
     n_right = (responses == 1).sum(axis=0)
     has_both_groups = present[focal].any(axis=0) & present[~focal].any(axis=0)
-    groups_overlap = (strata_of(ability, focal, 1) >= 0).any()
+    groups_overlap = (strata_of(ability, focal, 1) >= 0).any()  # any subject within the range that both groups reach
     is_testable = (np.minimum(n_wrong, n_right) >= FEWEST) & has_both_groups & groups_overlap
     tested = responses[:, is_testable]
 
@@ -211,25 +223,30 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     theta = (ability - ability.mean()) / ability.std()
     group = focal.astype(float)
     design = np.stack([np.ones_like(theta), theta, group, theta * group], axis=1)  # subjects x 4
-    without_group = _fit_coefficients(tested, design[:, :2])
-    without_product = _fit_coefficients(tested, design[:, :3])
+    ability_only = _fit_coefficients(tested, design[:, :2])  # b0, b1 of each tested item
+    ability_and_group = _fit_coefficients(tested, design[:, :3])  # b0, b1, b2
+
+    # a coefficient this large shows that the likelihood has no finite maximum
+    is_separated = np.abs(ability_and_group).max(axis=0, initial=0.0) > SEPARATED
+    group_coefficient = ability_and_group[2]
 
     log_odds, uniform, non_uniform = np.full((3, len(is_testable)), np.nan)
-    is_separated = np.abs(without_product).max(axis=0, initial=0.0) > SEPARATED  # no finite maximum
-    log_odds[is_testable] = np.where(is_separated, np.nan, without_product[2])  # [2]: the coefficient of the group
-    uniform[is_testable] = chi2.sf(_score_statistic(tested, design[:, :3], without_group), 1)
-    non_uniform[is_testable] = chi2.sf(_score_statistic(tested, design, without_product), 1)
+    log_odds[is_testable] = np.where(is_separated, np.nan, group_coefficient)
+    uniform[is_testable] = chi2.sf(_score_statistic(tested, design[:, :3], ability_only), 1)  # of b2 = 0
+    non_uniform[is_testable] = chi2.sf(_score_statistic(tested, design, ability_and_group), 1)  # of b3 = 0
     return Regression(log_odds, uniform, non_uniform)
 
 
 def _score_statistic(responses: Matrix, design: Design, coefficients: Float[np.ndarray, "_ items"]) -> Items:
-    """Rao's score statistic (χ² with one degree of freedom) of the last column of a design, for every item.
+    """Rao's score statistic, for every item, of the hypothesis that the last coefficient of a regression is 0.
 
-    U² / (I_ll - I_lr I_rr⁻¹ I_rl)   with the score U and the information I; l: the last column, r: those before it
+    U² / (I_ll - I_lr I_rr⁻¹ I_rl),   χ² with one degree of freedom
 
-    U is the derivative of the log likelihood by the last coefficient at 0.
+    U is the derivative of the log likelihood by the last coefficient, at 0, and I the information matrix; l is the last
+    column of the design, and r are the columns before it.
 
-    coefficients: of the columns before the last one, fitted without the last column.
+    responses:    subjects x items; 1, 0, NaN for no response.
+    coefficients: of the columns before the last one, from a fit without the last column; one column for each item.
     """
     fitted_columns = design[:, :-1]
     last_column = design[:, -1]

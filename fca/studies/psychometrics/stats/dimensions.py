@@ -141,6 +141,7 @@ def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
     A sweep takes one Newton step of all items and one of all abilities, rescales each ability to mean 0 and variance 1,
     and learns the prior of the item parameters (an EM step).
     """
+    # one regression for each item (a row of responses.T) on the abilities, then one for each subject on the items
     item, spread = _newton_step(responses.T, _with_intercept(fit.ability), fit.item, fit.mean, fit.variance)
     ability, ability_covariance = fit_ability(responses, fit._replace(item=item))
 
@@ -194,7 +195,7 @@ def _newton_step(
     sign) at the point from which the step starts.
 
     responses: 1, 0, NaN for no response.    design: x of each column.    beta: where the step starts.
-    mean, variance: of the prior.
+    mean, variance: of the prior.    offset: known part of the logit, for each column.
     """
     k = design.shape[1]
     present = ~np.isnan(responses)
@@ -259,7 +260,8 @@ def held_out_dimensions(
         loss = np.full(len(responses), np.nan)
         for fold in range(split.folds):
             is_test = split.fold == fold
-            loss[is_test] = _loss_of_new_subjects(responses, is_test, split.shown[is_test], dimensions)
+            is_observed = split.shown[is_test]  # the responses that show the abilities of the held-out subjects
+            loss[is_test] = _loss_of_new_subjects(responses, is_test, is_observed, dimensions)
         yield Losses(dimensions, "subjects", loss)
 
 

@@ -45,9 +45,9 @@ def fit_facets(
 
     logit P(right) = θ_s - b_image - Σ_k design_ik effect_k   (Fischer 1973; De Boeck & Wilson 2004, chapter 6)
 
-    The result is the mode with θ ~ N(0, 1), b ~ N(m, s²) with learned m and s, and no prior of the effects. Intervals
-    are the sandwich of the networks' scores with all other parameters eliminated, with Student's t of networks - 1
-    degrees of freedom.
+    P is the chance that subject s is right on item i, with θ_s the subject's ability and b the difficulty of the item's
+    image. The result is the mode of the posterior with θ ~ N(0, 1), b ~ N(m, s²) with learned m and s, and no prior of
+    the effects. Intervals are over networks (see _half_widths).
 
     responses: subjects x items, an item being an image under a condition; 1, 0, NaN for no response.
     image:     of each item, a number from 0.
@@ -161,7 +161,7 @@ def _newton_system(
     return _NewtonSystem(
         error=np.where(present, responses - p, 0.0),
         shared_curvature=np.block([[ability_block, ability_by_effect], [ability_by_effect.T, effect_block]]),
-        image_curvature=image_indicator.T @ item_weight + spread**-2,
+        image_curvature=image_indicator.T @ item_weight + spread**-2,  # s⁻²: curvature of the prior N(m, s²)
         cross_curvature=np.vstack([ability_by_image, effect_by_image]),
         log_likelihood=log_likelihood,
     )
@@ -170,9 +170,11 @@ def _newton_system(
 def _scores(
     error: Matrix, image_indicator: Any, design: Design, group: Integer[np.ndarray, " subjects"]
 ) -> tuple[Float[np.ndarray, "shared groups"], Float[np.ndarray, "images groups"]]:
-    """The gradient of the log likelihood of each group's responses: by abilities and effects, and by images.
+    """The gradient of the log likelihood of the responses of each group of subjects, such as a network's snapshots.
 
+    Returns the derivatives by the shared parameters (abilities, then effects), and by the difficulties of images.
     error: x - P, 0 for a missing response.    group: of each subject, a number from 0.
+    image_indicator, design: see fit_facets; the indicator is items x images.
     """
     membership = np.eye(int(group.max()) + 1)[group]  # subjects x groups, 1 in the subject's group
     group_error = membership.T @ error  # groups x items
@@ -208,7 +210,8 @@ def _half_widths(
     The influence of network g on the effect is the effect's row of the inverse Hessian times the scores (gradient of
     the log likelihood) of the network's responses. The interval uses Student's t of G - 1 degrees of freedom.
 
-    system: residuals and Hessian at the mode.    network: of each subject, a number from 0.
+    system: residuals and Hessian at the mode.    image_indicator: items x images.    design: items x effects.
+    network: of each subject, a number from 0.
     """
     n_effects = design.shape[1]
     n_networks = int(network.max()) + 1

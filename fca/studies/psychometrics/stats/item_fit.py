@@ -52,21 +52,27 @@ class Misfit(NamedTuple):
 
 
 def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquares]:
-    """Outfit and infit of every item, and of every subject (Wright & Masters 1982, chapter 5).
-
-    outfit = mean of (x - P)² / W,   infit = Σ (x - P)² / Σ W,   W = P (1 - P): 1 at the true P, whoever responds.
-    In outfit W is at least 0.001 (and Σ W / max(W, 0.001) stands for the number of responses), so that one surprise
-    among nearly certain responses does not reach thousands. Both are NaN where Σ W < 0.05: no response could surprise.
-    Outfit reacts to single surprises far from an item's difficulty, infit to many near it. Both are linear in x - P:
-
-    Σ ((x - P)² - W) = Σ (x - P) c,   c = 1 - 2 P for infit, c / W for outfit
-    Var = Σ W c² - d' (2 B⁻¹ - B⁻¹ J B⁻¹) d,   d = Σ c ∂P/∂β,   J the information on the parameters β, B with the prior
-
-    The second term is the variance that fitting removes: an item's slope follows the same residuals that are tested
-    (without this term an infit's z has a standard deviation of 0.2 to 0.7 in the 2pl). β: the parameters of an item, or
-    the ability of a subject.
+    """Outfit and infit of every item, then outfit and infit of every subject (Wright & Masters 1982, chapter 5).
 
     responses: those of the fit, subjects x items; 1, 0, NaN for no response. Raises FcaError for another shape.
+
+    Both are means of squared residuals x - P, relative to their variance W = P (1 - P), over the responses to an item
+    or of a subject. They are 1 on average at the true P:
+
+    outfit = mean of (x - P)² / W,   infit = Σ (x - P)² / Σ W
+
+    Outfit reacts to single surprises far from an item's difficulty, infit to many near it. In outfit W is replaced by
+    max(W, 0.001), and the number of responses by Σ W / max(W, 0.001), so that one surprise among nearly certain
+    responses does not reach thousands. Both are NaN where Σ W < 0.05, as no response could surprise.
+
+    Their standard deviations follow from sums that are linear in x - P, because x is 0 or 1:
+
+    Σ ((x - P)² - W) = Σ (x - P) c,   c = 1 - 2 P for infit, (1 - 2 P) / W for outfit
+    Var = Σ W c² - d' (2 B⁻¹ - B⁻¹ J B⁻¹) d,   d = Σ c ∂P/∂β,   J: information on the parameters β,   B: J + prior
+
+    β are the parameters of an item, or the ability of a subject. The second term of Var is the variance that fitting
+    removes, because β follows the same residuals that are tested. Without it the z of infit would have a standard
+    deviation of 0.2 to 0.7 in the 2pl.
 
     >>> responses = (np.random.default_rng(0).random((30, 50)) < np.linspace(0.2, 0.9, 30)[:, None]).astype(float)
     >>> items, subjects = mean_squares(responses, fit_irt(responses, "1pl"))
@@ -107,11 +113,12 @@ SQUARE, EXPECTED, VARIANCE, RIGHT, WRONG, ABILITY_DIRECTION, ABILITY_INFORMATION
 
 
 class _Terms(NamedTuple):
-    """What outfit and infit (the first axis of `sums` and `item_direction`) are summed from; see mean_squares.
+    """The terms of the sums in mean_squares. The first axis of `sums` and `item_direction` is outfit, then infit.
 
     sums: for every response the terms SQUARE (x - P)² w, EXPECTED W w, VARIANCE W c², RIGHT P, WRONG 1 - P,
           ABILITY_DIRECTION c ∂P/∂θ and ABILITY_INFORMATION (the information on θ); 0 for a missing response.
-    item_direction: d of the items.   item_information: J of their parameters.
+    item_direction:   d of each item, over its k parameters.
+    item_information: J of each item's parameters.
     """
 
     sums: Float[np.ndarray, "2 7 subjects items"]
@@ -221,9 +228,10 @@ def _prior_precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k 
     """The curvature of the prior of every item's learned parameters, a diagonal matrix for each item.
 
     The spread of difficulties, which `fit_irt` learns but does not return, is estimated from the fitted difficulties.
-    Asymptotes have Beta priors, whose curvature on the logit q is (u + d) q (1 - q).
+    The asymptotes q (feasibility, and guess / feasibility) have the priors Beta(u, d) of ASYMPTOTES, whose curvature on
+    the scale of logit q is (u + d) q (1 - q).
 
-    bank: some of the items of the fit.
+    bank: parameters of some of the items of the fit.
     """
     ones = np.ones(len(bank.difficulty))
     guess_share = bank.guess / bank.feasibility
@@ -258,15 +266,16 @@ def replicates(
 
 
 def misfit(observed: MeanSquares, simulated: Sequence[MeanSquares]) -> Misfit:
-    """Compare observed mean squares with those of simulated responses (a parametric bootstrap of their mean).
+    """Compare observed outfit and infit with those of simulated responses (a parametric bootstrap of their mean).
 
-    z = (³√m - mean ³√m*) / (sd / 3 · sqrt(1 + 1 / R)),   R replicates m*, cube roots after Wilson and Hilferty
+    z = (³√m - mean ³√m*) / (sd / 3 · sqrt(1 + 1 / R))
 
-    Expected mean squares are below 1: items bend towards the few subjects they were fitted to, by about the ratio of an
-    item's parameters to subjects. Over thousands of items this shifts a subject by many of its standard deviations, so
-    a subject's z means nothing without simulation.
+    m is an observed mean square with the standard deviation sd, and m* are those of R simulated replicates; cube roots
+    of mean squares are nearly normal (Wilson and Hilferty). Simulation is needed because the expected mean square is
+    below 1: the curves of items are fitted to these few subjects, and so are closer to their responses than the true
+    curves. For a subject with thousands of items this shift is many standard deviations.
 
-    simulated: of the same items or subjects, one entry for each replicate.
+    observed, simulated: of the same items or subjects; `simulated` has one entry for each replicate.
 
     >>> observed = MeanSquares(*(np.array([value]) for value in (1.331, 0.3, 1.0, 0.3)))
     >>> replicate = MeanSquares(*(np.array([value]) for value in (1.0, 0.3, 1.0, 0.3)))

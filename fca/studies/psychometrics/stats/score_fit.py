@@ -33,16 +33,21 @@ class ScoreFit(NamedTuple):
 
 
 def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
-    """S-X² of every item, from the subjects with a response to every item.
+    """S-X² of every item: does it have as many right responses as the model expects at each score?
 
     S-X²_i = Σ_k N_k (O_ik - E_ik)² / (E_ik (1 - E_ik)),   E_ik = ∫ P_i S_k-1^(-i) φ / ∫ S_k φ   over scores k = 1..n-1
 
-    N_k: subjects with k right responses; O_ik: the share of them that is right on item i, E_ik: the expected share.
-    S_k: chance of k right responses at an ability; S^(-i): without item i (Lord & Wingersky 1984); φ: density of
-    ability, N(0, 1). Neighbouring scores are joined until each group expects one right and one wrong response; df:
-    groups less the item's parameters.
+    The score k of a subject is its number of right responses to the n items; only subjects with a response to every
+    item count.
+    N_k: number of subjects with the score k.    O_ik: the share of these that is right on item i; E_ik: expected.
+    S_k: chance of the score k at an ability; S_k^(-i): without item i (Lord & Wingersky 1984).
+    P_i: chance of a right response to item i at an ability.    φ: density of ability, N(0, 1).
 
-    bank: fitted to these responses. For fewer than 3 or more than 300 items no statistic is known: NaN, with df 0.
+    Neighbouring scores are joined until each group of subjects expects one right and one wrong response. Degrees of
+    freedom: number of groups minus number of the item's parameters.
+
+    responses: subjects x items; 1, 0, NaN for no response.    bank: items fitted to these responses.
+    With fewer than 3 or more than 300 items, or without subjects that count, statistics are NaN, with df 0.
 
     >>> ones = np.ones(4)
     >>> responses = (np.random.default_rng(0).random((500, 4)) < 0.5).astype(float)
@@ -102,9 +107,9 @@ def expected_share(p: PerNode, weight: Float[np.ndarray, " nodes"]) -> Float[np.
         downwards[:, n_items - 1 - k] = higher_score
     without_item = np.where(is_high[:, None], downwards, upwards)
 
-    # q: node, k: score without the item, i: item. k - 1 other items right, and this one
-    joint = np.einsum("q,qi,qki->ki", weight, p, without_item)[:-1]
-    return joint / (weight @ all_items)[1:-1, None]
+    # q: node, k: score without the item, i: item. A score of k is k - 1 other items right, and this one
+    joint = np.einsum("q,qi,qki->ki", weight, p, without_item)[:-1]  # not the last: all n items right
+    return joint / (weight @ all_items)[1:-1, None]  # scores 1 .. n - 1
 
 
 def score_chances(p: PerNode) -> Scores:
