@@ -197,8 +197,8 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
            which Student's t of k - 1 degrees of freedom exceeds d / s · sqrt(k) in 97.5 % and in 2.5 % of cases (Hedges
            and Olkin 1985, section 5.D). If that interval contains 0, the models may be equal, and `high` is infinite.
 
-    All three are NaN with fewer than two seeds. If all differences are equal, all three are 2, or infinite if the
-    differences are 0.
+    All three are NaN with fewer than two seeds. If all differences are nearly equal (s below 0.01 % of d), all three
+    are 2, or infinite if the differences are 0.
 
     >>> seeds_needed(np.array([0.01, 0.05, 0.02, 0.05, -0.01]))
     Estimated(value=12.0, low=5.0, high=inf)
@@ -209,7 +209,7 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
 
     d = abs(float(differences.mean()))  # the test is two-sided: it does not matter which model is better
     s = float(differences.std(ddof=1))
-    if s <= 1e-12:  # rounding of equal accuracies
+    if s <= max(1e-12, 1e-4 * d):  # equal but for rounding; scipy does not return for much larger effects
         seeds = 2.0 if d > 1e-12 else float("inf")
         return Estimated(seeds, seeds, seeds)
 

@@ -80,6 +80,7 @@ def test_what_cannot_be_known_is_missing_and_what_never_ends_is_infinite():
     assert np.isnan(seeds_needed(np.array([0.1]))).all()
     assert np.isnan(seeds_needed(np.array([]))).all()
     assert seeds_needed(np.array([0.1, 0.1, 0.1])) == (2, 2, 2)
+    assert seeds_needed(np.array([0.1, 0.1 + 1e-9, 0.1])) == (2, 2, 2), "before, scipy did not return"
     assert seeds_needed(np.zeros(3)) == (np.inf, np.inf, np.inf)
 
 
