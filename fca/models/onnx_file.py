@@ -104,7 +104,7 @@ class OnnxFile(Model):
         try:
             content = read_object(path, classes=list, model=str, run=str, snapshot=str, fingerprint=str, geometry=dict)
             description = _description_from_json(content)
-        except DamagedFile as damage:
+        except DamagedFile as damage:  # no JSON, or without one of these keys
             self._refuse_json(damage.problem)
         except (KeyError, TypeError, ValueError, FcaError) as error:
             self._refuse_json(f"has impossible values for its images or classes: {error}")
@@ -135,7 +135,8 @@ class OnnxFile(Model):
         module = in_torch(session, [LOGITS])
 
         def normalise(images: Any) -> Any:
-            return images  # the program normalises
+            """Leave the images as they are: the program itself normalises them."""
+            return images
 
         def embed(images: Any) -> NoReturn:  # the file has logits as its output, and no features
             allowed = "a network whose features can be read; an ONNX file gives logits"
@@ -162,6 +163,9 @@ class OnnxFile(Model):
 
 def _description_from_json(content: Mapping[str, Any]) -> Description:
     """The description of an exported program, from the content of the JSON file beside it.
+
+    Beside the names it has how images are prepared: `geometry` (resized to `resize` pixels, then cropped to `crop`),
+    and `white`, the value of a 16-bit image that is shown as white.
 
     Raises KeyError for a missing key, and TypeError, ValueError or FcaError for an impossible value.
     """
@@ -214,7 +218,10 @@ def _check_program(file: str, content: bytes) -> None:
 
 
 def _all_constants(graph: Any) -> Iterator[Any]:
-    """Yield all constants of an ONNX graph: its weights, the tensors in attributes, and likewise those of subgraphs."""
+    """Yield all constants of an ONNX graph: its weights, the tensors in attributes, and likewise those of subgraphs.
+
+    The caller looks for constants whose values are in other files.
+    """
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

@@ -232,10 +232,11 @@ _open_clip = partial(imported, "open_clip")
 
 
 def record_of(model: OpenClip) -> dict[str, Any]:
-    """OpenCLIP's record of a model's weights, which has their preprocessing and address.
+    """OpenCLIP's record of a model's weights: a dictionary with their preprocessing, activation and address.
 
-    For a model without a tag it is the record of the first tag of its name; empty if there is none. Raises FcaError for
-    an unknown tag, and for one whose weights were trained with another activation than the network of this name has.
+    A tag names published weights. For a model without a tag, whose weights are a file or random, it is the record of
+    the first tag of its name; empty if there is none. Raises FcaError for an unknown tag, and for a tag whose weights
+    were trained with another activation than the network of this name has.
     """
     pretrained = _open_clip().pretrained
     tags = pretrained.list_pretrained_tags_by_model(model.name)
@@ -278,8 +279,12 @@ def _tower_with_head(model: OpenClip, weights: str | None, logits: int) -> nn.Mo
 
 
 def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
-    """The image tower with a layer that compares its features with texts about these classes, for a logit per class.
+    """OpenCLIP's image network (its tower) with a layer that compares features with texts, for one logit per class.
 
+    The texts are prompts about the classes, such as "a photo of a cat". The layer has their features as its weights, so
+    the result classifies images without being trained on them.
+
+    keys: class keys.
     Raises FcaError if the library of the model's tokenizer is missing, and for classes that would share a name.
     """
     from fca.models.networks import Tower, ZeroShot
@@ -316,9 +321,10 @@ def _image_and_text_model(model: OpenClip, weights: str | None) -> Any:
         record = record_of(model)
         hub = record.get("hf_hub", "").rstrip("/")
         file = f"https://huggingface.co/{hub}/resolve/main/open_clip_model.safetensors" if hub else record.get("url")
-        raise not_fetched(tag, file, type(error).__name__) from error  # its text is that of ten retries
+        # only the type of the error is shown: its text repeats ten attempts
+        raise not_fetched(tag, file, type(error).__name__) from error
 
-    if weights is not None and tag is None:
+    if weights is not None and tag is None:  # a file
         _load_file(model, clip, weights)
     return clip
 

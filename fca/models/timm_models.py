@@ -79,7 +79,7 @@ class TimmModel(LibraryModel):
         Weights of an installed package enter by the sha256 of their file, whichever package it comes from. Raises
         FcaError for impossible settings, and for a package that is not installed.
         """
-        without_package = replace(self, package=None)  # which only says where the weights can be found
+        without_package = replace(self, package=None)  # a package is only the place where the weights can be found
         if not self.is_packaged:
             return super(TimmModel, without_package).identity()
 
@@ -124,6 +124,7 @@ class TimmModel(LibraryModel):
             module = _at_depth(self, module, len(keys))
 
         def pooled(images: Tensor) -> Tensor:
+            """The features before the head, one vector for each image."""
             return module.forward_head(module.forward_features(images), pre_logits=True)
 
         if not keys:  # an encoder; with a projection, or with every depth, its output already is the features
@@ -131,7 +132,7 @@ class TimmModel(LibraryModel):
             return Classifier(module, keys, geometry, normalise, embed, None)
 
         head = module.get_classifier()
-        if isinstance(head, nn.Conv2d):  # it takes maps: give it the pooled features as maps of one pixel
+        if isinstance(head, nn.Conv2d):  # such a head takes maps: the pooled features become maps of one pixel
             head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
         embed, layer = split(module, pooled, head, geometry.size, self.refused)
         return Classifier(module, keys, geometry, normalise, embed, layer)
@@ -303,21 +304,26 @@ def _with_weights(
 ) -> tuple[Any, tuple[str, ...]]:
     """timm's network with the model's weights, and the class keys of its logits; see `networks.with_weights`.
 
-    file_keys: class keys of the weights' logits.    classes: class keys to train for, with a fresh head.
-    gives_projection: whether the weights' last layer is kept although its outputs are no logits but features.
+    The weights are those that timm publishes, those of an installed package, a file, or random.
+
+    file_keys: class keys of the weights' logits; empty if unknown.
+    classes:   class keys to train for, with a fresh head; None: nothing is trained.
+    gives_projection: whether the weights' last layer (a projection) is kept although it gives features, not logits.
     """
     if model.pretrained:
         return _with_pretrained_weights(model, file_keys, classes)
 
     from fca.models.networks import with_weights
 
-    # A projection belongs to what the weights hold, so it is loaded like any other layer: there is no head then.
+    # timm calls the last layer the classifier. A projection is loaded from the weights like any other layer, so the
+    # network then has no head.
     classifier_names = record_of(model.name).classifier or ()
     if isinstance(classifier_names, str):
         classifier_names = (classifier_names,)
     head = () if gives_projection else tuple(classifier_names)
 
     def make(logits: int) -> nn.Module:
+        """The network with this number of logits; with its projection, whose width the weights decide."""
         return network(model, None if gives_projection else logits)
 
     if model.is_packaged:
@@ -330,14 +336,14 @@ def _with_pretrained_weights(
 ) -> tuple[Any, tuple[str, ...]]:
     """The network with weights that timm itself fetches, and the class keys of its logits; see `_with_weights`.
 
-    The class keys are empty for an encoder, whose outputs are features. Raises FcaError if their number is not the
-    number of logits.
+    Without any class keys the result is an encoder, whose outputs are features. Raises FcaError if the number of
+    `file_keys` is not the number of logits.
     """
     logits = record_of(model._published()).num_classes
     if classes is not None:
         module: Any = network(model, len(classes), pretrained=True)
-        if len(classes) == logits:
-            module.reset_classifier(logits)  # for as many classes timm keeps the pretrained head: make it fresh
+        if len(classes) == logits:  # timm then keeps the pretrained head: replace it by a fresh one
+            module.reset_classifier(logits)
         return module, tuple(classes)
 
     if file_keys:

@@ -46,7 +46,7 @@ class TorchvisionModel(LibraryModel):
         self._check()
         record = record_of(self.name)
         weights = self.weights
-        file_keys = class_keys(self.classes)
+        file_keys = class_keys(self.classes)  # class keys of the weights' logits; empty if unknown
         if self.pretrained:
             weights = str(fetched(record.url))
             file_keys = file_keys or class_keys("imagenet-1k")

@@ -42,6 +42,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
     clean_rows = rows[is_clean_test]
     clean_run_ids = set(clean_rows[RUN_ID])
+    # run id of a training -> the clean prediction of its weights (column `parent` names the training)
     clean_row_of_training = clean_rows.dropna(subset="parent").drop_duplicates("parent").set_index("parent")
 
     n_wrong: Counter[tuple[str, str]] = Counter()  # (fingerprint, image) -> runs that get it wrong
@@ -52,7 +53,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
 
         predictions: dict[str, Any] = {}
         if is_training and run_id in clean_row_of_training.index:  # a training shows the predictions of its weights
-            clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}
+            clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}  # `parent` was the index
             predictions = _right_and_wrong_images(store, clean_row)
         elif run_id in clean_run_ids:
             predictions = _right_and_wrong_images(store, row)
@@ -83,7 +84,8 @@ def _right_and_wrong_images(store: Store, row: Mapping[Hashable, Any]) -> dict[s
 
     row: the stored result of the prediction.
     """
-    with if_whole(), suppress(IndexError):  # a damaged run is compared by its row alone
+    # damaged files or predictions end the block: such a run is compared by its row alone
+    with if_whole(), suppress(IndexError):
         classes = np.asarray(store.array(row[RUN_ID], "logit_classes"))
         pred = np.asarray(store.array(row[RUN_ID], "pred"))
         items = store.items(row["fingerprint"])
@@ -117,7 +119,7 @@ def _curve(folder: Path) -> list[dict[str, Any]]:
     Empty where the training stored no history, or where its file is damaged or has another content.
     folder: the folder of the training's run.
     """
-    with if_whole():  # damage ends the block
+    with if_whole():  # a missing or damaged file ends the block, without an error
         history = read_object(folder / FITTED).get("history")
         if not isinstance(history, list):
             return []

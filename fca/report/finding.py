@@ -124,7 +124,7 @@ def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], mo
     A finding is a question that a study answers by sentences on a data set; a headline is its first sentence.
     Where possible all headlines are about one data set: the data set with most headlines or, among several, the one
     with most lines in the tables. A finding that states nothing about this data set gives a headline on the next data
-    set about which it states something. With several data sets the first headline says how many more there are.
+    set about which it states something. With several data sets the first headline ends with the number of the others.
 
     tables: name of each table -> the table.
     """

@@ -96,6 +96,8 @@ class Page:
 def write_page(folder: Path, page: Page) -> Path:
     """Write index.html, figures/ and tables/ into the folder, in place of an earlier page; returns index.html.
 
+    Full-size pictures are copied into a folder of their own. All runs of the page become tables/runs.csv.
+
     Raises FcaError for a folder that holds anything but an earlier page.
     """
     index = folder / "index.html"
@@ -113,7 +115,7 @@ def write_page(folder: Path, page: Page) -> Path:
         shutil.rmtree(folder / subfolder, ignore_errors=True)
         (folder / subfolder).mkdir(parents=True)
 
-    for uri, file in page.large.items():
+    for uri, file in page.large.items():  # uri: the thumbnail of the picture in the file
         shutil.copyfile(file, folder / LARGE / name_of_large(uri))
     for section in page.sections:
         if section.figure is not None:
@@ -128,7 +130,8 @@ def write_page(folder: Path, page: Page) -> Path:
 def render(page: Page) -> str:
     """The HTML of a page, with its scripts, style and data inside.
 
-    It loads nothing from the network, and everything from the data is escaped.
+    `page.answers` are the headlines that the page opens with, each with a small figure. `page.sections` are its figures
+    and tables. The HTML loads nothing from the network, and everything from the data is escaped.
     """
     sections = [section for section in page.sections if section.has_content]
     tables = [table for section in page.sections for table in section.tables]
@@ -457,7 +460,7 @@ class AnalysesReport:
         rows:     all runs of the store, one a line; `columns` are the declarations of its columns. The page lists the
                   runs that the tables read, and the runs from which these were computed (their parents).
         command:  the command that makes the page again.
-        left_out: sentences that say what of the store the page does not show.
+        left_out: sentences on what the page does not show of the store.
         large:    thumbnail -> the file of the same picture at full size.
         """
         tables_by_name = tables_of_results(results)
@@ -473,7 +476,7 @@ class AnalysesReport:
         parents = set(rows.loc[rows["run_id"].isin(run_ids), "parent"].dropna())
         page = Page(
             title=self.title,
-            headlines=(),
+            headlines=(),  # plain sentences; a report opens with `answers` instead, which have figures
             sections=sections,
             rows=rows[rows["run_id"].isin(run_ids | parents)],
             command=command,

@@ -72,7 +72,8 @@ def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) ->
     """Thumbnails of these images, in their order, with the run of the task `describe` on their data set.
 
     They come from the cache if an earlier page made them. Otherwise they are made of the images, if these still exist,
-    or taken from a run of `describe` by version 0.1, which stored a thumbnail of every image. None for other images.
+    or taken from a run of `describe` by version 0.1, which stored a thumbnail of every image. Other images get None in
+    place of a thumbnail.
 
     fingerprint: the fingerprint of their data set. None if it is unknown, as for responses from a file: then the first
                  described data set that has all of the images is taken.
@@ -112,7 +113,7 @@ def _thumbnail_uris(store: Store, fingerprint: str, image_ids: Sequence[str], ru
             uri_by_image[image_id] = data_uri(png)
 
     def is_incomplete(image_id: str) -> bool:
-        """Whether the cache lacks the thumbnail or the full-size picture of this image."""
+        """Whether the cache lacks the thumbnail or the full-size picture, whose name is made from the thumbnail."""
         return image_id not in uri_by_image or _full_size(_large_file(store, uri_by_image[image_id])) is None
 
     incomplete_ids = [image_id for image_id in image_ids if is_incomplete(image_id)]

@@ -93,6 +93,7 @@ def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
     # room for all places: a single picture is no larger than one of four
     x = alt.X("place:O", axis=None, scale=alt.Scale(domain=list(range(MAX_NAMES))))
     base = alt.Chart().encode(x=x, tooltip=kinds.tooltips(hover))
+    # pixels: room below the picture for its label
     images: Any = base.mark_image(width=HEIGHT - 4, height=HEIGHT - 4).encode(y=alt.value(HEIGHT / 2 - 8))
     words: Any = base.mark_text(fontSize=11, limit=88, lineBreak="\n").encode(y=alt.value(HEIGHT))
     layers = [

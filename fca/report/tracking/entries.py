@@ -85,7 +85,10 @@ class Entry:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The results of the entry's head, by column: its numbers and texts that are not part of the configuration."""
+        """The results of the entry's head row, by column: numbers and texts that are no part of the configuration.
+
+        Empty if the head is a prediction of shifted images, which does not stand for the model.
+        """
         if not self.has_summary:
             return {}
 
@@ -127,6 +130,7 @@ class Entry:
         with if_whole():
             epochs = read_object(self.store.folder(self.head["run_id"]) / FITTED, history=list)["history"]
 
+        # an epoch may be several passes over the training images
         batches_per_pass = math.ceil(self.head.get("n_train", 1) / self.head.get("recipe_batch_size", 1))
         steps_per_epoch = batches_per_pass * self.head.get("recipe_passes", 1)
         return [
@@ -226,15 +230,17 @@ def stored_config(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
 def completed(config: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """Add the values of a row to its configuration: changes `config` and returns it.
 
-    A key that has no value in the configuration gets the value of the row. Where both have a value and the values
-    differ, the row's value is stored under `effective`.
+    The columns of a row have short names; KEYS has the key of the configuration for each, and a column `recipe_<key>`
+    belongs to the key `recipe.<key>`. A key that has no value in the configuration gets the value of the row. Where
+    both have a value and the values differ, the row's value is stored under `effective`. Other columns are results and
+    are not added.
 
     >>> completed({"subset": {"ncl": None}, "recipe": {"lr": 0.1}}, {"ncl": 10, "recipe_lr": 0.025})
     {'subset': {'ncl': 10}, 'recipe': {'lr': 0.1}, 'effective': {'recipe': {'lr': 0.025}}}
     """
     for column, value in row.items():
         key = f"recipe.{column.removeprefix(RECIPE)}" if column.startswith(RECIPE) else KEYS.get(column)
-        if key is None or column in LISTS_AS_TEXT or value is None:
+        if key is None or column in LISTS_AS_TEXT or value is None:  # no key; a list that the row has as text only
             continue
 
         value = without_secrets(list(value) if isinstance(value, tuple) else value)

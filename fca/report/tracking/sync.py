@@ -106,7 +106,7 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Ca
     paths = [str(folder.resolve()) for folder in folders]  # absolute, as the process works elsewhere
     command = [sys.executable, "-P", "-m", "wandb", "sync", "--include-online", "-n", str(workers), *paths]
 
-    # without the variables that set the mode of W&B, or name a W&B process of this program
+    # WANDB_MODE could forbid sending, and WANDB_SERVICE names the W&B process of this program: both are left out
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
     for name, value in environment.items():
         if name.startswith("WANDB_") and name.endswith("_DIR"):
@@ -114,7 +114,7 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Ca
     environment |= {
         "WANDB_ERROR_REPORTING": "false",
         "WANDB_SILENT": "false",
-        "WANDB_DIR": str(log.parent.parent.resolve()),
+        "WANDB_DIR": str(log.parent.parent.resolve()),  # the log is in WANDB_DIR/wandb
     }
 
     with tempfile.TemporaryDirectory(prefix="fca-sync-") as empty_folder:

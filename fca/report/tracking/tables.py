@@ -47,10 +47,11 @@ def report_id(metadata: Mapping[str, Any]) -> str:
 
 
 def scalars(table: Table) -> dict[str, float]:
-    """The numbers of a short table, by the name `analysis/TABLE/ROW/COLUMN`; empty for over SHORT lines.
+    """The numbers of a short table, by the name `analysis/TABLE/ROW/COLUMN`.
 
-    ROW joins the values of the first columns that together distinguish the lines (see `key_columns`), so the name of a
-    number stays the same when other columns change.
+    Empty for a table of more than SHORT lines, which nobody compares number by number. ROW joins the values of the
+    first columns that together distinguish the lines (see `key_columns`), so the name of a number stays the same when
+    other columns change.
     """
     if len(table.frame) > SHORT:
         return {}
@@ -88,10 +89,10 @@ def _word(value: Any) -> str:
 
 
 def chart_of(table: Table) -> Any:
-    """W&B's own chart of the first measured (float) column of a table, or None.
+    """W&B's own chart of the first measured column of a table, which is its first column of type float.
 
-    Lines over the number of classes (ncl) if it has several values; otherwise bars. None for a table without measured
-    values, and for over SHORT lines with a value.
+    It has lines over the number of classes (ncl) if there are several such numbers, and otherwise bars. None for a
+    table without measured values, and for a table in which more than SHORT lines have one.
     """
     import wandb
 

@@ -106,6 +106,7 @@ class FewClass(OfSubsets):
 
         Raises FcaError if no models are stored, or none was evaluated on the subsets that the options select.
         """
+        # groups of classes that count as one class, for the protocol `grouped`
         groups = read_superclasses(self.groups, self.group_columns) if self.groups else None
         rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
@@ -124,6 +125,7 @@ class FewClass(OfSubsets):
             rank_agreement(partial, rows.full),
         )
         runs = sorted(set(points["run_id"]))
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS})
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
@@ -136,19 +138,19 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
-    """Table `accuracy`: the mean over class subsets of each model, protocol and ncl, and the spread between subsets.
+    """Table `accuracy`: the mean accuracy over class subsets, and its spread between them, for each model and ncl.
 
-    The spread is the standard deviation; it is missing for a single subset. The columns of chance stay empty here:
-    with_chance fills them in.
+    There is one line for each data set, model, protocol and ncl. The spread is the standard deviation; it is missing
+    for a single subset. The columns of chance stay empty here: with_chance fills them in.
 
-    subset: see per_subset.
+    subset: one line for each subset, model and protocol, see per_subset.
     """
     lines = []
     for key, subsets in groups_by_columns(subset, (DATASET, MODEL, PROTOCOL, NCL)):
         lines.append(
             {
                 **key,
-                **_mean_cells(TOP1, subsets, FRACTION),
+                **_mean_cells(TOP1, subsets, FRACTION),  # FRACTION: the interval stays within 0 and 1
                 SPREAD: subsets[TOP1].std(),
                 SUBSETS: len(subsets),
             }
@@ -181,7 +183,7 @@ def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
     Subsets share classes and so images, but the test of chance counts each image once. The number of different images
     is estimated as the number of different classes times the mean number of images of a class.
 
-    points: see accuracy_points.
+    points: one line for each accuracy, see accuracy_points.
     """
     measured = points.dropna(subset=[TOP1, CHANCE])
     lines = []

@@ -299,7 +299,7 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             "seeds": n_seeds,
             "note": reason_for_no_interval(n_seeds, "subset seeds"),
         }
-        seed_codes = pd.factorize(seeds)[0]  # 0, 1 ... for each seed, the unit of the bootstrap
+        seed_codes = pd.factorize(seeds)[0]  # 0, 1 ... for each seed: the bootstrap draws seeds, not single subsets
         resampled = rank_stability(table, seed_codes)
         for i, model in enumerate(accuracies):  # the columns of the frame
             lines.append(

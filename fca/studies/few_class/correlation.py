@@ -97,7 +97,7 @@ class Correlation(OfSubsets):
         require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
         # without the data sets whose runs differ in configuration, number of classes or sampler: not comparable
         comparable_rows = drop_conflicting_rows(rows, rows.models, "model", self.per_model)
-        rows = of_one_draw(comparable_rows)
+        rows = of_one_draw(comparable_rows)  # equal subset seeds then draw equal classes
 
         # SimSS and accuracy of every subset, joined by its draw: subset seed and classes
         subsets = subsets_of(rows, self)
@@ -113,6 +113,7 @@ class Correlation(OfSubsets):
         for key, points_of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
             chance_of_dataset = chance[chance[DATASET] == key[DATASET]]
             for target in targets(points_of_encoder):
+                # whether all models of the target are at the level of chance, at every ncl
                 is_of_target = _is_of_target(target, chance_of_dataset)
                 shared_cells = {**key, AT_CHANCE: all_at_chance(chance_of_dataset[is_of_target])}
                 for line in correlations(target):
@@ -143,7 +144,8 @@ class Target:
 def targets(points: pd.DataFrame) -> Iterator[Target]:
     """The accuracies that SimSS may predict: of the best model (DCN) under each protocol, then of every single model.
 
-    A combination of model and protocol without any points has no target.
+    A target is a series of accuracies, one for each subset. A combination of model and protocol without any points has
+    no target.
     points: accuracy (`top1`) and SimSS of every model, protocol and subset, for one data set and encoder.
     """
     points_by_target = {}
@@ -161,9 +163,8 @@ def targets(points: pd.DataFrame) -> Iterator[Target]:
         # the best model on each subset; for a single model this is just that model
         best_first = of_target.sort_values("top1", ascending=False, kind="stable")
         best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()
-        accuracies = wide(
-            MODEL, of_target, ["ncl", *DRAW]
-        ).to_numpy()  # subsets x models, subsets in the order of `best`
+        # subsets x models; the subsets are in the order of `best`
+        accuracies = wide(MODEL, of_target, ["ncl", *DRAW]).to_numpy()
         yield Target(best.assign(target=name), accuracies)
 
 

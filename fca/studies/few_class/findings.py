@@ -110,6 +110,9 @@ def measures(
 ) -> dict[str, dict[str, Any]]:
     """The cells of every finding of MEASURES that is defined on one data set: value, interval, counts and verdict.
 
+    MEASURES lists what is measured for each finding of the paper: (a) to (d), here with variants such as "a, masked".
+    Returns the cells by these names; a finding for which models or subsets are missing is left out.
+
     subset:           accuracies on each class subset (see fca.studies.few_class.accuracy.per_subset).
     params:           number of parameters of every model.
     top1_all_classes: accuracy of every full model on all classes, where open and masked are the same.
@@ -123,7 +126,7 @@ def measures(
     few_open = few[few["protocol"] == "open"]
     few_masked = few[few["protocol"] == "masked"]
 
-    value_cells = {
+    value_cells = {  # empty cells: the finding is undefined here
         "a, best of models": mean_of(*sub_minus_full(few, "open", "max")),
         "a, mean of models": mean_of(*sub_minus_full(few, "open")),
         "a, masked": mean_of(*sub_minus_full(few, "masked")),
@@ -184,7 +187,7 @@ def best_of_different_models(subset: pd.DataFrame, protocol: str) -> Draws:
     """The best sub-model minus the best full model on each subset, in points, and the number of models.
 
     This is for stores in which the sub-models are other architectures than the full models. If any model was stored as
-    both, there are no values, because sub_minus_full then compares each model with itself.
+    both, the result has no values, because sub_minus_full then compares each model with itself.
 
     subset: see measures.    protocol: of the full models.
     """
@@ -216,7 +219,9 @@ def minus_reference(few: pd.DataFrame, reference: pd.Series) -> Draws:
 def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
     """Accuracy of sub-models at few classes minus accuracy at the most classes that any was trained on, in points.
 
-    Both accuracies are of the same model and subset seed.    subset: see measures.
+    Both accuracies are of the same model and subset seed.
+
+    subset: see measures.    few_classes: the numbers of classes that count as few.
     """
     sub = subset[subset["protocol"] == "sub"]
     has_most_classes = sub["ncl"] == sub["ncl"].max()
@@ -224,7 +229,7 @@ def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draw
 
     with_most_classes = sub[has_most_classes]
     reference_key = ["model", "subset_seed"]
-    if with_most_classes["subset_seed"].isna().all():  # no seed drew all classes: one reference for every seed
+    if with_most_classes["subset_seed"].isna().all():  # all classes need no draw: one reference for every seed
         reference_key = ["model"]
     reference = with_most_classes.groupby(reference_key)["top1"].mean()
     return minus_reference(few, reference)

@@ -187,6 +187,9 @@ PREDICTION_POINTS = TableSpec(
 def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Judge every predictor of accuracy on the same subsets, all of one encoder and target.
 
+    A predictor is a list of columns (its regressors), from which a straight line predicts accuracy; the baseline uses
+    the logarithm of ncl alone. Each prediction is of subsets to which its line was not fitted.
+
     Yields a line of table `prediction` and the predicted subsets (lines of table `prediction_points`) for every
     predictor, first with the subset seeds of each data set held out, and then, if there are several data sets, with
     whole data sets held out. Intervals are over what is held out, because the points of one data set have much in
@@ -210,12 +213,12 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
     }
 
     regressors_by_predictor: dict[str, tuple[str, ...]] = {}
-    column_by_predictor = {}  # only predictors that are one number beside log ncl; only these have a correlation
+    column_by_predictor = {}  # the column of each predictor that is one number beside log ncl: it has a correlation
     for name, regressors in PREDICTORS.items():
         if points[list(regressors)].isna().any(axis=None):
             continue
         regressors_by_predictor[name] = regressors
-        if len(regressors) == 2:
+        if len(regressors) == 2:  # log ncl and one number
             column_by_predictor[name] = regressors[1]
     correlations_within_ncl = _correlations_within_ncl(points, column_by_predictor, draw_codes)
 
@@ -225,6 +228,7 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
         for name, regressors in regressors_by_predictor.items():
             predictions[name] = _predict_held_out(points, list(regressors), unit)
         baseline = predictions[BASELINE]
+        # points that are held out together, over which intervals are
         clusters = draw_codes if unit == "subset seed" else pd.factorize(points["stored"])[0]
         baseline_error = judge(accuracy, baseline, baseline, clusters).error.value
 
@@ -293,7 +297,7 @@ def _correlations_within_ncl(
     """The correlation of each predictor with accuracy, among subsets of equal ncl of one data set.
 
     Returns for each predictor the cells of the columns WITHIN: r, both ends of its interval, and p. They are NaN for
-    predictors that are not in column_by_predictor.
+    predictors of several numbers, which are not in column_by_predictor.
 
     column_by_predictor: the column of each predictor that is a single number.
     draw_codes:          the draw of each subset, -1 if it was not drawn; intervals are over draws.
@@ -406,7 +410,7 @@ class Prediction(OfSubsets):
             stored=points[DATASET].map(stored_name_by_dataset),
         )
 
-        at_chance = {}
+        at_chance = {}  # target -> whether all of its models are at the level of chance
         for target, accuracies_of_target in accuracies.groupby(TARGET):
             at_chance[target] = all_at_chance(chance_of_means(accuracies_of_target))
 

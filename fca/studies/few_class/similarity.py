@@ -103,7 +103,10 @@ class Embedded:
 
 
 def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
-    """Read the arrays of an `embed` row: its features, or the similarities that a function of two images returned."""
+    """Read the arrays of an `embed` row: its features, or the similarities that a function of two images returned.
+
+    Only usable images are kept: those of classes with two images or more, if there are two such classes.
+    """
     run_id = row["run_id"]
     keys, labels = labels_of(store, row)
     has_pairs = store.has_array(run_id, "similarity")
@@ -128,7 +131,8 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
     """Table `similarity`: SimSS and its parts, for every class subset and every `embed` row of its data set.
 
     A subset with a class of fewer than two images has no scores; its `note` names the class.
-    subsets: see subsets_of.
+    rows:    stored results, among them the `embed` rows.
+    subsets: the subsets of every data set, see subsets_of.
     """
     lines = []
     for row in records(rows.embedded):
@@ -139,6 +143,7 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
 
             scores: dict[str, float] = {}
             note = None
+            # "key has 1": classes with too few images
             small_classes = [f"{embedding.keys[c]} has {n}" for c, n in zip(classes, counts, strict=True) if n < 2]
             if small_classes:
                 note = f"images in {row['split']}: {', '.join(small_classes)}; a class needs 2"
@@ -281,7 +286,7 @@ class Similarity(OfSubsets):
             {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, KEY)
         )
 
-        # ORDER is recorded where the result depends on it: the script carries images from subset to subset
+        # the script carries images from subset to subset, so its tables record the order of the subsets
         released_parameters = rows.noted({**asdict(self), "order": ORDER})
         released_runs = sorted(set(released[RUN_ID]))
         return [

@@ -78,7 +78,7 @@ def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
 
     For each source of variance (draw of classes, initialisation, luck, test images) these are the variance, its share
     of the sum of all four, and the standard deviation with its interval. Only subsets with stored predictions count; if
-    there are none, a note says so and these cells are missing.
+    there are none, a note gives this reason and the cells are missing.
 
     points: the accuracies on all subsets, with their predictions (see points_with_predictions).
     """
@@ -148,6 +148,7 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
         yield f"{min(n_inits)} to {max(n_inits)} initialisations a subset"
 
     # number of images of the smallest class of each subset
+    # strata: the class of each image
     fewest_images = [np.unique(subset.strata, return_counts=True)[1].min() for subset in subset_runs]
     if 1 in fewest_images:
         yield "a class with one test image: sampled as one class with the others"

@@ -144,9 +144,12 @@ class Comparison:
     """
 
     def __init__(self, evidence: Evidence, other_jobs: OtherJobs, limits: Limits, metric: Metric) -> None:
-        """Compare the candidates of a job.
+        """Compare the candidates of a job: the programs that were measured or trained for its images and classes.
 
-        evidence: stored results of the job.    other_jobs: results on other jobs, which are the prior.
+        evidence:   stored results of the job.
+        other_jobs: results on other jobs, from which the prior of each candidate's accuracy comes.
+        limits:     what the recommended program must satisfy, such as a time for one image.
+        metric:     by which candidates are compared: accuracy, balanced accuracy or cost.
         """
         self.evidence = evidence
         self.other_jobs = other_jobs
@@ -167,6 +170,7 @@ class Comparison:
             for i, candidate in enumerate(self.candidates)
             if candidate.trainings and candidate.latency_row is not None and self.exceeded[i] is None
         ]
+        # the probability of each to be within the margin (limits.within) of the best; NaN for those not compared
         self.within = np.full(len(self.candidates), np.nan)
         self.within[self.compared] = probability_within(self.draws[:, self.compared], limits.within)
 
@@ -190,7 +194,7 @@ class Comparison:
         if self.best is None:
             return None
 
-        lowest_mean = self.mean[self.best] - self.limits.within
+        lowest_mean = self.mean[self.best] - self.limits.within  # limits.within: the margin
         within_margin = [i for i in self.compared if self.mean[i] >= lowest_mean]
         smallest = min(within_margin, key=lambda i: self.sizes[i])
 
@@ -289,7 +293,11 @@ class Comparison:
         return pd.DataFrame([{LINE: line.name, **self._line(line.candidate)} for line in self.lines])
 
     def _line(self, i: int) -> dict[str, Any]:
-        """The columns of candidate i that both tables have: what it is, its verdict and its results."""
+        """The columns of candidate i that the tables of candidates and of the answer share.
+
+        They are what it is, the verdict on it, the limit that it exceeds (WHY), the probability that it is within the
+        margin of the best (WITHIN), the number of other jobs behind the prior (JOBS), and its results.
+        """
         candidate = self.candidates[i]
         program = candidate.program
         return {
@@ -312,9 +320,9 @@ class Comparison:
         }
 
     def _expected_columns(self, i: int) -> dict[str, Any]:
-        """The expected accuracy of candidate i with its 90 % interval, and the one expected from other jobs alone.
+        """The expected accuracy of candidate i with its 90 % interval, and the accuracy expected from other jobs alone.
 
-        With costs: the expected cost in the user's unit with its 90 % interval.
+        With costs, the columns are instead the expected cost in the user's unit with its 90 % interval.
         """
         low, high = np.quantile(self.draws[:, i], (0.05, 0.95))
         if self.metric.costs is not None:
@@ -352,7 +360,7 @@ class Comparison:
         stored = (*interval_columns(TOP1), N_TEST, TRAIN_S, RUN_ID)
         line: dict[str, Any] = {
             **{column: training.get(column) for column in stored},
-            CHANCE: self.guess,
+            CHANCE: self.guess,  # accuracy of always predicting the most frequent class
             AT_CHANCE: _is_at_chance(training, self.guess),
             TESTED_COPIES: self.evidence.tested_copies,
             EPOCHS: training.get("recipe_epochs"),
@@ -363,7 +371,7 @@ class Comparison:
             value = self.metric.value(judged.labels, judged.predicted)
             return {**line, JUDGED: value, **self._balanced_on_test(training)}
 
-        paid = self.metric.costs.paid(judged.labels, judged.predicted)
+        paid = self.metric.costs.paid(judged.labels, judged.predicted)  # the cost of each image
         return {**line, COST_JUDGED: float(paid.mean()), **self._cost_on_test(training)}
 
     def _balanced_on_test(self, training: Mapping[str, Any]) -> dict[str, Any]:
@@ -391,7 +399,8 @@ class Comparison:
             return {}
         tested = self.evidence.answered(training, "test", self.metric)
         cost_with_interval = mean_cost(costs, tested.labels, tested.predicted)
-        cost_of_answer = costs.matrix[tested.labels].mean(axis=0)  # if every image got this answer
+        # for each class, the mean cost if it were the answer to every image; costs.matrix: true class x answer
+        cost_of_answer = costs.matrix[tested.labels].mean(axis=0)
         return {
             **dict(zip(interval_columns(COST), cost_with_interval, strict=True)),
             COST_OF_ONE_ANSWER: float(cost_of_answer.min()),
@@ -446,7 +455,8 @@ class Comparison:
     def _finetuning_step(self) -> Iterator[tuple[str, str]]:
         """The step to fine-tune a network of the answer that has only been probed.
 
-        At most one: the smallest candidate within the margin if it can be fine-tuned, or else the most accurate one.
+        Yields at most one step: for the smallest candidate within the margin if it is a linear probe and its network is
+        not fine-tuned yet, or else for the most accurate candidate.
         """
         trained = {candidate.program for candidate in self.candidates if candidate.trainings}
         smallest_and_best = self.lines[:2]
@@ -461,13 +471,14 @@ class Comparison:
             return
 
     def _more_images_step(self) -> tuple[str, str]:
-        """The step to judge by more images: by so many that some candidate would surely be within the margin.
+        """The step to judge by more images, with how many are needed until some candidate is surely within the margin.
 
-        The number is the smallest of TIMES_IMAGES times the present one; if none is enough, the step is to accept a
-        wider margin.
+        The multiples TIMES_IMAGES of the present number are tried in turn, and the first that is enough is stated. If
+        none is enough, the step is to accept a wider margin. Returns the step and its reason.
         """
         n = self.expectation.n_judged
         for times in TIMES_IMAGES:
+            # as if `times` as many images had judged the candidates, with the same results
             expectation = self.other_jobs.expectation(self.evidence, self.metric, times)
             draws = expectation.draws[:, self.compared]
             if probability_within(draws, self.limits.within).max() >= self.limits.confidence:
@@ -478,7 +489,10 @@ class Comparison:
         return "accept a wider margin", f"no number of images would separate models {margin} apart"
 
     def _limits_step(self) -> Iterator[tuple[str, str]]:
-        """The step to relax the limits, if the best candidate over a limit would gain at least the margin."""
+        """The step to relax the limits, if the best candidate over a limit is better than the best one within them.
+
+        Yields no step if it is better by less than the margin, which the user does not mind.
+        """
         over_limits = [i for i, limit in enumerate(self.exceeded) if limit is not None]
         if not over_limits or self.best is None:
             return

@@ -85,9 +85,10 @@ class OtherJobs:
 
 @lru_cache(maxsize=8)  # a recommendation compares its candidates again and again
 def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, images_per_class: float) -> JobForecast:
-    """The forecast of these programs' accuracies on a new data set, from their results on other jobs.
+    """The forecast of these programs' accuracies on a new data set, from results on other jobs.
 
-    ncl: number of classes.    images_per_class: training images per class.
+    other_jobs: the results, and the hyperparameters of the statistical model.
+    ncl: number of classes of the new job.    images_per_class: its training images per class.
     """
     return prior(
         other_jobs.hyperparameters,
@@ -100,7 +101,10 @@ def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, im
 
 
 def as_candidates(programs: Iterable[Program]) -> Candidates:
-    """The programs as the statistics take them: by the properties that make two programs similar, without weights."""
+    """The programs as the statistics take them: by the properties that make two programs similar.
+
+    The weights are no such property, so they are left out.
+    """
     listed = list(programs)
     return Candidates(
         network=tuple(program.network for program in listed),
@@ -191,7 +195,8 @@ def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
                 "dataset": evidence.job.fingerprint,
                 "job": f"{evidence.job.fingerprint[:8]}:{','.join(map(str, evidence.job.classes))}",
                 "ncl": len(evidence.job.classes),
-                "images_a_class": max(float(evidence.images("train").mean()), 1.0),  # above 0: a logarithm is taken
+                # at least 1, since its logarithm is taken
+                "images_a_class": max(float(evidence.images("train").mean()), 1.0),
                 "network": program.network,
                 "size": program.size,
                 "depth": program.depth,

@@ -29,14 +29,15 @@ FINETUNING = TableSpec(
 
 
 def finetuning(evidence: Evidence) -> pd.DataFrame:
-    """The lines of table FINETUNING, the largest gain first.
+    """The lines of table FINETUNING: the gain of each fine-tuned network over the linear probe, the largest first.
 
-    One line per fine-tuned network for which a linear probe on the same network exists, if both were tested.
+    A fine-tuned network has a line if there is a linear probe on the same network, and if both were tested.
+    evidence: stored results of a job.
     """
     by_program = {candidate.program: candidate for candidate in evidence.candidates if candidate.trainings}
     lines = []
     for program, tuned in by_program.items():
-        probe = by_program.get(program.adapted(PROBE))
+        probe = by_program.get(program.adapted(PROBE))  # the linear probe on the same network, if there is one
         if program.adaptation == FINETUNE and probe is not None and _are_tested(evidence, tuned, probe):
             lines.append(_line(evidence, tuned, probe))
     frame = FINETUNING.frame(lines)

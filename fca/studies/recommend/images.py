@@ -80,7 +80,7 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
     if probe is None:
         return RELABEL.frame([])
 
-    # probabilities at the temperature with which the labels of all these images are most likely
+    # probabilities, at the temperature with which the labels of all these images are most likely
     probabilities = softmax(temperature(probe.outputs, probe.label) * probe.outputs, axis=1)
     scored = confident_learning(probabilities, probe.label)
     suspects = np.flatnonzero(scored.suggested >= 0)  # -1: the label does not look wrong
@@ -96,7 +96,10 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
 
 
 def _pictured(evidence: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
-    """The pictures of these images, and the row and column of each in the figure, ACROSS in a row."""
+    """The thumbnails of these images, and the row and column of each in the figure, with ACROSS pictures in a row.
+
+    One line for each image, in their order. A thumbnail is a data URI, or None if it cannot be made.
+    """
     places = range(len(image_ids))
     thumbnails = pictures(evidence.store, image_ids, evidence.job.fingerprint).thumbnails
     return pd.DataFrame(
@@ -111,15 +114,17 @@ def _pictured(evidence: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
 def confusions(evidence: Evidence, training: Mapping[str, Any] | None, metric: Metric) -> pd.DataFrame:
     """The lines of table CONFUSIONS: pairs of a class and the class predicted instead, on test images.
 
-    The pair with the most errors comes first; with costs, the one whose errors cost most in total. Empty without a
-    training, and for one without predictions for test images.
+    The pair with the most errors comes first; with costs, the pair whose errors cost most in total.
+
+    training: the row of the model's training. The table is empty if it is None, or has no predictions for test images.
     """
     if training is None or training["run_id"] not in evidence.test_rows:
         return CONFUSIONS.frame([])
 
     answered = evidence.answered(training, "test", metric)
     is_wrong = answered.labels != answered.predicted
-    keys = np.array([*evidence.classes, "another class"], dtype=object)  # the last one is that of label -1
+    # the last key is for label -1, a class outside of the job, which as an index reads the last entry
+    keys = np.array([*evidence.classes, "another class"], dtype=object)
     true_classes = keys[answered.labels]
     predicted_classes = keys[answered.predicted]
 

@@ -37,9 +37,9 @@ class Network(NamedTuple):
 def networks(config: Mapping[str, Any]) -> list[Network]:
     """The networks to choose among: HOG first, then networks with weights, then networks to train from scratch.
 
-    Those to train from scratch are `candidates` of the configuration; if that is null, `small_networks`, but none if
-    there are weights. Prints a line for weights that are left out. Raises FcaError for a name that is not a model, for
-    a missing folder or file of weights, and for a candidate that cannot be trained.
+    Networks to train from scratch are the configuration's `candidates`. If that is null, they are its `small_networks`,
+    unless there are networks with weights. Prints a line for weights that are left out. Raises FcaError for a name that
+    is not a model, for a missing folder or file of weights, and for a candidate that cannot be trained.
     """
     options = option_names("model")
     for key in ("packages", "pretrained", "candidates"):

@@ -177,6 +177,7 @@ class Recommendation:
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         for job, name in zip(jobs, job_names(jobs), strict=True):
             jobs_of_other_data = [other for other in all_jobs if other.job.fingerprint != job.job.fingerprint]
+            # the prior is about new data sets, so it leaves out other jobs on the same images
             comparison = self.compare(job, gather_other_jobs(jobs_of_other_data, self.metric_of_others))
             frames = self._frames(job, comparison)
             for frames_of_table, frame in zip(frames_of_tables, frames, strict=True):
@@ -208,7 +209,7 @@ class Recommendation:
     def _parameters(self) -> dict[str, Any]:
         """What the tables store beside their lines: the options with their defaults filled in, and the methods."""
         parameters = {**asdict(self), **METHOD, "metric": self.metric or ACCURACY}
-        if self.within is None:
+        if self.within is None:  # the margin has another default with costs
             parameters["within"] = 1.0 if self.cost_table is None else "one more mistake in a hundred images"
         if self.cost_table is not None:
             parameters.update(BY_COSTS)

@@ -70,7 +70,7 @@ def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
     There is one panel for each data set and model.
     points: table accuracy_points, with a line for each subset.    means: table accuracy, with the means over subsets.
     """
-    # a chart has one set of data, so both tables are joined; column `mark` tells which one a line comes from
+    # a chart has one set of data, so both tables are joined; column `mark` distinguishes their lines
     subsets = points.frame.assign(mark="point").astype({TOP1: "float64"})
     means_of_subsets = means.frame.assign(mark="mean").astype({TOP1: "float64"})
     frame = _in_order(pd.concat([subsets, means_of_subsets]), DATASET, MODEL)
@@ -322,7 +322,7 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
 def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
     """A clause that names the best models at the fewest classes with their accuracy.
 
-    If all models are at the level of chance, the clause says so and names no best model.
+    If all models are at the level of chance, the clause states this and names no best model.
 
     lines: the accuracies of all models at this ncl, one line for each.    best: the lines with the highest accuracy.
     is_single_model: whether there is only one model at any ncl; it is then described instead of ranked.
@@ -354,8 +354,8 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
 def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
     """The best models at the most classes with their accuracy, as the end of the sentence of `_at_fewest_classes`.
 
-    If all models are at the level of chance, it says so instead. A single model is not named again. The arguments are
-    those of `_at_fewest_classes`.
+    If all models are at the level of chance, the clause states this instead. A single model is not named again. The
+    arguments are those of `_at_fewest_classes`.
     """
     n_models = lines[MODEL].nunique()
     if all_at_chance(lines):
@@ -535,7 +535,7 @@ def rank_statements(ranks: pd.DataFrame) -> Iterator[Statement]:
 def _best_ranks(ranks: pd.DataFrame) -> str:
     """The models with the best mean rank at each number of classes, as text: `a (ncl 2, 5); a and b (ncl 10)`.
 
-    Where all models are at the level of chance, or all have the same rank, the text says "none" and this reason.
+    Where all models are at the level of chance, or all have the same rank, the text is "none" and this reason.
     ranks: lines of table `ranks`, of one data set and protocol; 1 is the rank of the most accurate model.
     """
     ncl_of_names: dict[str, list[str]] = {}

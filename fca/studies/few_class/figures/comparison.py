@@ -200,15 +200,16 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
 def _more_seeds(insignificant: pd.DataFrame) -> str:
     """The pair that needs the fewest further subset seeds to differ significantly, as the end of a sentence.
 
-    It is empty if the number of seeds is unknown for all pairs.
+    It is empty if the number of seeds is unknown for all pairs, or 0.
     insignificant: lines of table `paired` without a significant difference.
     """
-    is_bounded = insignificant[tables.MORE_SEEDS].notna() & (insignificant[tables.MORE_SEEDS] > 0)
-    bounded = insignificant[is_bounded]
-    if bounded.empty:
+    # a pair that needs 0 more seeds has enough of them: its difference is insignificant for another reason
+    has_number = insignificant[tables.MORE_SEEDS].notna() & (insignificant[tables.MORE_SEEDS] > 0)
+    pairs_with_number = insignificant[has_number]
+    if pairs_with_number.empty:
         return ""
 
-    pair = bounded.sort_values(tables.MORE_SEEDS, kind="stable").iloc[0]
+    pair = pairs_with_number.sort_values(tables.MORE_SEEDS, kind="stable").iloc[0]
     high = "unbounded" if pd.isna(pair[tables.MORE_SEEDS.high]) else int(pair[tables.MORE_SEEDS.high])
     models = f"{pair[tables.MODEL_A]} from {pair[tables.MODEL_B]} at ncl {pair[NCL]}"
     bounds = f"95 % interval {int(pair[tables.MORE_SEEDS.low])} to {high}"
@@ -243,7 +244,7 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
 def _most_often_best(stability: pd.DataFrame) -> str:
     """The models that are the best in most resamples, with ncl and share: `a at ncl 2 (93 % of the resamples)`.
 
-    Where all models are at the level of chance, or all are equally often the best, the text says "none" and the reason.
+    Where all models are at the level of chance, or all are equally often the best, the text is "none" and the reason.
     stability: lines of table rank_stability of one protocol.
     """
     ncl_of_names: dict[str, list[str]] = {}

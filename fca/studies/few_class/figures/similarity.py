@@ -122,7 +122,7 @@ def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataF
     Lines with an undefined coefficient are left out, and so are lines without words in _WORDS, such as correlations
     within a single ncl.
 
-    frame: of table correlation.    points: of table correlation_points.
+    frame: lines of table `correlation`.    points: lines of table correlation_points.
     """
     # all points of a target have the same protocol and model, so the first point is enough; the model of DCN varies
     first_points = points.drop_duplicates(TARGET).set_index(TARGET)
@@ -215,6 +215,7 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
     The correlation of the number of classes alone with accuracy on digits is -0.80 [-0.90, -0.60] over 30 subsets.
     """
     is_of_best = (correlation[METHOD] == "pearson") & correlation[TARGET].str.startswith("DCN ")
+    # the lines of each target and encoder
     lines_by_target = [lines for _, lines in correlation[is_of_best].groupby([TARGET, ENCODER], sort=False)]
     lines_by_target.sort(key=_has_no_coefficient)  # False sorts first: lines with a coefficient
 

@@ -147,7 +147,7 @@ def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
     """
     images = ByClass(similarity, labels)
     lines = []
-    for a, rows in enumerate(images.rows_of_class):
+    for a, rows in enumerate(images.rows_of_class):  # rows: of the images of class a
         lines.append(images.mean_silhouette(a, similarity[rows]))  # d(a, c) of every class c
     d = np.stack(lines)
     pairs = (d + d.T) / 2
@@ -315,9 +315,12 @@ def _add_best_class(images: ByClass, subset: tuple[int, ...], sign: float) -> tu
 
 
 def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: float) -> tuple[tuple[int, ...], float]:
-    """Swap one class for another, each time the swap that helps most, until none helps.
+    """Swap one class of a subset for another, each time the swap that lowers the score most, until none lowers it.
 
-    Returns the last subset and its score.    subset: columns of the matrix, not labels.    score: its sign * SimSS.
+    The score is sign * SimSS, with sign 1 to search for the hardest subset and -1 for the easiest. Returns the last
+    subset and its score.
+
+    subset: classes as columns of the similarity matrix, not as labels.    score: the score of `subset`.
     """
     while True:
         candidates = []

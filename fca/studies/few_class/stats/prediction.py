@@ -90,12 +90,12 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     """The error of predictions, their gain over a baseline on the same points, and how good their intervals are.
 
     accuracy: measured, as fractions.    baseline: the predictions to compare with.
-    cluster:  0..k-1, the points that were drawn together: those of a subset seed, or of a data set where the claim is
-              about others; -1 for a point that was not drawn (all classes).
+    cluster:  0..k-1, equal for points that were drawn together. These are the points of a subset seed, or of a data set
+              if other data sets are predicted; -1 for a point that was not drawn (all classes).
 
-    What is unknown (no prediction, no interval, one cluster) is NaN. The fits are not repeated for the 95 % intervals
-    (see mean_with_interval), which are over the points that are judged. Those of error and gain are made wider, because
-    all fits share most of their points (see _for_shared_fits).
+    What is unknown (no prediction, no interval, one cluster) is NaN. The 95 % intervals (see mean_with_interval) are
+    over clusters of judged points; the fits are not repeated for them. Therefore the intervals of error and gain are
+    made wider: all fits share most of their points (see _for_shared_fits).
 
     >>> sure = HeldOut(np.array([0.9, 0.8]), np.array([0.8, 0.7]), np.array([1.0, 0.9]))
     >>> off = HeldOut(np.array([0.7, 0.7]), *sure[1:])

@@ -83,9 +83,10 @@ def recommend(config: DictConfig) -> None:
     check_root("recommend", config)
     check_threads("threads", config.threads)
     check_device(config.device)
+    # shared_words: the typed words that all jobs of the search get, such as those of the data set
     search = Search(config, shared_words(config), component(config, "analysis"))
 
-    # what cannot be done is refused before any work; the line about networks refuses unknown names
+    # what cannot be done is refused before any work; to make the opening line, unknown networks are refused too
     search.check_costs()
     search.check_file_limit()
     print(search.opening, flush=True)
@@ -215,7 +216,7 @@ class Search:
     @property
     def opening(self) -> str:
         """The first printed lines: the networks to choose among, and why they run in PyTorch if they do."""
-        labels = [network.label for network in self.networks if network.kind != FEATURES]
+        labels = [network.label for network in self.networks if network.kind != FEATURES]  # HOG is no network
         weights = "pretrained weights" if self._has_weights else "no weights"
         line = f"networks to choose among, with {weights}: {', '.join(labels)}"
 
@@ -260,13 +261,14 @@ class Search:
     def subjects(self) -> list[Subject]:
         """Every program of every network: the network at an input size, in a precision and at a depth.
 
-        Missing ones are compiled now; a line is printed for each that cannot be.
+        Networks with weights have several programs. Missing ones are compiled now, and a line is printed for each that
+        cannot be compiled. HOG, and networks to train from scratch, have a single one.
         """
         if self.is_compiled:
             self._compile_ahead()
         subjects: list[Subject] = []
         for network in self.networks:
-            if network.kind != WEIGHTS:
+            if network.kind != WEIGHTS:  # HOG, or a network to train from scratch: nothing to compile
                 subjects.append(Subject(network, network.keys))
             elif self.is_compiled:
                 subjects += self._compiled_programs(network)
@@ -275,7 +277,7 @@ class Search:
         return subjects
 
     def _compile_ahead(self) -> None:
-        """Compile the missing programs on all cores.
+        """Compile the missing programs on all cores, before they are needed one by one.
 
         First come all networks at their default size in fp32, then their variants: smaller sizes and other precisions.
         The default size is known only from the first program, and decides which smaller sizes there are.
@@ -283,15 +285,17 @@ class Search:
         networks = [network for network in self.networks if network.kind == WEIGHTS]
         keys_of_defaults = [self._compile_keys(network, {}, FP32) for network in networks]
         do_ahead(self.jobs, keys_of_defaults, "compiling networks")
+        # the last run of a job's plan is the compilation itself
         default_ids = [self.jobs.job(keys).plan[-1].run_id for keys in keys_of_defaults]
 
         keys_of_variants = []
         for network, default_id in zip(networks, default_ids, strict=True):
-            if self.store.state(default_id) is State.DONE:  # one that failed is tried again, and shown, later
+            # a compilation that failed is tried again later, when its error is shown
+            if self.store.state(default_id) is State.DONE:
                 for size_keys, precision in self._variants(default_id):
                     keys_of_variants.append(self._compile_keys(network, size_keys, precision))
 
-        # the same command again, whose programs are all there, prints no line about their time
+        # the time is only announced if something is missing: not when the same command is given again
         if any(unfinished(self.store, self.jobs.job(keys).plan) for keys in keys_of_variants):
             self._announce_features(default_ids)
         do_ahead(self.jobs, keys_of_variants, "compiling smaller sizes")
@@ -311,6 +315,7 @@ class Search:
                 continue
             program = Compiled(str(self.config.outputs), run_id, EVERY_DEPTH)
             default_size = program.description.geometry.size
+            # the time of each size and precision, as a share of the time at the default size in fp32
             shares = [
                 share_of_pass(size_keys.get("model.input_size", default_size), default_size, precision)
                 for size_keys, precision in self._variants(run_id)
@@ -359,9 +364,11 @@ class Search:
         return {"task": "compile", **network.keys, **size_keys, "task.precision": precision}
 
     def _compile(self, network: Network, size_keys: Mapping[str, Any], precision: str) -> str | None:
-        """Compile a network unless that is done; returns the run id, or None after a printed line if it fails.
+        """Compile a network, unless it is compiled already, and return the id of the run that compiled it.
 
-        size_keys: of its input size; empty for its default.
+        Returns None if the compilation fails or is refused; a line is printed then.
+
+        size_keys: the configuration key of its input size; empty for its default size.
         """
         name = f"{network.label} {size_keys.get('model.input_size', '')} {precision}"
         try:
@@ -395,6 +402,7 @@ class Search:
         """Measure the speed of all programs; warn if other processes disturbed it."""
         if not self.subjects:
             return
+
         jobs = [self._speed_job(subject.keys) for subject in self.subjects]
         print(f"measuring {len(jobs)} candidates", flush=True)
         # the runs of all jobs as one job: it measures them in turn, so that other load affects all of them equally
@@ -432,7 +440,8 @@ class Search:
         if self.is_screened and n_passes > FINALISTS:
             subjects = self._screened(subjects)
 
-        seconds_by_run: dict[str, float] = {}  # by run, so that features which depths of a program share count once
+        # time of each run; several depths of a program share the run of their features, which thus counts once
+        seconds_by_run: dict[str, float] = {}
         n_left_out = 0
         with Meter("probing programs", len(subjects), work=self._work_of(subjects)) as meter:
             for subject in subjects:
@@ -461,9 +470,10 @@ class Search:
         return sum(int(row[f"n_{split}"]) for split in USES)
 
     def _screened(self, subjects: Sequence[Subject]) -> list[Subject]:
-        """Probe these programs on few training images, and return those that may well be the answer.
+        """Probe these programs (fit a linear classifier to their features) on few training images.
 
-        Returns all of them if no program is within the limits, or if all of these probes failed.
+        Returns the programs that may well be the answer, or all of them if no program is within the limits, or if all
+        of these probes failed.
         """
         n_images = self.config.screen
         allowed = [subject for subject in subjects if self._is_allowed(subject)]
@@ -476,6 +486,7 @@ class Search:
 
         evidence = screened_evidence(self.store, *self.fingerprint_and_classes)
         comparison = self.analysis.compare(evidence, self.other_jobs)
+        # a pass over the images gives the features of all depths of a program, which are chosen together
         pass_of = {self._program_of(subject, comparison): pass_of_features(subject) for subject in allowed}
         chosen_passes = finalists(comparison, pass_of)
         if not chosen_passes:  # no program is within the limits, or all failed, which was shown
@@ -546,6 +557,7 @@ class Search:
         if comparison.answer is None or comparison.best is None:  # there is no answer yet
             return True
 
+        # the subject is a candidate already, as its speed was measured: its accuracy is expected from other jobs
         i = comparison.position(self._program_of(subject, comparison))
         margin = comparison.limits.within
         difference = comparison.draws[:, i] - comparison.draws[:, comparison.best]
@@ -615,13 +627,13 @@ class Search:
         job = self.jobs.job({"task": "train", **keys})
         train = self._training(keys)
         is_probe = keys["adaptation"] == PROBE
-        if not is_probe:
+        if not is_probe:  # it may take minutes
             print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.metadata['model']}", flush=True)
 
         for planned in job.plan:
             self.store.forgive(planned.run_id)  # one that failed in an earlier command is tried again
         if not is_probe or unfinished(self.store, job.plan):
-            self._comparison = None  # candidates are about to change
+            self._comparison = None  # the comparison in memory lacks the new training: it is computed again
         execute(job, alone=False)  # errors are recorded, not raised
         show_failures(self.store, [run.run_id for run in job.plan])
 
@@ -679,7 +691,7 @@ class Search:
         query = f"fingerprint == '{fingerprint}' and classes == {classes}"
         analysis = replace(self.analysis, query=query)
         tables = {table.name: table for table in analysis(self.store)}
-        n_findings = len(study_findings(analysis))
+        n_findings = len(study_findings(analysis))  # each has at most one headline: all are printed
         print()
         for answer in page_headlines([analysis], tables, n_findings):
             print(answer.sentence)

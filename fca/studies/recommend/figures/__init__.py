@@ -100,7 +100,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
         far_sentence = f" Candidates more than {100 * FAR:.0f} points below the best are only in the table."
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
-    # one mark per candidate, with its interval
+    # one mark per candidate, with its interval; its colour shows the verdict, its shape the precision
     by_verdict = kinds.hue(VERDICT, frame, _VERDICTS, title="Colour: verdict", columns=4)
     by_precision = kinds.hue(PRECISION, frame, title="Shape: precision")
     across = kinds.quantity(alt.X, LATENCY, "time for one image, ms", grid=True, type="log", padding=70, nice=False)
@@ -111,6 +111,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     dots: Any = base.mark_point(filled=True, size=90)
     dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
     dots = dots.add_params(by_verdict.picked)  # a click in the legend dims the other verdicts
+    # names beside the candidates of the answer: the smallest, the best, and one of half the time
     names = [_line_names(line, value, across, **place) for line, place in _PLACES.items()]
     layers = [kinds.interval_marks(base, value, upright=True), dots, *names]
 
@@ -224,8 +225,8 @@ def classes_figure(classes: Table) -> alt.FacetChart:
 def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
     """The statement on which model to use, with its accuracy or cost on test images, its time and its size.
 
-    The recommended model is the smallest one that is good enough. If it is at the level of chance, the sentence says
-    so instead of recommending it.
+    The recommended model is the smallest one that is good enough. If it is at the level of chance, the sentence states
+    this instead of recommending it.
 
     lines:      table `recommendation_answer` of one data set: the smallest, the most accurate and the fast model.
     candidates: table `recommendation` of the same data set, with all candidates, for the chart.
@@ -306,9 +307,9 @@ def _time_and_size(line: Mapping[Any, Any]) -> str:
 def _expected_accuracy_sentences(line: Mapping[Any, Any]) -> str:
     """Sentences, each after a space, on the accuracy that was expected when the model was chosen.
 
-    Models are chosen on other images than the test images. A second sentence says that test images are harder (or
-    easier), if the interval of the accuracy on them is below (or above) the interval of the expected accuracy. A last
-    one counts test images that are copies of training or validation images, if there are any.
+    Models are chosen on other images than the test images. If the interval of the accuracy on test images is below (or
+    above) the interval of the expected accuracy, a second sentence states that test images are harder (or easier). If
+    some test images are copies of training or validation images, a last sentence gives their number.
     line: the line of the recommended model in table `recommendation_answer`.
     """
     # The expected accuracy may be balanced (the mean over classes) while only plain accuracy is known for test images.
@@ -452,7 +453,7 @@ def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
     """The sentence on the most frequent confusion: a class and the class that was predicted instead.
 
     If several confusions are the most frequent, the sentence names them. If all confusions are equally frequent, it
-    says so and names only the first few.
+    states this and names only the first few.
     confusions: lines of table `recommendation_confusions` of one data set, one for each pair of classes.
     """
     errors = confusions[ERRORS].max()
@@ -493,7 +494,7 @@ def _cost_statements(confusions: pd.DataFrame) -> list[Statement]:
 
 
 def _most_expensive_confusions(confusions: pd.DataFrame) -> str:
-    """The sentence on the confusion that costs most; it names all of them if several cost the same.
+    """The sentence on the confusion whose errors cost most in total; it names several confusions of the same cost.
 
     confusions: lines of table `recommendation_confusions` of one data set, with costs, the highest first.
     """

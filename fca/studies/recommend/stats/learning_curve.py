@@ -101,7 +101,7 @@ def measured_from(
     image_weights = np.ones(right.shape[1]) if weights is None else np.asarray(weights, float)
     total = image_weights.sum()
     accuracy = right @ image_weights / total
-    deviations = right - accuracy[:, None]
+    deviations = right - accuracy[:, None]  # sizes x images
     squared_weights = image_weights**2
     covariance = (deviations * squared_weights) @ deviations.T / squared_weights.sum()
     effective_images = float(total**2 / squared_weights.sum())

@@ -52,7 +52,7 @@ class LearningCurve:
         """
         context.check_clean("learning_curve")
         data = for_training(context.data)
-        features, work = features_run_and_work(context, data)
+        features, work = features_run_and_work(context, data)  # work: what the run of the curve reads
 
         train = data.rows("train", context.subset.classes)
         labels = context.subset.new_labels(data.labels[train])

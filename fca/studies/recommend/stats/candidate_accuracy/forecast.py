@@ -130,7 +130,7 @@ class JobForecast:
     ) -> JobForecast:
         """The forecast given the results of the job's own images; `self` must be the forecast before any of them.
 
-        So more images need a new update of the prior with all images so far, not an update of this result.
+        When there are more images, update the first forecast again with all images, instead of updating this result.
 
         correct: 1 right, 0 wrong (after `of_losses`: 1 minus the loss), NaN not judged, on left-out training images and
                  validation images that all candidates share; a row of NaN for a candidate that was not judged yet.
@@ -353,7 +353,7 @@ def observe(
     overlap: Σ w² over the images that both were judged by / sqrt(product of Σ w² over all images of each).
 
     correct: 1 right, 0 wrong, NaN not judged.    weights: w of each image; None: 1 for all.
-    losses:  of the possible mistakes, see `JobForecast.of_losses`.
+    losses:  what each possible mistake loses, a part of 1; see `JobForecast.of_losses`.
     Raises FcaError for values outside [0, 1], for others than 1, 0 and NaN where every mistake loses 1, and for weights
     that are not above 0.
     """
