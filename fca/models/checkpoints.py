@@ -336,6 +336,7 @@ def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]
 def _prefixes(tensors: State, network: NetworkTensors) -> list[str]:
     """Prefixes of a state dict's names after which a name of the network follows: first "", then the most frequent.
 
+    tensors: a state dict of the file.    network: the names that its tensors should have.
     At most MAX_PREFIXES are returned beside "", so that a file with many prefixes is still read in time.
 
     >>> _prefixes({"net.fc.bias": torch.ones(1), "fc.bias": torch.ones(1)}, NetworkTensors(["fc.bias"], ()))
@@ -357,6 +358,7 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     A name that begins only with the first words of the prefix loses these words: `module.head.bias` becomes
     `head.bias`, since a head may stand beside its network in a wrapper.
 
+    prefix: ends with a full stop, or is empty.    tensors: the state dict.
     Returns the state dict under its new names, and those of the new names that did not begin with the whole prefix.
     """
     words = prefix.split(".")[:-1]  # a prefix ends with a full stop, behind which nothing is left

@@ -248,6 +248,8 @@ def _importable_type(value: Any) -> str | None:
     """The first `type` in settings that is no plain name, and so would be imported by mmengine; None if there is none.
 
     mmengine imports a `type` with a full stop by its path: it may be any class or function.
+
+    value: settings, which may contain dictionaries and lists at any depth.
     """
     if isinstance(value, dict):
         kind = value.get("type")
@@ -333,7 +335,7 @@ def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> Resize
 def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str, Any]]) -> Normalise:
     """The normalisation that a configuration describes, for RGB images in [0, 1], with the model's own values over it.
 
-    steps: settings of the steps of its test pipeline.
+    config: mmpretrain's configuration of the network.    steps: settings of the steps of its test pipeline.
     """
     preprocessor = config.model.get("data_preprocessor") or config.get("data_preprocessor") or {}
 

@@ -77,8 +77,9 @@ def trainable(classes: Names | None) -> Names:
 
 
 def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, name: str) -> None:
-    """Copy a state dict into a network in place.
+    """Copy a state dict into a network (`module`) in place.
 
+    state: tensor name -> tensor.
     fresh: names of modules that may keep their random weights; every other tensor of the network must be in `state`.
     name:  the file's name, for messages.
 
@@ -454,7 +455,10 @@ def _ramp_weights(head: Any) -> Iterator[None]:
 
 
 def input_of(layer: nn.Module, module: nn.Module) -> Layer:
-    """Return a function that gives the input of one layer for a batch of images, such as the features before a head."""
+    """Return a function that gives the input of one layer of a network for a batch of images.
+
+    If the layer is the head of the network, these are the features.    module: the whole network.
+    """
 
     def embed(images: Tensor) -> Tensor:
         """Run the whole network on the images, and return what the layer received."""

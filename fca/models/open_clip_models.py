@@ -330,10 +330,11 @@ def _image_and_text_model(model: OpenClip, weights: str | None) -> Any:
 
 
 def _load_file(model: OpenClip, clip: Any, weights: str) -> None:
-    """Load a file of weights into OpenCLIP's model, in place. Raises FcaError for weights of another model.
+    """Load a file of weights into OpenCLIP's model (`clip`), in place. Raises FcaError for weights of another model.
 
-    OpenCLIP's own loader adapts names and sizes of tensors. But it reads a file by its suffix, so it gets a copy with
-    the suffix that it expects, of the tensors that were read safely.
+    OpenCLIP's own loader is used because it adapts names and sizes of tensors. But it reads a file by its suffix.
+    Therefore the tensors are first read without running code of the file, and the loader gets a copy of them with the
+    suffix that it expects.
     """
     import torch
 

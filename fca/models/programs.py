@@ -439,6 +439,7 @@ def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, lis
 
     Other layers count as 0, as do layers whose shapes are unknown.
 
+    node:    a layer of an ONNX program, with the names of its inputs and outputs.
     shapes:  name of a value between layers -> its shape.
     weights: name of a weight -> its shape.
     """

@@ -334,8 +334,10 @@ def _with_weights(
 def _with_pretrained_weights(
     model: TimmModel, file_keys: Sequence[str], classes: Sequence[str] | None
 ) -> tuple[Any, tuple[str, ...]]:
-    """The network with weights that timm itself fetches, and the class keys of its logits; see `_with_weights`.
+    """The network with weights that timm itself fetches, and the class keys of its logits.
 
+    file_keys: class keys of the published logits; empty if unknown.
+    classes:   class keys to train for, with a fresh head; None: nothing is trained.
     Without any class keys the result is an encoder, whose outputs are features. Raises FcaError if the number of
     `file_keys` is not the number of logits.
     """
@@ -356,9 +358,11 @@ def _with_pretrained_weights(
 def _with_packaged_weights(
     model: TimmModel, make: Make, head: Names, file_keys: Names, classes: Names | None
 ) -> tuple[Any, tuple[str, ...]]:
-    """The network with weights from an installed package, and the class keys of its logits; see `_with_weights`.
+    """The network with weights from an installed package, and the class keys of its logits.
 
-    The file's tensors have the names of another library, so they are renamed by their order.
+    The file's tensors have the names of another library, so they are renamed to timm's by their order. The other
+    arguments are those of `networks.with_weights`: how networks are made, names of the head's modules, class keys of
+    the file and class keys to train for.
     """
     import torch
 
@@ -367,13 +371,13 @@ def _with_packaged_weights(
 
     file = package_file(model._package())
     with torch.device("meta"):  # no memory for weights: only names and shapes are needed
-        as_published = network(model, None)
+        as_published = network(model, None)  # with its published number of logits, as in the file
     rename = in_order_of(as_published.state_dict(), file.name)
     return with_weights(make, head, str(file), file_keys, classes, rename)
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
-    """timm's network with random or pretrained weights.
+    """timm's network with random or pretrained weights, by the name, keywords and stem of a model.
 
     logits: their number; 0 = none, so that it gives features; None = as many as the published weights have.
     Raises FcaError for keywords that it does not take, and for pretrained weights that cannot be downloaded.
@@ -423,8 +427,9 @@ def with_cifar_stem(module: Any, name: str) -> nn.Module:
 
 
 def _geometry_and_normalisation(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:
-    """Resize, crop and normalisation by timm's record of the network, with the model's own values over it.
+    """How images are resized, cropped and normalised: by timm's record of the network, or the model's own settings.
 
+    module: the network, which has the record.
     Raises FcaError for a network whose input is no square, or is padded by a border.
     """
     names = ("crop_pct", "interpolation", "mean", "std")

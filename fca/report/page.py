@@ -360,8 +360,8 @@ def _display_kind(column: Column, values: pd.Series) -> str:
 def _varying_and_constant(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Split the columns of a table of runs: those in which runs differ, and those in which all runs have one value.
 
-    Returns the frame of the first, columns that identify a run (_FIRST_COLUMNS) before the others, and column -> value
-    of the second. A column without any value stays in the frame.
+    Returns a frame of the columns in which runs differ, and the constant columns as column -> value. In the frame,
+    columns that identify a run (_FIRST_COLUMNS) come first. A column without any value stays in the frame.
     """
     constant_values: dict[str, Any] = {}
     for name in rows:
@@ -519,6 +519,7 @@ def _sections(result: Result, tables_by_name: Mapping[str, Table]) -> Iterator[S
     A table that several figures draw is only in the section of the first one. The sentences of a finding that has no
     figure are in the section that has the finding's first table.
 
+    result:         the analysis with its tables.
     tables_by_name: the tables of all analyses, because a finding may also draw tables of other analyses.
     """
     findings = findings_of(result.analysis)

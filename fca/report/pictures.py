@@ -69,7 +69,7 @@ def png_of(pixels: UInt8[np.ndarray, "height width 3"]) -> bytes:
 
 
 def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) -> Pictures:
-    """Thumbnails of these images, in their order, with the run of the task `describe` on their data set.
+    """Thumbnails of these images (as data URIs), in their order, with the run of task `describe` on their data set.
 
     They come from the cache if an earlier page made them. Otherwise they are made of the images, if these still exist,
     or taken from a run of `describe` by version 0.1, which stored a thumbnail of every image. Other images get None in
@@ -101,7 +101,8 @@ def _thumbnail_uris(store: Store, fingerprint: str, image_ids: Sequence[str], ru
 
     Thumbnails and full-size pictures that the cache lacks are made and added to it, if the images still exist.
 
-    run_id: the run of the task `describe` on this data set; None if the data set was not described.
+    fingerprint: of the data set.
+    run_id:      the run of the task `describe` on this data set; None if the data set was not described.
     """
     uri_by_image = {}
     file_by_image = {}

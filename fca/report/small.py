@@ -22,6 +22,7 @@ ALIKE = 1e-12  # a smaller difference of two shares is the rounding of equal one
 def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
     """A small figure of a value with its interval over ordered steps, such as numbers of classes.
 
+    frame: a line for each step, with the value and the ends of its interval.
     along: the column of the steps.    hover: the columns shown under the pointer.
     line:  the value at which a dashed line of reference is drawn.
 

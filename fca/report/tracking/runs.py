@@ -377,7 +377,7 @@ class WandbTracker:
     ) -> wandb.Run:
         """Open a run in W&B, or continue the run that has this id. It is offline when the server does not answer.
 
-        job_type: the task of the run, or `report`.
+        job_type: the task of the run, or `report`.    config: the configuration that W&B shows for it.
         light:    whether W&B leaves out statistics of the machine.
         patience: how long `finish` may wait for the server, seconds.
         tags:     replaced by the user's `tags` where they are given.

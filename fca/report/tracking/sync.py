@@ -30,7 +30,10 @@ LOG = "sync.log"
 
 
 def missing(tracker: WandbTracker) -> list[Entry]:
-    """The entries that have a row which was never written to a file of W&B, each entry with all of its rows."""
+    """The entries with a row that was never written to a file of W&B; each entry has all of its rows.
+
+    An entry is a run in W&B; it shows one or more rows, which are the stored results of runs.
+    """
     finished_by_run: dict[str, str] = {}  # run_id -> when the run finished, for all rows that were written to W&B
     for record in Path(tracker.dir, "wandb", "entries").glob("*.json"):
         finished_by_run.update(tracker.recorded_rows(record.stem))
@@ -101,6 +104,8 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Ca
     from a file `wandb/settings` the address of the server to which it sends the API key. A stranger may have put both
     into a folder of images or a store.
 
+    folders:     of the runs, as W&B wrote them.    workers: how many are sent at once.
+    log:         the file to which the process writes its messages.
     report_sent: called with the number of these runs sent so far.
     """
     paths = [str(folder.resolve()) for folder in folders]  # absolute, as the process works elsewhere

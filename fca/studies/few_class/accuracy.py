@@ -276,7 +276,7 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     and of the full model under the protocols open and masked. The verdict is about the difference from open (see
     _verdict). Column `at_chance` stays empty here: with_all_at_chance fills it in.
 
-    partial: the result of per_subset without the subsets of all classes, on which sub-models and full models agree.
+    partial: the result of per_subset without the subsets of all classes. On these, a sub-model is a full model.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])  # a line for each pair, a column a protocol
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()

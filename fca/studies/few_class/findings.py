@@ -241,7 +241,8 @@ def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Dra
     Subsets with fewer than three models are left out, and so are subsets on which rho is undefined because all
     accuracies are equal. Returns the values and the number of models.
 
-    few: accuracies at few classes.    params: number of parameters by model; a model that is missing there is left out.
+    few:      accuracies at few classes.    protocol: of the models that count.
+    params:   number of parameters by model; a model that is missing there is left out.
     """
     has_size = few["model"].isin(params.index)
     sized = few[(few["protocol"] == protocol) & has_size]

@@ -72,6 +72,7 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
     A subset in which a class has fewer than two images has no SimSS and is left out. The IMAGE_PREDICTORS are NaN where
     an `embed` run stored similarities of pairs of images instead of features.
 
+    rows:    stored results, among them the `embed` runs, which have the features of images by an encoder.
     subsets: the subsets of every data set (see subsets_of).
     images:  the most images of a subset that IMAGE_PREDICTORS read (see fca.stats.features.sample_rows).
     """
@@ -97,7 +98,10 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
 def _image_scores(embedding: Embedded, classes: np.ndarray, images: int) -> dict[str, float]:
     """The scores of one subset that are computed from features of its images (silhouette, kNN, probe, LogME).
 
-    classes: the labels of the subset.    images: the most images to read; a larger subset is sampled.
+    Empty if the `embed` run has no features.
+
+    embedding: the content of the run.    classes: the labels of the subset.
+    images:    the most images to read; a larger subset is sampled.
     """
     if embedding.features is None:  # the run stored similarities of pairs instead
         return {}
@@ -299,6 +303,7 @@ def _correlations_within_ncl(
     Returns for each predictor the cells of the columns WITHIN: r, both ends of its interval, and p. They are NaN for
     predictors of several numbers, which are not in column_by_predictor.
 
+    points:              one line for each subset, with the columns of the predictors, top1, dataset and ncl.
     column_by_predictor: the column of each predictor that is a single number.
     draw_codes:          the draw of each subset, -1 if it was not drawn; intervals are over draws.
     """

@@ -189,6 +189,7 @@ def _released_lines_of_encoder(
 
     Lines are in the order of the script's loop over subsets, because it carries lists of images from subset to subset.
 
+    embedding: features of the images by the encoder; without features there are no lines.
     points: SimSS of the subsets of this data set and encoder (see similarity_points).
     ncl:    numbers of classes, or shares of all classes, in the order of the script's loop; None: ascending.
     """
@@ -201,6 +202,7 @@ def _released_lines_of_encoder(
 
     step = 0
     for subsets in _sequences(scored, sizes):
+        # the classes of each subset in the order in which the script visits them, on which its scores depend
         class_orders = [_class_order(subset, num_classes) for subset in subsets]
         logged_scores = fca_released(embedding.features, embedding.labels, class_orders)
         for subset, logged in zip(subsets, logged_scores, strict=True):

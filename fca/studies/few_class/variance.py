@@ -130,7 +130,9 @@ def _subset_runs(points: pd.DataFrame) -> Iterator[SubsetRuns]:
 def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) -> Iterator[str]:
     """The reasons why components or their intervals are missing, or differ from the plain estimate.
 
-    n_subsets: the number of all subsets, with those without stored predictions.
+    split:       the variance by source: draw of classes, initialisation, luck, test images.
+    subset_runs: the stored predictions of each subset, by one run for each initialisation.
+    n_subsets:   the number of all subsets, with those without stored predictions.
     """
     if len(subset_runs) < n_subsets:
         yield f"predictions for {len(subset_runs)} of {n_subsets} subsets"
@@ -140,6 +142,7 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
     n_inits = [len(subset.runs) for subset in subset_runs]
     if max(n_inits) == 1:
         note = "one initialisation: var_init and var_luck unknown, their shares are within var_subset and var_test"
+        # equal names of runs: the same trained networks predicted the subsets
         is_same_network = len(subset_runs) > 1 and len({subset.runs for subset in subset_runs}) == 1
         if is_same_network:
             note += ", but for what is common to all subsets, as one network predicted them all"
@@ -147,8 +150,7 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
     elif min(n_inits) < max(n_inits):
         yield f"{min(n_inits)} to {max(n_inits)} initialisations a subset"
 
-    # number of images of the smallest class of each subset
-    # strata: the class of each image
+    # number of images of the smallest class of each subset; strata: the class of each image
     fewest_images = [np.unique(subset.strata, return_counts=True)[1].min() for subset in subset_runs]
     if 1 in fewest_images:
         yield "a class with one test image: sampled as one class with the others"

@@ -118,8 +118,9 @@ def as_candidates(programs: Iterable[Program]) -> Candidates:
 def judged_scores(
     evidence: Evidence, metric: Metric
 ) -> tuple[Float[np.ndarray, "candidates images"], Float[np.ndarray, " images"]]:
-    """The score of each candidate on each image, and the weight of each image in the metric.
+    """The score of each candidate of a job on each image, and the weight of each image in the metric.
 
+    The score of a prediction is 1 if it is right and 0 if it is wrong; with costs, a mistake scores 1 minus its loss.
     The images are all that judge some candidate: left-out training images of probes, and validation images. The score
     is NaN where a candidate is not judged by an image. Without any training both arrays have no images.
     """

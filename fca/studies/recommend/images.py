@@ -57,6 +57,7 @@ def judging_probe(evidence: Evidence) -> LeftOutImages | None:
     """The outputs of the most accurate linear probe for images that it was not fitted to, which then judge labels.
 
     None if there is no probe, or if the best is at the level of chance: it would contradict labels at random.
+    evidence: stored results of a job.
     """
     trainings = [candidate.first_training for candidate in evidence.candidates if candidate.trainings]
     probes = [evidence.left_out(training) for training in trainings if training["adaptation"] == PROBE]

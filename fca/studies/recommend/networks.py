@@ -64,8 +64,9 @@ def networks(config: Mapping[str, Any]) -> list[Network]:
 
 
 def _keys_of_packages(jobs: Jobs, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The keys of the networks whose package of weights is installed with the right content.
+    """The configuration keys of the networks whose package of weights is installed with the right content.
 
+    names: of networks.
     For those that are left out it prints the reasons, each once: several networks may be in one missing package.
     """
     reasons: list[str] = []
@@ -104,7 +105,12 @@ def weight_files(folder_or_files: Any, options: Sequence[str]) -> dict[str, str]
 
 
 def _weight_files_in(folder: str, options: Sequence[str]) -> dict[str, str]:
-    """The files of weights in a folder whose names, without suffix, are those of models: name -> path."""
+    """The files of weights in a folder whose names, without suffix, are those of models: name -> path.
+
+    Prints a line for files that are left out because no model has their name. Raises FcaError for a missing folder.
+
+    options: names of all models.
+    """
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise FcaError("weights", folder, "a folder of weight files, or {MODEL: FILE}", "correct the path")

@@ -35,7 +35,10 @@ def finalists(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> list
 
 
 def _probability_of_passes(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> dict[Hashable, float]:
-    """For each pass, the probability that one of its programs is the answer; empty without any compared program."""
+    """For each pass, the probability that one of its programs is the answer; empty without any compared program.
+
+    The arguments are those of `finalists`.
+    """
     positions = [i for i in screened.compared if screened.candidates[i].program in pass_of]
     if not positions:
         return {}

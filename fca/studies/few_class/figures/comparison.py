@@ -149,7 +149,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
 def _lead(paired: pd.DataFrame, first: str, second: str, protocol: str, ncl: int) -> dict[Hashable, Any] | None:
     """The line of table `paired` for two models, with the difference as accuracy of `first` minus that of `second`.
 
-    None: the table has no line for these two models, this protocol and this number of classes.
+    None: the table has no line for these two models, this protocol and this number of classes (`ncl`).
     """
     is_same_setting = (paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)
     is_same_pair = paired[[tables.MODEL_A, tables.MODEL_B]].isin([first, second]).all(axis="columns")

@@ -89,7 +89,7 @@ def held_out(
 def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -> Judgement:
     """The error of predictions, their gain over a baseline on the same points, and how good their intervals are.
 
-    accuracy: measured, as fractions.    baseline: the predictions to compare with.
+    accuracy: measured, as fractions.    model: the predictions.    baseline: the predictions to compare with.
     cluster:  0..k-1, equal for points that were drawn together. These are the points of a subset seed, or of a data set
               if other data sets are predicted; -1 for a point that was not drawn (all classes).
 
@@ -199,6 +199,8 @@ def _cv_plus(
 ) -> tuple[Unseen, Unseen]:
     """Both ends of the CV+ intervals at x_unseen, from training points only (see held_out for the equations).
 
+    x, y:     regressors and accuracies of the training points.    fold: a number for the fold of each.
+    x_unseen: regressors of the points to predict.    level: of the intervals, such as 0.9.
     NaN for too few training points, or if they are of one fold.
     """
     n = len(y)

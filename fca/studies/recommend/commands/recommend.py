@@ -621,6 +621,7 @@ class Search:
     def _train(self, keys: Mapping[str, Any]) -> None:
         """Do one training, and predict the validation images with it, which judge it later.
 
+        keys: of its configuration: the model and the adaptation.
         A probe needs no prediction, since its training already stores its outputs for these images.
         A training that fails or diverges is recorded, shown and left out.
         """
@@ -686,7 +687,10 @@ class Search:
         return gather_other_jobs(jobs, self.analysis.metric_of_others)
 
     def answer(self, comparison: Comparison) -> None:
-        """Print the headlines of the analysis of these images, write the page, and print the next commands."""
+        """Print the headlines of the analysis of these images, write the page, and print the next commands.
+
+        comparison: of the candidates, which has the recommended model.
+        """
         fingerprint, classes = self.fingerprint_and_classes
         query = f"fingerprint == '{fingerprint}' and classes == {classes}"
         analysis = replace(self.analysis, query=query)

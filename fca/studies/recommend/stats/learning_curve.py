@@ -88,6 +88,7 @@ def measured_from(
 ) -> Measured:
     """Accuracies of classifiers of several sizes, and the covariance that the shared judging images give them.
 
+    sizes, fits: the numbers of training images, and how many classifiers were fitted with each.
     right:   share of the classifiers of each size that are right about each image.
     weights: how much each image counts; None: all the same.
 
@@ -274,8 +275,10 @@ def _update(
 def fit(jobs: Sequence[Job]) -> Hyperparameters:
     """The most likely hyperparameters given earlier jobs, by expectation and maximisation.
 
-    Expectation: for each job j the posterior mean m_j and covariance C_j of its (η, b, c), and the expected square of
-    each probe's deviation from its size's mean. Maximisation, with weights w_j that give every data set the same sum:
+    A learning curve has three numbers (η, b, c), see `design`; hyperparameters are their mean and covariance over jobs,
+    and the spread of the probes of one size. Expectation: for each job j the posterior mean m_j and covariance C_j of
+    its (η, b, c), and the expected square of each probe's deviation from its size's mean. Maximisation, with weights
+    w_j that give every data set the same sum:
 
         mean = Σ_j w_j m_j,   covariance = Σ_j w_j ((m_j - mean) (m_j - mean)' + C_j),   fit_sd² = Σ_j w_j E[deviation²]
 
@@ -290,6 +293,7 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
 
     current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)  # where to start
     for _ in range(ITERATIONS):
+        # expectation: one entry for each job
         means, covariances, fit_variances = [], [], []
         for value, noise, matrix, fits in observations:
             fit_noise = np.diag(current.fit_sd**2 / fits)
@@ -305,6 +309,7 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
             squared_deviation = deviation**2 + np.diag(spread)
             fit_variances.append((squared_deviation * fits).mean())
 
+        # maximisation: the equations above
         mean = weights @ np.array(means)
         deviations = np.array(means) - mean
         # j: jobs; a, b: the numbers (η, b, c) of a curve

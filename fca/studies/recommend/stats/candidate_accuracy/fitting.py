@@ -66,7 +66,10 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
 def log_posterior(
     free: Free, records: Sequence[JobRecord], batches: Sequence[JobBatch], candidates: Candidates
 ) -> tuple[float, Free]:
-    """Log marginal posterior of parameters on their free scales (up to a constant) and its gradient.
+    """Log marginal posterior of hyperparameters on their free scales (up to a constant) and its gradient.
+
+    records, batches, candidates: results of earlier jobs, the same as batches (see `batches_of`), and the candidates to
+    which their positions refer.
 
     On these scales (see `free_of`) the prior is N(0, I), with the logarithm -free' free / 2 and the gradient -free. The
     gradient of the likelihood is the chain rule over all elements of the covariances, whose derivatives by a parameter

@@ -155,6 +155,7 @@ class JobForecast:
         """Joint draws of all candidates' accuracies from this distribution, the same at every call.
 
         They are accuracies on images like the test images; if `judged`, on images like those that judge the job.
+        The number of draws is `count`.
         """
         rng = keyed_rng("candidate accuracy", 0)
         weights = np.exp(self.mixture.log_weights)
@@ -200,6 +201,10 @@ def conditioned(
     mixture: Mixture, observed: Observed, logits: Float[np.ndarray, " judged"], sds: Float[np.ndarray, " judged"]
 ) -> Mixture:
     """The mixture given normal observations y of the judged candidates' logits, whose noise has the deviations `sds`.
+
+    mixture:  of normal distributions of the logits of all candidates.
+    observed: has the positions of the judged candidates and the correlation of their noise.
+    logits:   the observations y.
 
     For a component N(m, C), with H the rows of the judged candidates, N the covariance of the noise, S = H C H' + N and
     the gain K = C H' S^-1:
@@ -247,6 +252,7 @@ def prior(
     A job is a set of images and classes for which a model is needed; it judges candidates on left-out training images
     and validation images.
 
+    hyperparameters: variances of the effects of data sets, jobs and candidates, fitted to earlier jobs.
     records:        results of earlier jobs.
     recorded:       the candidates to which the records' positions refer.
     candidates:     those of the new job, recorded or not.
@@ -271,7 +277,11 @@ def prior(
     count = len(candidates)
 
     def normal_at(dataset_scale: float, shift_scale: float) -> Normal:
-        """The distribution of these logits if the variances of effects and of shifts had these factors."""
+        """The distribution of these logits if the variances of a new data set were larger by two factors.
+
+        dataset_scale: of the effects of the data set and the job on candidates.
+        shift_scale:   of the shifts from judged to test images.
+        """
         if has_dataset:
             state = dataset_posterior(result, str(dataset), dataset_effects(effects))
         else:  # the state that all jobs share, plus the unknown effects of a new data set

@@ -140,7 +140,7 @@ def batches_of(records: Sequence[JobRecord]) -> list[JobBatch]:
 
 
 def _observed_logits(record: JobRecord) -> tuple[Float[np.ndarray, " observed"], ...]:
-    """Shares right, numbers of images, empirical logits and variances of their noise.
+    """Shares right of a job's candidates, numbers of images, empirical logits and variances of their noise.
 
     Each array has first the results of judged candidates on the job's own images, then those of tested ones on its test
     images.
@@ -261,6 +261,9 @@ def upward(
 ) -> tuple[Pass, list[BatchTerms]]:
     """Pass all messages from the jobs over the data sets to the shared state; also returns the terms of each batch.
 
+    The model is a tree: a state that all jobs share, below it one state for each data set, below that its jobs. The
+    result has the posterior of the shared state and the log likelihood of all records.
+
     A state has the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is
     what was observed below a node, as a log density of its state: constant + linear' x - x' precision x / 2.
 
@@ -295,6 +298,7 @@ def upward(
             by_dataset[dataset] = by_dataset[dataset].plus(message)
         terms.append(BatchTerms(inverse, weighted, matrix))
 
+    # from the states of the data sets to the shared state
     effects = dataset_effects(covariances)
     top = no_observations
     for message in by_dataset.values():
@@ -373,6 +377,9 @@ def covariance_gradient(
     For observations y ~ N(E, C + S), d log p / dS = (h h' - inverse(C + S)) / 2 with h = inverse(C + S) (y - E). What
     E depends on is itself uncertain: its posterior mean and covariance take its place (Fisher's identity).
 
+    The derivatives are added level by level: for the shared state, for each data set, and for the jobs of each batch.
+
+    records, batches: results of earlier jobs, and the same as batches (see `batches_of`).
     result, terms: of `upward` with these batches and covariances.
     """
     n_candidates = len(covariances.overall)  # the state begins with their mean logits, and ends with the shift
