@@ -144,6 +144,7 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
         """Number of a candidate's tensors that the network does not have."""
         return len(network.unknown_names(candidate.state))
 
+    # network.names: the tensors that the network needs; empty if the network is unknown
     fitting = [candidate for candidate in candidates if candidate.fits(network)] if network.names else []
     if fitting:
         # `order` puts averaged weights first; then the candidate with the fewest tensors of no use counts

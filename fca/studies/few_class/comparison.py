@@ -157,7 +157,7 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
                 lines.append({**key, "model_a": model_a, "model_b": model_b, **_compare_pair(common)})
     frame = PAIRED.frame(lines)
 
-    # Holm's correction over all pairs of one data set, protocol and ncl
+    # Holm's correction of the p of McNemar's test, over all pairs of one data set, protocol and ncl
     tested = frame.dropna(subset=MCNEMAR_P)
     frame[P_HOLM] = tested.groupby(BY)[MCNEMAR_P].transform(lambda p: holm(p.to_numpy()))
 

@@ -136,7 +136,7 @@ def measures(
         "b, few to many": spread_ratio(few, "open", more_than_few, "open"),
         "c.1": mean_of(*minus_reference(few_open, top1_all_classes)),
         "c.1, masked": mean_of(*minus_reference(few_masked, top1_all_classes)),
-        "c.2": mean_of(*size_correlation(few, params, "open"), limit=1.0),
+        "c.2": mean_of(*size_correlation(few, params, "open"), limit=1.0),  # a correlation is at most 1
         "d.1": mean_of(*few_minus_most_classes(subset, few_classes)),
         "d.2": mean_of(*size_correlation(few, params, "sub"), limit=1.0),
     }
@@ -310,7 +310,7 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     if not np.isfinite(value):
         return {}
 
-    low, high = jackknife_interval(value, ratios[1:], scale=LOG)
+    low, high = jackknife_interval(value, ratios[1:], scale=LOG)  # LOG: a ratio varies evenly on the logarithm
     return _value_cells(value, low, high, n_seeds, len(models))
 
 

@@ -362,7 +362,7 @@ class Comparison:
             **{column: training.get(column) for column in stored},
             CHANCE: self.guess,  # accuracy of always predicting the most frequent class
             AT_CHANCE: _is_at_chance(training, self.guess),
-            TESTED_COPIES: self.evidence.tested_copies,
+            TESTED_COPIES: self.evidence.tested_copies,  # test images that are copies of training or validation images
             EPOCHS: training.get("recipe_epochs"),
             SEEDS: len(candidate.trainings),
             N_JUDGED: len(judged.labels),

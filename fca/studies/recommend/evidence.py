@@ -417,7 +417,7 @@ def _program(row: Mapping[str, Any], compiled_rows: Mapping[str, Mapping[str, An
         precision = str(network_row["precision"])
     else:
         network_row = row
-        depth = CUT if str(row["model"]).endswith(CUT_LABEL) else WHOLE
+        depth = CUT if str(row["model"]).endswith(CUT_LABEL) else WHOLE  # a network's label ends with its depth
         precision = FP32
 
     return Program(

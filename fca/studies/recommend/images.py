@@ -81,7 +81,7 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
     if probe is None:
         return RELABEL.frame([])
 
-    # probabilities, at the temperature with which the labels of all these images are most likely
+    # probabilities: the outputs are multiplied by the factor with which the labels are most likely
     probabilities = softmax(temperature(probe.outputs, probe.label) * probe.outputs, axis=1)
     scored = confident_learning(probabilities, probe.label)
     suspects = np.flatnonzero(scored.suggested >= 0)  # -1: the label does not look wrong

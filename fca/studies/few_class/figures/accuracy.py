@@ -302,7 +302,8 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
     best_at_each_ncl = [small.best_of(at_ncl, ACCURACY) for _, at_ncl in lines.groupby(NCL, sort=True)]
     best = pd.concat(best_at_each_ncl)  # several lines of one ncl if models are equally accurate
 
-    # the lowest ncl whose best accuracy has an interval; the interval is missing where all subsets score equally
+    # the fewest classes at which the best accuracy has an interval, since the sentence should have one; it is missing
+    # where all subsets score equally
     has_interval = best[ACCURACY.low].notna()
     lowest_ncl = best.loc[has_interval, NCL].min() if has_interval.any() else best[NCL].min()
     highest_ncl = best[NCL].max()

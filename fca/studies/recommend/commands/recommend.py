@@ -323,6 +323,7 @@ class Search:
             seconds_per_image += measured_seconds_per_image(program) * sum(shares)
             n_programs += len(shares)
 
+        # with many images, programs are first compared on this number of images
         screened_by = self.config.screen if self.is_screened else None
         line = announcement(seconds_per_image, n_programs, self._number_of_images, screened_by)
         if line:
@@ -437,7 +438,7 @@ class Search:
         subjects = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
         # One pass over the images gives the features of all depths of a network.
         n_passes = len({pass_of_features(subject) for subject in subjects})
-        if self.is_screened and n_passes > FINALISTS:
+        if self.is_screened and n_passes > FINALISTS:  # with fewer passes all would be computed anyway
             subjects = self._screened(subjects)
 
         # time of each run; several depths of a program share the run of their features, which thus counts once
@@ -700,7 +701,7 @@ class Search:
         for answer in page_headlines([analysis], tables, n_findings):
             print(answer.sentence)
 
-        options = {name: getattr(analysis, name) for name in OF_ANALYSIS}
+        options = {name: getattr(analysis, name) for name in OF_ANALYSIS}  # the user's metric, costs and limits
         if analysis.cost_table is not None:
             options["costs"] = analysis.cost_table.by_name  # the page keeps the costs, whatever happens to the file
         page = write_report("recommend", self.config.outputs, query, options=options)

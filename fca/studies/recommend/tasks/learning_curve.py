@@ -51,7 +51,7 @@ class LearningCurve:
         training images.
         """
         context.check_clean("learning_curve")
-        data = for_training(context.data)
+        data = for_training(context.data)  # a data set that is all test is split
         features, work = features_run_and_work(context, data)  # work: what the run of the curve reads
 
         train = data.rows("train", context.subset.classes)

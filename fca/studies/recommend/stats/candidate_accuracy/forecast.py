@@ -273,6 +273,7 @@ def prior(
     block = np.ix_(position, position)
     covariates = covariates_of(ncl, images_a_class)
     matrix = design(all_candidates, position, position, covariates[None])[0]
+    # additional uncertainty of candidates whose network no earlier job has, on judged and on test images
     unrecorded = np.tile(covariance_of_unrecorded(recorded, candidates), (2, 2))
     count = len(candidates)
 

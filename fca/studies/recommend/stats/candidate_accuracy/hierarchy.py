@@ -385,11 +385,13 @@ def covariance_gradient(
     n_candidates = len(covariances.overall)  # the state begins with their mean logits, and ends with the shift
     gradient = Covariances(*(np.zeros_like(covariance) for covariance in covariances))
 
+    # for the shared state, E is the mean of its prior, which is known
     prior = state_prior(covariances.overall)
     known_mean = Normal(prior.mean, np.zeros_like(prior.covariance))
     elements = _gradient_by_effects(result.top.above(prior.covariance), known_mean)
     gradient.overall[:] = elements[:n_candidates, :n_candidates]
 
+    # for each data set, E is the shared state, of which the posterior is known
     effects = dataset_effects(covariances)
     states = {}
     for dataset, message in result.by_dataset.items():
@@ -398,6 +400,7 @@ def covariance_gradient(
         gradient.dataset_shift[:] += elements[-1:, -1:]
         states[dataset] = dataset_posterior(result, dataset, effects)
 
+    # for the jobs, E follows from the state of their data set
     for batch, (inverse, weighted, matrix) in zip(batches, terms, strict=True):
         state_means = np.stack([states[records[job].dataset].mean for job in batch.jobs])
         state_covariances = np.stack([states[records[job].dataset].covariance for job in batch.jobs])
