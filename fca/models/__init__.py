@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PRETRAINED = "pretrained"
-"""The value of `weights` that stands for those which the family publishes."""
+"""The value of `weights` for the weights that the family publishes."""
 
 STATE_DICT_FILE = "a file that holds a state dict, as safetensors or torch.save write it"
 SAFETENSORS = "safetensors"
@@ -112,7 +112,7 @@ class LibraryModel(Model):
 
     @property
     def pretrained(self) -> bool:
-        """Whether its weights are those that the library publishes."""
+        """Whether the library publishes its weights."""
         return self.weights == PRETRAINED
 
     @property
@@ -259,7 +259,7 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
     if "n_averaged" in names:  # torch's AveragedModel counts its updates under this name
         return True
     read_before = {"state_dict_ema", "model_ema", "ema"}  # earlier versions read these averages too
-    keys = [name for name in names - read_before if "." not in name]  # names with a full stop are those of tensors
+    keys = [name for name in names - read_before if "." not in name]  # names with a full stop are names of tensors
     return any(AVERAGED.search(key) for key in keys)
 
 
@@ -372,8 +372,8 @@ def no_weights() -> FcaError:
 def build_model(model: Model) -> Classifier:
     """Build a model with its own weights, to predict or to embed.
 
-    Raises FcaError if it has none. Any error in the `build` of a user's class is raised as FcaError, too: such a model,
-    before it is trained, often can only be built for given classes.
+    Raises FcaError if it has none. Any error in the `build` of a user's class is also raised as FcaError, because such
+    a model, before it is trained, often can only be built for given classes.
     """
     try:
         return model.build()

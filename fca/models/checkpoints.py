@@ -74,7 +74,7 @@ class NetworkTensors:
         return len(self.names - state.keys())
 
     def n_misshaped(self, state: State) -> int:
-        """Number of tensors whose shape differs from that of the network's tensor of the same name."""
+        """Number of tensors whose shape is not the shape of the network's tensor of the same name."""
         return sum(name in state and state[name].shape != shape for name, shape in self.shapes.items())
 
     def unknown_names(self, state: State) -> list[str]:
@@ -345,11 +345,11 @@ def _prefixes(tensors: State, network: NetworkTensors) -> list[str]:
     """
     counts: Counter[str] = Counter()
     for name in tensors:
-        end = name.find(".") + 1  # behind the first full stop; 0 if there is none
+        end = name.find(".") + 1  # the position after the first full stop; 0 if there is none
         while end:
             if name[end:] in network.names:
                 counts[name[:end]] += 1
-            end = name.find(".", end) + 1  # behind the next full stop, or 0
+            end = name.find(".", end) + 1  # the position after the next full stop, or 0
     return ["", *(prefix for prefix, _ in counts.most_common(MAX_PREFIXES))]
 
 
@@ -360,9 +360,9 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     `head.bias`, since a head may stand beside its network in a wrapper.
 
     prefix: ends with a full stop, or is empty.    tensors: the state dict.
-    Returns the state dict under its new names, and those of the new names that did not begin with the whole prefix.
+    Returns the state dict under its new names, and the new names of tensors that did not begin with the whole prefix.
     """
-    words = prefix.split(".")[:-1]  # a prefix ends with a full stop, behind which nothing is left
+    words = prefix.split(".")[:-1]  # nothing follows the last full stop of a prefix
     # "", "module.", "module.net." for `module.net.`
     beginnings = ["".join(f"{word}." for word in words[:number]) for number in range(len(words) + 1)]
 
@@ -479,8 +479,8 @@ def _unreadable(path: Path, weights: str, error: Exception) -> FcaError:
 def fetched(url: str) -> Path:
     """The local copy of a published weights file, downloaded on first use into torch.hub's folder of checkpoints.
 
-    The environment variable TORCH_HOME moves that folder. Raises FcaError, with the address to copy the file from, if
-    it cannot be downloaded or its content is not what its name promises.
+    The environment variable TORCH_HOME moves that folder. Raises FcaError, with the address (`url`) to copy the file
+    from, if it cannot be downloaded, or if its hash is not the one in its name.
     """
     name = Path(urlsplit(url).path).name
     file = Path(torch.hub.get_dir(), "checkpoints", name)

@@ -118,8 +118,10 @@ def _first_names(names: Names) -> str:
 def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     """Raise FcaError for tensors that torch cannot copy into the network, or would copy as other weights.
 
-    These are parameters without a fraction or with an imaginary part (the integers of a quantised network would lack
-    their scales), and tensors that are quantised, sparse or without values (device meta).    name: the file's name.
+    These are integer or complex values of parameters (the integers of a quantised network would lack their scales), and
+    tensors that are quantised, sparse or without values (device meta).
+
+    module: the network.    state: tensor name -> tensor, from the file.    name: the file's name.
     """
     parameters = dict(module.named_parameters())
     unsuitable = []
@@ -197,7 +199,7 @@ def _from_scratch(model: Any) -> Model:
 
 
 def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) -> list[str]:
-    """Names of the tensors whose shape depends on the number of classes, as those of a head.
+    """Names of the tensors whose shape depends on the number of classes, such as the tensors of a head.
 
     They are found by building the network once more for one class more.    keys: the classes that `built` was built
     for.
@@ -340,8 +342,9 @@ class Joined(nn.Module):
 def logit_layers(make: Make) -> tuple[str, ...]:
     """Names of the layers that give the logits in a library's networks, found by building one with a marked width.
 
-    make: number of logits -> network. It is called with MARKER_WIDTH; a linear layer or convolution with so many
-    outputs gives logits. The state of torch's random numbers does not change.
+    make: number of logits -> network. It is called with MARKER_WIDTH, a large prime, which is no width of other layers.
+    So a linear layer or convolution with this number of outputs gives logits. The state of torch's random numbers does
+    not change.
 
     >>> logit_layers(lambda logits: nn.Sequential(nn.Linear(2, 3), nn.Linear(3, logits)))
     ('1',)

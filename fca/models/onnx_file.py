@@ -146,7 +146,10 @@ class OnnxFile(Model):
         return Classifier(module, description.classes, description.geometry, normalise, embed=embed, head=None)
 
     def _check_signature(self, session: Session, description: Description) -> None:
-        """Raise FcaError unless the program takes bytes of images of the described size and gives a logit per class."""
+        """Raise FcaError unless the program takes bytes of images of the described size and gives a logit per class.
+
+        session: the loaded program.    description: content of the JSON beside the file.
+        """
         size = description.geometry.size
         expected_signatures = {  # type, then shape without the number of images
             IMAGES: ["tensor(uint8)", size, size, 3],
@@ -218,7 +221,7 @@ def _check_program(file: str, content: bytes) -> None:
 
 
 def _all_constants(graph: Any) -> Iterator[Any]:
-    """Yield all constants of an ONNX graph: its weights, the tensors in attributes, and likewise those of subgraphs.
+    """Yield all constants of an ONNX graph and of its subgraphs: weights, and tensors in attributes of nodes.
 
     The caller looks for constants whose values are in other files.
     """

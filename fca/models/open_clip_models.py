@@ -176,8 +176,8 @@ def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[s
 
     keys: class keys.    configured: class key -> name; other keys are named as follows.
 
-    A wnid gets the first word that WordNet has for it (by timm's ImageNetInfo), and WordNet's definition behind it if
-    another class has the same word: ImageNet has two cranes. Any other key is its own name, with spaces for _ and -.
+    A wnid gets the first word that WordNet has for it (by timm's ImageNetInfo). WordNet's definition follows if another
+    class has the same word: ImageNet has two cranes. Any other key is its own name, with spaces for _ and -.
     Raises FcaError if two classes would still have the same name.
 
     >>> display_names(["n02012849", "n01440764", "polar_bear"], {"polar_bear": "ice bear"})
@@ -209,7 +209,7 @@ def _name_of_key(key: str) -> str:
 
 
 def _repeated(names: Sequence[str]) -> set[str]:
-    """The names that occur more than once, whatever their case; in lower case."""
+    """The names that occur more than once if upper and lower case are not distinguished; in lower case."""
     counts = Counter(name.lower() for name in names)
     return {name for name, count in counts.items() if count > 1}
 

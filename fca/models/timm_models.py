@@ -97,14 +97,14 @@ class TimmModel(LibraryModel):
 
     @property
     def is_packaged(self) -> bool:
-        """Whether its weights are those of an installed package."""
+        """Whether its weights come from an installed package."""
         return self.weights == PACKAGE
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The network with its weights: a classifier if it has class keys, else an encoder.
 
-        classes: if given, it gets a fresh head for them, to be trained. Without them the class keys are those of the
-        weights' logits, if they are known (`_class_keys`).
+        classes: if given, it gets a fresh head for them, to be trained. Otherwise its classes are the classes of the
+                 weights' logits, if they are known (`_class_keys`).
         Raises FcaError for impossible settings, such as training with depth=all, and for weights that do not fit.
         """
         from torch import nn
@@ -216,7 +216,7 @@ def _no_other_depth(model: TimmModel) -> FcaError:
 
 
 def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
-    """Turn a whole network into the one that `model.depth` asks for, in place.
+    """Turn a whole network into the network of depth `model.depth`, in place.
 
     cut: it is cut before its widening layer, and gets a fresh head.    all: it gives the features of both depths.
     classes: number of logits of the cut network's head; 0 = none.
@@ -391,7 +391,7 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
         kwargs["num_classes"] = logits
 
     size = model.input_size
-    # An input size in the record reaches all networks, also those that timm builds for a single size.
+    # An input size in the record reaches all networks, also networks that timm builds for a single size.
     overlay = {} if size is None else {"input_size": (3, size, size)}
     try:
         module: nn.Module = _timm().create_model(model.name, pretrained, pretrained_cfg_overlay=overlay, **kwargs)
@@ -408,7 +408,9 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
 def with_cifar_stem(module: Any, name: str) -> nn.Module:
     """Replace the stem of a ResNet, in place, by one 3x3 convolution of stride 1 without pooling; return the network.
 
-    So small images keep their resolution (arXiv:1512.03385, section 4.2).    name: the network's name, for the message.
+    Small images then keep their resolution (arXiv:1512.03385, section 4.2).
+
+    name: the network's name, for the message.
     Raises FcaError for a network that is not one of timm's ResNets.
     """
     from torch import nn

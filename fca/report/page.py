@@ -110,7 +110,7 @@ def write_page(folder: Path, page: Page) -> Path:
             raise FcaError("folder of the page", folder, allowed, "take another name")
 
     write_text(index, render(page))  # first: even if a later step fails, the folder is recognised as a page's
-    # all folders of a page, with those of run comparisons and large pictures, are emptied of an earlier page's files
+    # all folders of a page, also of run comparisons (FOLDER) and large pictures, lose the files of an earlier page
     for subfolder in ("figures", "tables", FOLDER, LARGE):
         shutil.rmtree(folder / subfolder, ignore_errors=True)
         (folder / subfolder).mkdir(parents=True)
@@ -258,7 +258,7 @@ def with_picture_links(figure: dict[str, Any], large: Mapping[str, Path]) -> dic
 
 
 def _titles_by_missing_reason(sections: Sequence[Section]) -> dict[str, list[str]]:
-    """Why sections have nothing to show -> the titles of those that lack it for this reason."""
+    """Reason for which sections have nothing to show -> the titles of these sections."""
     titles_by_reason: dict[str, list[str]] = {}
     for section in sections:
         if not section.has_content:
@@ -358,7 +358,7 @@ def _display_kind(column: Column, values: pd.Series) -> str:
 
 
 def _varying_and_constant(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Split the columns of a table of runs: those in which runs differ, and those in which all runs have one value.
+    """Split the columns of a table of runs into columns in which runs differ and columns in which all are equal.
 
     Returns a frame of the columns in which runs differ, and the constant columns as column -> value. In the frame,
     columns that identify a run (_FIRST_COLUMNS) come first. A column without any value stays in the frame.
@@ -375,7 +375,7 @@ def _varying_and_constant(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, A
 
 
 def _filter_columns(tables: Sequence[Table]) -> list[Column]:
-    """The columns by which a person can filter the page: those that a table declares so, each once."""
+    """The columns by which a person can filter the page, each once. The tables declare which columns these are."""
     return list(dict.fromkeys(column for table in tables for column in table.columns if column.filters))
 
 
@@ -399,7 +399,7 @@ def _combinations_with_counts(rows: pd.DataFrame, names: Sequence[str]) -> list[
     """The combinations of values that runs have in these columns, each with its number of runs, most frequent first.
 
     A combination is column -> value, without the columns in which its runs have no value.
-    rows: the table of runs.    names: the columns; those that the table lacks are ignored.
+    rows: the table of runs.    names: the columns; columns that the table lacks are ignored.
     """
     present_names = [name for name in names if name in rows]
     cells = rows[present_names].dropna(axis="columns", how="all")

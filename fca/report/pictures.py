@@ -107,6 +107,7 @@ def _thumbnail_uris(store: Store, fingerprint: str, image_ids: Sequence[str], ru
     uri_by_image = {}
     file_by_image = {}
     for image_id in image_ids:
+        # the name depends on the data set, the image and the size of thumbnails; \x1f separates the three
         name = hashlib.sha256(f"{fingerprint}\x1f{image_id}\x1f{THUMBNAIL}".encode()).hexdigest()[:24]
         file_by_image[image_id] = store.outputs / "cache" / "thumbnails" / f"{name}.png"
         png = _picture_bytes(file_by_image[image_id])

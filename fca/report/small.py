@@ -74,7 +74,7 @@ def cloud(frame: pd.DataFrame, x: Column, y: Column, hover: Sequence[Column]) ->
 
 
 def lines(frame: pd.DataFrame, x: Column, y: Column, series: Column, hover: Sequence[Column]) -> Any:
-    """A line for each value of the column `series`; that of the frame's first line is in colour, the others grey."""
+    """A line for each value of the column `series`: in colour for the first line of the frame, grey for the others."""
     frame = frame.assign(first=frame[series] == frame[series].iloc[0])
     base: Any = alt.Chart().mark_line(strokeWidth=2)
     base = base.encode(x=_axis(alt.X, x), y=_axis(alt.Y, y), detail=f"{series}:N")

@@ -217,7 +217,7 @@ def save(figure: dict[str, Any], stem: Path) -> None:
 
 
 def _size_attributes(svg: str) -> re.Match[str]:
-    """The first width and height in an SVG, which are those of the whole picture; groups 1 and 2 are the numbers."""
+    """The first width and height in an SVG, the size of the whole picture; groups 1 and 2 are the numbers."""
     match = re.search(r'width="([0-9.]+)" height="([0-9.]+)"', svg)
     assert match is not None  # Vega writes both
     return match

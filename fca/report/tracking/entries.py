@@ -114,7 +114,7 @@ class Entry:
         return {task: pd.DataFrame(rows) for task, rows in rows_by_task.items()}
 
     def _is_in_summary(self, row: Row) -> bool:
-        """Whether the summary already has the results of a row: those of the head, and of a training's clean test."""
+        """Whether the summary already has a row's results: if it is the head, or a training's clean test prediction."""
         if row is self.head:
             return self.has_summary
         # a training's row repeats the results of the clean prediction of its best weights
@@ -140,7 +140,7 @@ class Entry:
 
 
 def _without(names: Collection[str], row: Row) -> Row:
-    """A row without these columns and without those of the recipe, which the configuration has."""
+    """A row without these columns and without the columns of the recipe, which the configuration has."""
     return {name: value for name, value in row.items() if name not in names and not name.startswith(RECIPE)}
 
 
@@ -190,8 +190,11 @@ def _id_of_model_and_data(row: Row, store: Store) -> str:
 def entry_with(identity: str, rows: Iterable[Row], store: Store) -> Entry:
     """The tracker's entry with this id and these rows; of several rows with the same run id the last one counts.
 
-    If `identity` is the id of a training, the row of this training is added from the store. The head of the entry, its
-    first row, is that training; without it a clean prediction; otherwise the first row by task and shift.
+    The head of the entry, its first row, is a training; without it a clean prediction; otherwise the first row by task
+    and shift.
+
+    identity: the id of the training, whose row is added from the store if it is not among `rows`; or another id for
+              rows without a training.
     """
     row_by_id = {row["run_id"]: row for row in rows}
     if identity not in row_by_id and is_run_id(identity):

@@ -204,7 +204,7 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     mean, *interval_over_seeds = mean_with_interval(differences, common["subset_seed"], within=SIGNED_FRACTION)
     interval = interval_over_seeds if len(common) > 1 else interval_over_images
 
-    # the seeds needed beyond those at hand; None if no number of seeds is enough
+    # how many seeds are needed in addition to the present ones; None if no number of seeds is enough
     seeds_in_all = seeds_needed(differences_of_draws)  # value and both ends of its interval
     more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in seeds_in_all]
 

@@ -169,7 +169,7 @@ def targets(points: pd.DataFrame) -> Iterator[Target]:
 
 
 def _is_of_target(target: Target, accuracies: pd.DataFrame) -> pd.Series:
-    """Which of these lines (of a protocol and model) a target consists of; for DCN, those of all its models."""
+    """Whether each of these lines (of a protocol and model) belongs to a target; for DCN, lines of all models do."""
     first_point = target.points.iloc[0]
     has_protocol = accuracies[PROTOCOL] == first_point[PROTOCOL]
     if first_point[TARGET].startswith("DCN "):

@@ -168,7 +168,7 @@ def _verdict(cells: dict[str, Any], no_effect: float) -> str:
 
 
 def sub_minus_full(subset: pd.DataFrame, protocol: str, aggregate: str = "mean") -> Draws:
-    """The accuracy of sub-models minus that of full models on each subset, in points, and the number of models.
+    """The accuracy of sub-models minus the accuracy of full models on each subset, in points; the number of models.
 
     Only models that have both accuracies on a subset count there.
 

@@ -272,8 +272,8 @@ def _predict_held_out(points: pd.DataFrame, regressors: list[str], unit: str) ->
     """Predict the accuracy of every subset by a straight line fitted to other subsets, in the order of `points`.
 
     regressors: columns of points.
-    unit: "subset seed" predicts the subsets of each seed from those of the other seeds of the same data set;
-          "data set" predicts the subsets of each data set from those of all other data sets.
+    unit: "subset seed" predicts the subsets of each seed from the subsets of other seeds of the same data set;
+          "data set" predicts the subsets of each data set from the subsets of all other data sets.
     """
     x = points[regressors].to_numpy(dtype=np.float64)  # points x regressors
     accuracy = points["top1"].to_numpy(dtype=np.float64)

@@ -105,7 +105,7 @@ class Embedded:
 def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
     """Read the arrays of an `embed` row: its features, or the similarities that a function of two images returned.
 
-    Only usable images are kept: those of classes with two images or more, if there are two such classes.
+    Only usable images are kept: images of classes with two images or more, if there are two such classes.
     """
     run_id = row["run_id"]
     keys, labels = labels_of(store, row)
@@ -280,7 +280,11 @@ class Similarity(OfSubsets):
     split: EmbeddedSplit = "test"
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables similarity, released and released_agreement. Raises FcaError if no `embed` runs are stored."""
+        """Tables similarity, released and released_agreement. Raises FcaError if no `embed` runs are stored.
+
+        The tables `released` and released_agreement compare our scores with those of the paper's script.
+        """
+        # without data sets whose rows differ in the number of classes or the sampler: seeds would draw other classes
         rows = of_one_draw(embed_rows(store, self.query, self.split))
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)

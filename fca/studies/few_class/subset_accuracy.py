@@ -56,7 +56,7 @@ def accuracy_points(
 ) -> pd.DataFrame:
     """The accuracy of every model on every class subset, one line for each protocol (columns ACCURACY).
 
-    Protocol `sub` is a sub-model, trained on the subset only; its accuracy is that of its training run. A full model,
+    Protocol `sub` is a sub-model, trained on the subset only; its training run has its accuracy. A full model,
     trained on all classes, is scored from its stored predictions: `open` (it may predict any class) and `masked` (only
     the classes of the subset compete).
 
@@ -318,8 +318,8 @@ class PointsWithPredictions(NamedTuple):
 def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequence[str]) -> PointsWithPredictions:
     """Every accuracy of every model on every subset, with the predictions behind it.
 
-    A full model's predictions are in its own `predict` row. A sub-model's row is that of its training, and its
-    predictions are in a `predict` row of its best weights; without that row they are None.
+    A full model's predictions are in its own `predict` row. The accuracy of a sub-model is in the row of its training,
+    and its predictions are in a `predict` row of its best weights; without that row they are None.
 
     options, per_model: see read_points, which raises FcaError.
     """

@@ -132,7 +132,7 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
 
     split:       the variance by source: draw of classes, initialisation, luck, test images.
     subset_runs: the stored predictions of each subset, by one run for each initialisation.
-    n_subsets:   the number of all subsets, with those without stored predictions.
+    n_subsets:   the number of all subsets, also subsets without stored predictions.
     """
     if len(subset_runs) < n_subsets:
         yield f"predictions for {len(subset_runs)} of {n_subsets} subsets"

@@ -170,7 +170,7 @@ class Comparison:
             for i, candidate in enumerate(self.candidates)
             if candidate.trainings and candidate.latency_row is not None and self.exceeded[i] is None
         ]
-        # the probability of each to be within the margin (limits.within) of the best; NaN for those not compared
+        # the probability of each to be within the margin (limits.within) of the best; NaN for candidates not compared
         self.within = np.full(len(self.candidates), np.nan)
         self.within[self.compared] = probability_within(self.draws[:, self.compared], limits.within)
 
@@ -240,7 +240,7 @@ class Comparison:
 
     @property
     def chosen(self) -> Mapping[str, Any] | None:
-        """The row of the training to use: that of the recommended candidate; None before any training."""
+        """The row of the training to use, which trained the recommended candidate; None before any training."""
         return None if self.answer is None else self.candidates[self.answer].first_training
 
     @property

@@ -65,7 +65,7 @@ class OtherJobs:
     def expectation(self, evidence: Evidence, metric: Metric, times: int = 1) -> Expectation:
         """Expected accuracies of a job's candidates by a metric; with costs, expected scores.
 
-        times: as if so many copies of each image had judged the candidates, to see what more images would bring.
+        times: number of copies of each image that seem to have judged the candidates, to see what more images bring.
         """
         forecast = self.forecast([candidate.program for candidate in evidence.candidates], evidence)
         if metric.costs is not None:

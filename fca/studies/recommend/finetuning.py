@@ -50,9 +50,10 @@ def _are_tested(evidence: Evidence, *candidates: Candidate) -> bool:
 
 
 def _line(evidence: Evidence, tuned: Candidate, probe: Candidate) -> Mapping[Any, Any]:
-    """The line of a fine-tuned network: its accuracy, its probe's on the same test images, and the difference.
+    """The line of a fine-tuned network in table FINETUNING.
 
-    The interval of the difference is for paired results: it takes into account that the same images test both models.
+    It has the accuracy of the network and of its linear probe on the same test images, and the difference. The interval
+    of the difference is for paired results: it takes into account that the same images test both models.
     """
     tuned_right = _is_right(evidence, tuned)
     probe_right = _is_right(evidence, probe)

@@ -76,6 +76,7 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
     """The lines of table RELABEL: images whose label looks wrong to the most accurate probe, the most suspicious first.
 
     The first PICTURED of them have pictures. Empty without a probe that is better than guessing.
+    evidence: stored results of the job, among them the outputs of probes for images that they were not fitted to.
     """
     probe = judging_probe(evidence)
     if probe is None:
@@ -117,6 +118,7 @@ def confusions(evidence: Evidence, training: Mapping[str, Any] | None, metric: M
 
     The pair with the most errors comes first; with costs, the pair whose errors cost most in total.
 
+    evidence: stored results of the job.    metric: with or without costs.
     training: the row of the model's training. The table is empty if it is None, or has no predictions for test images.
     """
     if training is None or training["run_id"] not in evidence.test_rows:

@@ -64,7 +64,8 @@ MORE_IMAGES = TableSpec(
 def more_images(evidence: Evidence, program: Program | None, metric: Metric) -> pd.DataFrame:
     """The lines of table MORE_IMAGES: accuracies measured with parts of the training images, then predicted with more.
 
-    program: the recommended program; None if there is none.
+    evidence: stored results of the job.    metric: by which its candidates are compared.
+    program:  the recommended program; None if there is none.
     The result is empty unless it is a linear probe whose learning curve was measured. It is also empty with costs,
     because predictions were learnt from accuracies only.
     """

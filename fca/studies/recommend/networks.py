@@ -67,7 +67,7 @@ def _keys_of_packages(jobs: Jobs, names: Sequence[str]) -> Iterator[dict[str, An
     """The configuration keys of the networks whose package of weights is installed with the right content.
 
     names: of networks.
-    For those that are left out it prints the reasons, each once: several networks may be in one missing package.
+    For networks that are left out it prints the reasons, each once: several may be in one missing package.
     """
     reasons: list[str] = []
     for name in names:
@@ -105,7 +105,7 @@ def weight_files(folder_or_files: Any, options: Sequence[str]) -> dict[str, str]
 
 
 def _weight_files_in(folder: str, options: Sequence[str]) -> dict[str, str]:
-    """The files of weights in a folder whose names, without suffix, are those of models: name -> path.
+    """The files of weights in a folder whose names, without suffix, are names of models: name -> path.
 
     Prints a line for files that are left out because no model has their name. Raises FcaError for a missing folder.
 

@@ -188,7 +188,10 @@ class Recommendation:
         return filled(self.tables, tables, self._parameters(), run_ids)
 
     def _frames(self, evidence: Evidence, comparison: Comparison) -> list[pd.DataFrame]:
-        """The lines of each of `tables` for one job, in their order; a frame is empty where a table has none."""
+        """The lines of each of `tables` for one job, in their order; a frame is empty where a table has none.
+
+        evidence: stored results of the job.    comparison: of its candidates, with the recommended one.
+        """
         suspects = mislabelled(evidence)
 
         # a model at the level of chance has no confusions and no learning curve

@@ -207,7 +207,7 @@ def by_protocol(frame: pd.DataFrame, *fields: str, below: bool = False) -> pd.Da
     """The frame sorted by data set, protocol (in the order of PROTOCOL.choices) and ncl, with two more columns.
 
     Column `way` is the protocol in words. Column `panel` is the heading of the panel in which the line is drawn: the
-    values of the data set, of `fields` and of `way`, without those that are equal in the whole frame.
+    values of the data set, of `fields` and of `way`, except values that are equal in the whole frame.
 
     fields: further columns that separate panels.
     below:  whether the protocol starts a new line in the heading, because its words are long.
@@ -355,8 +355,9 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
 def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
     """The best models at the most classes with their accuracy, as the end of the sentence of `_at_fewest_classes`.
 
-    If all models are at the level of chance, the clause states this instead. A single model is not named again. The
-    arguments are those of `_at_fewest_classes`.
+    If all models are at the level of chance, the clause states this instead. A single model is not named again.
+
+    lines, best, is_single_model: as in `_at_fewest_classes`, at the most classes.
     """
     n_models = lines[MODEL].nunique()
     if all_at_chance(lines):

@@ -147,7 +147,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
 
 
 def _lead(paired: pd.DataFrame, first: str, second: str, protocol: str, ncl: int) -> dict[Hashable, Any] | None:
-    """The line of table `paired` for two models, with the difference as accuracy of `first` minus that of `second`.
+    """The line of table `paired` for two models, whose difference is the accuracy of `first` minus `second`.
 
     None: the table has no line for these two models, this protocol and this number of classes (`ncl`).
     """

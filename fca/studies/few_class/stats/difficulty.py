@@ -100,7 +100,7 @@ class ByClass:
         silhouette_if_added = silhouette(self.intra, nearest_in_subset)
         sums = np.bincount(self.column_of_image, weights=silhouette_if_added) / self.counts
 
-        # plus those of the classes of the subset, beside each added class
+        # plus the mean silhouettes of the classes of the subset, given each added class
         for c in subset:
             rows = self.rows_of_class[c]
             nearest_with_added = np.maximum(nearest_in_subset[rows, None], self.similarity[rows])  # members x classes

@@ -63,8 +63,8 @@ def held_out(
 
     regressors: with no columns, the prediction is the mean of the training points.
     accuracy:   fractions in [0, 1].
-    fold:       points with equal numbers are left out together: those of a data set, or of a subset seed. With one fold
-                all is NaN.
+    fold:       points with equal numbers are left out together: the points of a data set, or of a subset seed. With one
+                fold all is NaN.
     level:      an interval at 0.9 needs 9 training points of 2 folds; it is NaN where there are fewer.
 
     >>> held_out(np.array([[0.1], [0.2], [0.3]]), np.array([0.2, 0.4, 0.6]), np.array([0, 1, 2])).predicted.round(6)

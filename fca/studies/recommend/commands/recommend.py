@@ -83,7 +83,7 @@ def recommend(config: DictConfig) -> None:
     check_root("recommend", config)
     check_threads("threads", config.threads)
     check_device(config.device)
-    # shared_words: the typed words that all jobs of the search get, such as those of the data set
+    # shared_words: the typed words that all jobs of the search get, such as dataset.root=photos
     search = Search(config, shared_words(config), component(config, "analysis"))
 
     # what cannot be done is refused before any work; to make the opening line, unknown networks are refused too
@@ -343,7 +343,10 @@ class Search:
                 yield size_keys, precision
 
     def _compiled_programs(self, network: Network) -> Iterator[Subject]:
-        """A network at its default size and smaller ones, in every precision, at the depths of the configuration."""
+        """Yield the programs of a network: its default size and smaller ones, every precision, the configured depths.
+
+        Missing programs are compiled. One compiled program gives the features of all depths of a network.
+        """
         default_id = self._compile(network, {}, FP32)
         if default_id is None:  # it failed, which was printed; its other sizes are unknown
             return
@@ -385,7 +388,7 @@ class Search:
         return run_id
 
     def _pytorch_programs(self, network: Network) -> Iterator[Subject]:
-        """A network in PyTorch, at its default size and smaller ones, at the depths of the configuration."""
+        """Yield a network in PyTorch at its default size and smaller ones, at the configured depths."""
         model = network.model
         # 0: the size is fixed, or not known before the network is built; then there are no smaller ones
         default_size = (model.input_size or 0) if isinstance(model, OfAnySize) else 0
@@ -428,7 +431,7 @@ class Search:
     # Training
 
     def probe(self) -> None:
-        """Fit a linear probe to the features of each program within the limits, and to those of HOG.
+        """Fit a linear probe to the features of each program within the limits, and to the features of HOG.
 
         With many images, programs are first compared on few of them, and only the likeliest answers are probed on all.
         In the first PATIENCE_S seconds every program is probed, since a wrong expectation could exclude the best one.
@@ -651,6 +654,7 @@ class Search:
         """Measure the learning curve of the recommended linear probe: its accuracy with parts of the training images.
 
         Nothing is measured for other models, and where the table of the curve stays empty: with costs, and at chance.
+        comparison: of the candidates; it has the recommended one (`chosen`).
         """
         chosen = comparison.chosen
         if chosen is None or chosen["adaptation"] != PROBE:
@@ -682,7 +686,7 @@ class Search:
 
     @cached_property
     def other_jobs(self) -> OtherJobs:
-        """Results of programs on other images: those that come with the package, and those of the store."""
+        """Results of programs on other images, from the package and from the store."""
         fingerprint, _ = self.fingerprint_and_classes
         jobs = [job for job in evidence_of_jobs(self.store, None) if job.job.fingerprint != fingerprint]
         return gather_other_jobs(jobs, self.analysis.metric_of_others)

@@ -135,7 +135,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
 
 
 def _near_the_best(frame: pd.DataFrame, value: Column) -> pd.DataFrame:
-    """The candidates in the figure: those at most FAR below the best of their data set; with costs, all of them."""
+    """The candidates in the figure: at most FAR below the best candidate of their data set; with costs, all of them."""
     if value is PAID:
         return frame.reset_index(drop=True)
     # for each candidate, the highest value of its data set

@@ -173,7 +173,7 @@ class Forecast:
         return ndtr(centre / np.sqrt(1 + sd**2))
 
     def interval(self, sizes: PerSize, level: float = 0.9) -> tuple[PerSize, PerSize]:
-        """Ends of the central interval of the accuracy of a probe on so many training images."""
+        """Ends of the central interval of the accuracy of a probe, for each number of training images."""
         centre, sd = self._normal(sizes)
         z = ndtri((1 + level) / 2)
         return ndtr(centre - z * sd), ndtr(centre + z * sd)
@@ -301,8 +301,8 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
             means.append(posterior.mean)
             covariances.append(posterior.covariance)
 
-            # posterior mean and covariance of the mean deviation of the probes of a size; that of one probe has a
-            # variance `fits` times as large
+            # posterior mean and covariance of the mean deviation of the probes of a size; the deviation of one probe
+            # has a variance `fits` times as large
             share = np.linalg.solve(posterior.total, fit_noise).T
             deviation = share @ posterior.residual
             spread = fit_noise - share @ fit_noise

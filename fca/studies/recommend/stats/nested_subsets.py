@@ -170,7 +170,7 @@ def _predictions(
     predicted = probe.logits(features[judged]).argmax(axis=1)
     n_fitted = np.full(len(judged), float(len(rows)))
 
-    # by position among all images; probe.judged: positions among `rows` of those that a fold left out
+    # by position among all images; probe.judged: positions among `rows` of the images that a fold left out
     left_out_class = np.full(len(features), -1)
     left_out_class[rows[probe.judged]] = probe.left_out.argmax(axis=1)
     is_fitted: Bool[np.ndarray, " judged"] = np.isin(judged, rows)

@@ -176,7 +176,7 @@ def records_of(frame: pd.DataFrame) -> tuple[Candidates, tuple[JobRecord, ...]]:
             step = "give one line a job and candidate"
             raise FcaError("lines of a candidate", f"several in job {job} of {dataset}", "one", step)
 
-        first_line = lines.iloc[0]  # classes and images are those of the job, the same in all of its lines
+        first_line = lines.iloc[0]  # number of classes and images are equal in all lines of a job
         counts = {column: lines[column].fillna(0).to_numpy(float) for column in COUNTS}
         record = JobRecord(
             dataset=str(dataset),

@@ -187,6 +187,8 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     Each is a sum of three parts: a variance that all candidates share; effects of their attributes (a slope or an
     offset with variance σ² adds σ² v v', with the values v of the candidates); and individual effects, which are
     correlated between similar candidates. Hand-made features (HOG) are no network, so input size has no effect on them.
+
+    hyperparameters: standard deviations of the effects (fields that end in _sd), and factors of them.
     """
     h = hyperparameters
 
@@ -214,6 +216,7 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     of_dataset = h.dataset_size_sd**2 * of_size + h.dataset_cut_sd**2 * of_cut
     of_job = h.job_size_sd**2 * of_size + h.job_cut_sd**2 * of_cut
 
+    # correlation of two candidates' noise on the same images: a part that all share, and more if they are alike
     paired = h.noise_shared + (1 - h.noise_shared) * h.noise_alike * alike
     np.fill_diagonal(paired, 1.0)  # the correlation of a candidate's noise with itself
     return Covariances(

@@ -211,7 +211,7 @@ def conditioned(
 
         mean = m + K (y - H m),   covariance = C - K H C,   log weight + log N(y; H m, S)
     """
-    judged = observed.judged  # logits on judged images come first, so these are positions in a mean, too
+    judged = observed.judged  # logits on judged images come first, so these are also positions in a mean
     noise = observed.correlation * np.outer(sds, sds)
     log_weights, means, covariances = [], [], []
     for log_weight, mean, covariance in zip(*mixture, strict=True):
@@ -255,7 +255,7 @@ def prior(
     hyperparameters: variances of the effects of data sets, jobs and candidates, fitted to earlier jobs.
     records:        results of earlier jobs.
     recorded:       the candidates to which the records' positions refer.
-    candidates:     those of the new job, recorded or not.
+    candidates:     the candidates of the new job, recorded or not.
     ncl:            number of classes of the new job.
     images_a_class: its training images per class.
     dataset:        name of its data set if the records may have other jobs of it; None: a new one. How far a new one is
@@ -292,7 +292,7 @@ def prior(
             )
             state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
         covariance = matrix @ state.covariance @ matrix.T
-        # the effect of the job on a candidate is the same on judged and test images; shifts add to the latter
+        # the effect of the job on a candidate is the same on judged and test images; shifts are added on test images
         covariance += np.tile(dataset_scale * effects.job[block], (2, 2)) + unrecorded
         covariance[count:, count:] += shift_scale * effects.shift[block]
         return Normal(matrix @ state.mean, covariance)

@@ -142,15 +142,15 @@ def batches_of(records: Sequence[JobRecord]) -> list[JobBatch]:
 def _observed_logits(record: JobRecord) -> tuple[Float[np.ndarray, " observed"], ...]:
     """Shares right of a job's candidates, numbers of images, empirical logits and variances of their noise.
 
-    Each array has first the results of judged candidates on the job's own images, then those of tested ones on its test
-    images.
+    Each array has first the results of judged candidates on the job's own images, then the results of tested candidates
+    on its test images.
     """
     is_judged = record.n_judged > 0
     is_tested = record.n_test > 0
     images = np.concatenate([record.n_judged[is_judged], record.n_test[is_tested]])
     right = np.concatenate([record.right_judged[is_judged], record.right_test[is_tested]])
 
-    # separately, as the variance of the noise is that of the mean share of the candidates in one call
+    # separately: the variance of the noise is computed from the mean share of the candidates in one call
     judged_logits, judged_variances = logit_of_counts(record.right_judged[is_judged], record.n_judged[is_judged])
     tested_logits, tested_variances = logit_of_counts(record.right_test[is_tested], record.n_test[is_tested])
     logits = np.concatenate([judged_logits, tested_logits])
@@ -264,6 +264,9 @@ def upward(
     The model is a tree: a state that all jobs share, below it one state for each data set, below that its jobs. The
     result has the posterior of the shared state and the log likelihood of all records.
 
+    records, batches: results of earlier jobs, and the same as batches (see `batches_of`).
+    candidates:       the candidates to which their positions refer.    covariances: of the effects at each level.
+
     A state has the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is
     what was observed below a node, as a log density of its state: constant + linear' x - x' precision x / 2.
 
@@ -333,9 +336,11 @@ def linearised_again(
 ) -> list[JobBatch]:
     """The batches with their shares linearised anew, at the posterior means of the true logits (see `linearised`).
 
-    result, terms: of `upward` with these batches and covariances. Given the mean state m of its data set, the true
-    logits of a job have the posterior mean D m + J S^-1 (y - D m), with D = `design`, J = `job_effects` and S =
-    `job_covariance`.
+    records, batches: results of earlier jobs, and the same as batches (see `batches_of`).
+    result, terms: of `upward` with these batches and covariances.
+
+    Given the mean state m of its data set, the true logits of a job have the posterior mean D m + J S^-1 (y - D m),
+    with D = `design`, J = `job_effects` and S = `job_covariance`.
     """
     effects = dataset_effects(covariances)
     mean_states = {dataset: dataset_posterior(result, dataset, effects).mean for dataset in result.by_dataset}
