@@ -80,7 +80,7 @@ def send(folders: Sequence[Path], workers: int, log: Path, report_sent: Callable
     failed_rounds = 0
     while unsent_folders and failed_rounds < MAX_FAILED_ROUNDS:
         for start in range(0, len(unsent_folders), RUNS_PER_PROCESS):
-            sent_before = len(folders) - len(_without_mark(folders))
+            sent_before = len(folders) - len(_without_mark(folders))  # W&B marks the file of a run that it has sent
 
             def report_total(sent_by_process: int, sent_before: int = sent_before) -> None:
                 """Report the number sent so far by all processes; the default binds this turn's `sent_before`."""

@@ -288,7 +288,7 @@ def screened_evidence(store: Store, fingerprint: str, classes: tuple[int, ...]) 
 def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
     """The stored results of each job that has a training which matches the query, newest job first.
 
-    A job is the task of classifying the images of one data set (its fingerprint) into certain classes.
+    A job is the task of classifying the images of one data set (its fingerprint) into certain classes (label indices).
 
     query: selects trainings; None selects all. A job with some matching trainings has only these.
     """

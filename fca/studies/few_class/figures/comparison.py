@@ -52,6 +52,7 @@ def paired_figure(paired: Table) -> alt.FacetChart:
 
     pairs = list(dict.fromkeys(frame["pair"]))
     rows = kinds.category(alt.Y, "pair", pairs)
+    # one of each for every verdict, in the order of _DIFFERS
     colours = ("#b0568f", "#7d8590", "#b07d00")
     shapes = ("circle", "diamond", "square")
     coloured = kinds.hue(_DIFFERS, frame, colours, shapes)

@@ -373,6 +373,7 @@ class Search:
         Returns None if the compilation fails or is refused; a line is printed then.
 
         size_keys: the configuration key of its input size; empty for its default size.
+        precision: fp32 or int8.
         """
         name = f"{network.label} {size_keys.get('model.input_size', '')} {precision}"
         try:

@@ -289,6 +289,7 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
     dataset_of_job = [job.dataset for job in jobs]
     weights = np.array([1 / dataset_of_job.count(dataset) for dataset in dataset_of_job])
     weights /= weights.sum()
+    # of each job: Φ^-1 of its accuracies, the covariance of their noise, their design, and the number of probes of each
     observations = [_observations(job) for job in jobs]
 
     current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)  # where to start
@@ -296,7 +297,7 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
         # expectation: one entry for each job
         means, covariances, fit_variances = [], [], []
         for value, noise, matrix, fits in observations:
-            fit_noise = np.diag(current.fit_sd**2 / fits)
+            fit_noise = np.diag(current.fit_sd**2 / fits)  # variance of the mean of the probes of each size
             posterior = _update(current, value, noise + fit_noise, matrix)
             means.append(posterior.mean)
             covariances.append(posterior.covariance)

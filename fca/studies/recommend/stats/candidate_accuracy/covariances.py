@@ -188,7 +188,7 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     offset with variance σ² adds σ² v v', with the values v of the candidates); and individual effects, which are
     correlated between similar candidates. Hand-made features (HOG) are no network, so input size has no effect on them.
 
-    hyperparameters: standard deviations of the effects (fields that end in _sd), and factors of them.
+    hyperparameters: standard deviations of the effects (names in _sd), factors of them, and correlations of the noise.
     """
     h = hyperparameters
 
