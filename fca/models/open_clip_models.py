@@ -114,6 +114,8 @@ class OpenClip(Model):
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The network for one of four uses: a tower to train, a trained one, a zero-shot classifier, or an encoder.
 
+        The tower is the part of OpenCLIP's model that reads images; the other part reads texts.
+
         classes: class keys to train for; None = to predict or to embed.
         Raises FcaError for impossible settings, for weights that do not fit, and if there are neither weights nor
         classes.

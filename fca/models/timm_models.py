@@ -177,7 +177,10 @@ class TimmModel(LibraryModel):
         Normalise.check(self)  # mean and std
 
     def _check_depth(self) -> None:
-        """Raise FcaError if the network does not have this depth, or if the other settings exclude it."""
+        """Raise FcaError if the network does not have the configured depth, or if the other settings exclude it.
+
+        A network of depth cut ends before its last, widening layer; depth all gives the features of cut and whole.
+        """
         check_choice("model.depth", self.depth, DEPTHS, "set model.depth to one of these")
         if "cut" not in self.depths():
             raise _no_other_depth(self)

@@ -39,6 +39,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
 
     folder: the folder of the page.    rows: the runs of the page (see `Page.rows`).
     """
+    # predictions for unchanged test images
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
     clean_rows = rows[is_clean_test]
     clean_run_ids = set(clean_rows[RUN_ID])

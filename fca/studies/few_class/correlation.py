@@ -219,8 +219,8 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
         y = top1[scope.is_included]
         estimate = correlation(x, y, method, scope.groups)
 
-        # DCN also depends on which models are at hand: its interval is a jackknife over models too, so r is computed with
-        # each model left out
+        # DCN also depends on which models are at hand: its interval is a jackknife over models too, so r is computed
+        # with each model left out
         r_without_each_model = []
         if len(best_without_each_model):  # empty if there are too few models: the interval is then over seeds alone
             best_in_scope = best_without_each_model[:, scope.is_included]
