@@ -367,7 +367,7 @@ def _geometry_of_step(step: dict[str, Any]) -> dict[str, Any]:
     """
 
     def pixels(value: Any) -> int:
-        """A size given as one number, or as height and width."""
+        """A size given as one number, or as height and width, of which the larger counts."""
         return int(value if isinstance(value, int) else max(value))
 
     kind = step["type"]

@@ -93,6 +93,7 @@ class Findings(OfSubsets):
             num_classes = int(models["num_classes"].max())
             # sub-models of few classes have a smaller head: the maximum is the model with the most classes
             params = models.groupby("model")["params"].max().dropna().astype("float64")
+            # of full models; the mean is over initialisations
             top1_all_classes = models.groupby("model")["top1_open"].mean().dropna()
 
             cells_by_finding = measures(subset, params, top1_all_classes, num_classes, self.few)

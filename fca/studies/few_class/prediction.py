@@ -328,7 +328,7 @@ def _error_and_gain(
     clusters:    the points that were held out together (see judge); intervals are over clusters.
     is_baseline: whether this predictor is the baseline, whose gain over itself is left NaN.
     """
-    judgement = judge(accuracy, prediction, baseline, clusters)
+    judgement = judge(accuracy, prediction, baseline, clusters)  # error, gain and coverage: value, low and high
     error_points = [100 * value for value in judgement.error]
     gain_points = [np.nan] * 3 if is_baseline else [100 * value for value in judgement.gain]
     return {

@@ -149,7 +149,7 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     agreement: table released_agreement, with the mean difference and r for the headings of the panels.
     """
     scored = released.frame.dropna(subset=tables.SIMSS_RELEASED)
-    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))
+    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))  # STEP: in the order of the script's loop
 
     heading_by_encoder = {}
     for line in agreement.frame.to_dict("records"):

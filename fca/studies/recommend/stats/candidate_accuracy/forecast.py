@@ -206,7 +206,7 @@ def conditioned(
     observed: has the positions of the judged candidates and the correlation of their noise.
     logits:   the observations y.
 
-    For a component N(m, C), with H the rows of the judged candidates, N the covariance of the noise, S = H C H' + N and
+    For a component N(m, C), with H the rows of the judged candidates, R the covariance of the noise, S = H C H' + R and
     the gain K = C H' S^-1:
 
         mean = m + K (y - H m),   covariance = C - K H C,   log weight + log N(y; H m, S)
@@ -278,7 +278,9 @@ def prior(
     count = len(candidates)
 
     def normal_at(dataset_scale: float, shift_scale: float) -> Normal:
-        """The distribution of these logits if the variances of a new data set were larger by two factors.
+        """The distribution of the candidates' logits, on judged and then on test images, for given variances.
+
+        The variances of a new data set are multiplied by two factors:
 
         dataset_scale: of the effects of the data set and the job on candidates.
         shift_scale:   of the shifts from judged to test images.
