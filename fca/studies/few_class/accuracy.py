@@ -217,7 +217,7 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     be comparable. Equally accurate models share their mean rank. Column `at_chance` stays empty here:
     with_all_at_chance fills it in.
 
-    subset: see per_subset.
+    subset: accuracies (`top1`), one line for each subset, model and protocol (see per_subset).
     """
     group_columns = [DATASET, PROTOCOL, NCL]
     by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)  # DRAW: seed and classes identify a subset

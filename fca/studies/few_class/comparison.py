@@ -127,7 +127,8 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
     `images` and `right` are None unless the predictions of every initialisation are stored.
 
-    points: see points_with_predictions.
+    points: accuracies, one line for each initialisation, model, protocol and subset, with their predictions (column
+            `predictions`, or None).
     """
     key_columns = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
     lines = []
@@ -144,7 +145,9 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
     """Table `paired`: every pair of models that have a subset in common, for each data set, protocol and ncl.
 
-    Differences are model_a minus model_b, where model_a comes first in the alphabet.    subset: see per_subset.
+    Differences are model_a minus model_b, where model_a comes first in the alphabet.
+
+    subset: one line for each model, protocol and class subset, with accuracy and right images (see per_subset).
     """
     lines = []
     for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl
@@ -236,7 +239,8 @@ def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, 
     Newcombe's interval of the difference in accuracy over images, which is meant for a single subset; and a note if
     predictions of some subsets are not stored. Without any stored predictions p and the interval are NaN.
 
-    common: see _compare_pair.
+    common: one line for each common subset. Columns right_a and right_b have the share of initialisations that predict
+            each image correctly, column images_a the images.
     """
     is_stored = common["right_a"].notna() & common["right_b"].notna()
     stored = common[is_stored]
@@ -280,7 +284,7 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
     single model, and models without such a subset, have no line. Column `at_chance` stays empty: the caller fills it
     in.
 
-    subset: see per_subset.
+    subset: accuracies (`top1`), one line for each model, protocol and class subset (see per_subset).
     """
     lines: list[dict[str, Any]] = []
     for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl

@@ -190,7 +190,7 @@ def best_of_different_models(subset: pd.DataFrame, protocol: str) -> Draws:
     This is for stores in which the sub-models are other architectures than the full models. If any model was stored as
     both, the result has no values, because sub_minus_full then compares each model with itself.
 
-    subset: see measures.    protocol: of the full models.
+    subset:   accuracies, one line for each subset, model and protocol.    protocol: of the full models.
     """
     sub = subset[subset["protocol"] == "sub"]
     full = subset[subset["protocol"] == protocol]
@@ -222,7 +222,8 @@ def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draw
 
     Both accuracies are of the same model and subset seed.
 
-    subset: see measures.    few_classes: the numbers of classes that count as few.
+    subset:      accuracies, one line for each subset, model and protocol.
+    few_classes: the numbers of classes that count as few.
     """
     sub = subset[subset["protocol"] == "sub"]
     has_most_classes = sub["ncl"] == sub["ncl"].max()
@@ -289,8 +290,8 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     _spread). Both spreads are of the same models. A subset that one of these models did not predict is left out:
     otherwise the spread would also be between models.
 
-    top, bottom: accuracies (see measures) of the numerator and the denominator; only those under `top_protocol` and
-                 `bottom_protocol` count.
+    top, bottom: accuracies of the numerator and the denominator, one line for each subset, model and protocol; only
+                 lines under `top_protocol` and `bottom_protocol` count.
     """
     top_points = top[top["protocol"] == top_protocol]
     bottom_points = bottom[bottom["protocol"] == bottom_protocol]

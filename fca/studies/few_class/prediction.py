@@ -120,7 +120,7 @@ def join_best_accuracies(predictors: pd.DataFrame, accuracies: pd.DataFrame) -> 
     There is one line for each encoder, target and set of classes. If two seeds drew the same classes, only the first is
     kept: otherwise a subset would help to predict itself.
 
-    predictors: see predictor_points.
+    predictors: one line for each subset and encoder, with the columns VALUES (see predictor_points).
     accuracies: accuracy_points with a column `target`, which names the models that compete to be the best. If it has no
                 lines, the result is an empty frame.
     """

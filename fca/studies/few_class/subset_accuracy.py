@@ -321,7 +321,9 @@ def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequenc
     A full model's predictions are in its own `predict` row. The accuracy of a sub-model is in the row of its training,
     and its predictions are in a `predict` row of its best weights; without that row they are None.
 
-    options, per_model: see read_points, which raises FcaError.
+    options:   which runs are read, and which subsets.
+    per_model: columns of the configuration that may differ between models.
+    Raises FcaError if nothing is stored (see read_points).
     """
     rows, points = read_points(store, options, per_model)
     points = points.dropna(subset="top1").reset_index(drop=True)

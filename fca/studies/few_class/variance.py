@@ -80,7 +80,8 @@ def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
     of the sum of all four, and the standard deviation with its interval. Only subsets with stored predictions count; if
     there are none, a note gives this reason and the cells are missing.
 
-    points: the accuracies on all subsets, with their predictions (see points_with_predictions).
+    points: the accuracies on all subsets, one line for each initialisation and subset. Column `predictions` has the
+            predictions behind each, or None (see points_with_predictions).
     """
     n_subsets = points.groupby(DRAW, dropna=False).ngroups
     subset_runs = list(_subset_runs(points))

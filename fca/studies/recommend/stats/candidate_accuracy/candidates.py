@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from fca.types import FcaError
 
-WHOLE, FP32, PROBE = "whole", "fp32", "probe"  # what a candidate is unless it says otherwise
+WHOLE, FP32, PROBE = "whole", "fp32", "probe"  # the usual depth, precision and adaptation
 HAND_MADE = "hog"  # features that no image taught: much better or worse from data set to data set
 USUAL_SIZE_PX, USUAL_CLASSES, USUAL_IMAGES = 192.0, 5.0, 30.0  # where covariates are 0
 FARTHEST_STEP = 3.0  # logit units, of one linearisation: one that starts far off would jump past its end
