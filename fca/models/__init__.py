@@ -212,6 +212,7 @@ def identity_of(family: str, model: Any, published: str | None = None, **replace
             reads_new_averages = has_newly_read_averages(file)
 
     values = {**asdict(model), **replaced_fields, "weights": weights, "classes": classes}
+    # canonical: fields that were added later and keep the old behaviour are left out, so that ids stay the same
     identity = {"family": family, **canonical("model", values)}
     if reads_new_averages:  # earlier versions read other weights from such a file: their runs need another id
         identity["weights_read"] = "averaged first"

@@ -65,6 +65,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
             continue
 
         n_wrong.update((predictions["fingerprint"], image) for image in predictions.get("wrong", ()))
+        # the script calls the page's function fcaRun with these values
         write(folder / FOLDER / f"{run_id}.js", "fcaRun", run_id, {**predictions, "curve": curve})
 
     thumbnails = dict(_disputed_thumbnails(store, n_wrong, len(written_rows)))

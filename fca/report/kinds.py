@@ -236,6 +236,7 @@ def points_with_intervals(
     dots: Any = base.mark_point(filled=True, size=size)
     dots = dots.encode(**{value_channel: value_axis}, tooltip=tooltips(hover))
     if coloured is not None:
+        # picked: a click in the legend dims the other values
         dots = dots.encode(shape=coloured.shape()).add_params(coloured.picked)
     return layers(*charts, dots)
 

@@ -338,7 +338,7 @@ class WandbTracker:
         row:      the row of the entry's head; for a run that is about to begin, the columns known so far.
         light:    whether W&B leaves out statistics of the machine.
         """
-        experiment = experiment_of(command_of(self.store, row))
+        experiment = experiment_of(command_of(self.store, row))  # None if the run's command names none
         tags = [str(tag)[:MAX_TAG_LENGTH] for tag in (experiment, row.get("dataset"), row.get("model")) if tag]
         opened = self.init(
             row["task"],

@@ -279,6 +279,7 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     partial: the result of per_subset without the subsets of all classes. On these, a sub-model is a full model.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])  # a line for each pair, a column a protocol
+    # a protocol that no model has becomes an empty column, so that no pair is left
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
     pairs[SUB_MINUS_OPEN] = pairs["sub"] - pairs["open"]
     pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["masked"]

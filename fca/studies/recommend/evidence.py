@@ -247,6 +247,7 @@ class Evidence:
         if metric.costs is None:
             answers = job_label_of[predicted.predicted_labels]
         else:
+            # predicted.columns: the column of the logits for each label of the data set
             logits_of_job = predicted.logits[:, predicted.columns[job_classes]]  # images x classes of the job
             answers = metric.decide(logits_of_job)
         images = np.flatnonzero(is_in_split & is_of_job)

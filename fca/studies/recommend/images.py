@@ -86,6 +86,7 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
     probabilities = softmax(temperature(probe.outputs, probe.label) * probe.outputs, axis=1)
     scored = confident_learning(probabilities, probe.label)
     suspects = np.flatnonzero(scored.suggested >= 0)  # -1: the label does not look wrong
+    # margin: probability of the suggested class minus that of the label; the largest first
     suspects = suspects[np.argsort(-scored.margin[suspects], kind="stable")]
 
     metadata = evidence.items.iloc[probe.images[suspects]][[IMAGE_ID, SPLIT, LABEL]]

@@ -448,6 +448,7 @@ class Search:
         # time of each run; several depths of a program share the run of their features, which thus counts once
         seconds_by_run: dict[str, float] = {}
         n_left_out = 0
+        # work: the expected time of each, for the progress bar
         with Meter("probing programs", len(subjects), work=self._work_of(subjects)) as meter:
             for subject in subjects:
                 if self._is_to_be_probed(subject, sum(seconds_by_run.values())):
@@ -512,7 +513,7 @@ class Search:
         return comparison.evidence.program_of(row)
 
     def _work_of(self, subjects: Sequence[Subject]) -> list[float]:
-        """The work of a probe on each subject, for the progress bar; 0 for those that are left out.
+        """The work of a probe on each subject, for the progress bar; 0 for subjects that are left out.
 
         It is the time for one image: most of the work is computing features, which depths of a program share.
         """
