@@ -70,6 +70,7 @@ class MmpretrainModel(LibraryModel):
         layers = logit_layers(lambda logits: _build_component(self, {**settings, "num_classes": logits}))
         head = tuple(f"{component}.{layer}" for layer in layers)
         make = with_optional_head(partial(network, self, config), head)
+        # tidy: drops the mean and std that mmpretrain's files hold beside the weights
         module, keys = with_weights(make, head, weights, file_keys, classes, tidy)
 
         geometry, normalise = _geometry_and_normalisation(self, config)

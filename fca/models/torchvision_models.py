@@ -53,6 +53,7 @@ class TorchvisionModel(LibraryModel):
 
         make = partial(network, self)
         head = logit_layers(make)
+        # tidy: gives tensors of old files their present names, and drops auxiliary heads
         module, keys = with_weights(with_optional_head(make, head), head, weights, file_keys, classes, tidy)
 
         geometry, normalise = _geometry_and_normalisation(self, record)

@@ -92,6 +92,7 @@ def _right_and_wrong_images(store: Store, row: Mapping[Hashable, Any]) -> dict[s
         pred = np.asarray(store.array(row[RUN_ID], "pred"))
         items = store.items(row["fingerprint"])
         labels = items["label"].astype(str)
+        # the prediction has the images of its split whose class the model knows, in the order of the items
         is_predicted = (items["split"] == row["split"]) & labels.isin(classes)
         if is_predicted.sum() != len(pred):  # the stored description is of another version of the data
             return {}

@@ -506,7 +506,7 @@ def _gain_by_ncl(lines: pd.DataFrame, gain: Column) -> str:
 
     has_interval = lines[gain.low].notna()
     if has_interval.any():
-        clauses.append(f"95 % over {lines[SUBSETS].min()} subsets")  # the fewest, if numbers of classes differ in it
+        clauses.append(f"95 % over {lines[SUBSETS].min()} subsets")  # the fewest at any ncl
     if not has_interval.all():
         reason = NO_MEAN_INTERVAL
         if has_interval.any():

@@ -432,9 +432,10 @@ def _gradient_by_effects(above: Message, state: Normal) -> BetweenStates:
 def _add_job_gradient(
     gradient: Covariances, batch: JobBatch, elements: Float[np.ndarray, "jobs observed observed"]
 ) -> None:
-    """Add what a batch contributes to the gradient by the covariances `job`, `shift` and `paired`.
+    """Add what a batch contributes to the gradient by the covariances `job`, `shift` and `paired`, in place.
 
-    elements: the derivatives by the elements of `job_covariance`.
+    elements: the derivatives by the elements of `job_covariance`. Each of these elements is a sum: the element of `job`
+              for both candidates, on test images also that of `shift`, and the noise: paired x sd x sd.
     """
     judged, tested = batch.judged, batch.tested
     n_judged = len(judged)
