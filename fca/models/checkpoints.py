@@ -310,7 +310,7 @@ def _content_in_words(content: Any) -> str:
 
 
 def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]:
-    """Yield pairs for every state dict in a file's content: the keys that lead to it (joined by full stops), and itself.
+    """Yield pairs for every state dict in a file: the keys that lead to it, joined by full stops, and the state dict.
 
     WRAPPERS, the keys under which published files keep their weights, are searched first, in their order. A dictionary
     counts as a state dict if any of its values is a tensor; its other values are dropped.

@@ -255,7 +255,7 @@ class Recommendation:
         classes_of_data = evidence.items["label"].cat.categories.astype(str)
         costs = self.cost_table.of(evidence.classes, classes_of_data)
 
-        # the mean cost of an image if every answer were the cheapest for its class
+        # the mean cost of an image if every answer were the cheapest for its class: scores count the cost above it
         n_images = evidence.images("train")
         cheapest_cost = costs.matrix.min(axis=1)
         base = float(cheapest_cost @ n_images / n_images.sum())
