@@ -62,7 +62,7 @@ SIGNIFICANT = Column("significant", bool, "", "whether the pair differs signific
 ORDER_KEPT = Column("order_kept", float, ".0%", "share of bootstrap resamples that keep the order of the pair")
 MORE_SEEDS = Column("more_seeds", int, ".0f", "subset seeds still needed to separate the pair")
 P_BEST = Column("p_best", float, ".0%", "share of bootstrap resamples in which the model has the best mean accuracy")
-STANDING = RANK.with_format(".1f", "rank of the mean accuracy, 1 is the best")
+RANK_OF_MEAN = RANK.with_format(".1f", "rank of the mean accuracy, 1 is the best")
 KENDALL_W = Column("kendall_w", float, ".2f", "Kendall's W: agreement of the subsets on the order of the models")
 
 PAIRED = TableSpec(
@@ -78,7 +78,7 @@ RANK_STABILITY = TableSpec(
     "rank_stability",
     "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
     f"{PAPER} figure 2b, over bootstrap resamples of subset seeds; Kendall and Babington Smith 1939",
-    (*BY, MODEL, P_BEST, *interval_columns(STANDING), KENDALL_W, SUBSETS, SUBSET_SEEDS, AT_CHANCE, NOTE),
+    (*BY, MODEL, P_BEST, *interval_columns(RANK_OF_MEAN), KENDALL_W, SUBSETS, SUBSET_SEEDS, AT_CHANCE, NOTE),
 )
 METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
@@ -311,9 +311,9 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
                     **shared_cells,
                     MODEL: model,
                     P_BEST: resampled.p_best[i],
-                    STANDING: resampled.rank[i],
-                    STANDING.low: resampled.low[i],
-                    STANDING.high: resampled.high[i],
+                    RANK_OF_MEAN: resampled.rank[i],
+                    RANK_OF_MEAN.low: resampled.low[i],
+                    RANK_OF_MEAN.high: resampled.high[i],
                 }
             )
     return RANK_STABILITY.frame(lines)

@@ -121,7 +121,7 @@ class Limits:
 
 
 class Line(NamedTuple):
-    """One line of the answer.
+    """One line of the recommendation.
 
     name:      SMALLEST, BEST (the most accurate) or FASTER (half the time of the smallest).
     candidate: position among the candidates.
@@ -216,15 +216,16 @@ class Comparison:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the answer is within the margin of the best with the requested confidence."""
+        """Whether the recommended candidate is within the margin of the best with the requested confidence."""
         return self.answer is not None and bool(self.within[self.answer] >= self.limits.confidence)
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The lines of the answer: the smallest candidate within the margin of the best, and the best one.
+        """The lines of the recommendation: the smallest candidate within the margin of the best, and the best one.
 
-        A third line has the most accurate candidate of at most half the size or time that is expected to be at most
-        FASTER_POINTS below the smallest, if there is one. Empty before any training.
+        The former is the recommended candidate. A third line has a candidate of at most half its size or time: the most
+        accurate of those that are expected to be at most FASTER_POINTS less accurate, if there are any. Empty before
+        any training.
         """
         if self.answer is None or self.best is None:
             return []
@@ -277,7 +278,7 @@ class Comparison:
         """One line per candidate: the recommended one first, then by decreasing expected accuracy.
 
         Beside the columns of each candidate: whether it is on the front of accuracy and size, among those within the
-        limits, and the name of its line of the answer.
+        limits, and the name of its line of the recommendation.
         """
         allowed = [i for i, limit in enumerate(self.exceeded) if limit is None]
         on_front = {i for i, is_on_front in zip(allowed, self.front(allowed), strict=True) if is_on_front}
@@ -289,11 +290,11 @@ class Comparison:
 
     @cached_property
     def answer_frame(self) -> pd.DataFrame:
-        """The lines of the answer, each with all columns of its candidate."""
+        """The lines of the recommendation, each with all columns of its candidate."""
         return pd.DataFrame([{LINE: line.name, **self._line(line.candidate)} for line in self.lines])
 
     def _line(self, i: int) -> dict[str, Any]:
-        """The columns of candidate i that the tables of candidates and of the answer share.
+        """The columns of candidate i in both tables: of all candidates, and of the lines of the recommendation.
 
         They are what it is, the verdict on it, the limit that it exceeds (WHY), the probability that it is within the
         margin of the best (WITHIN), the number of other jobs behind the prior (JOBS), and its results.
@@ -453,7 +454,7 @@ class Comparison:
             )
 
     def _finetuning_step(self) -> Iterator[tuple[str, str]]:
-        """The step to fine-tune a network of the answer that has only been probed.
+        """The step to fine-tune a recommended network that has only been probed.
 
         Yields at most one step: for the smallest candidate within the margin if it is a linear probe and its network is
         not fine-tuned yet, or else for the most accurate candidate.

@@ -434,10 +434,10 @@ class Search:
     def probe(self) -> None:
         """Fit a linear probe to the features of each program within the limits, and to the features of HOG.
 
-        With many images, programs are first compared on few of them, and only the likeliest answers are probed on all.
-        In the first PATIENCE_S seconds every program is probed, since a wrong expectation could exclude the best one.
-        After that, programs that are unlikely to change the answer are left out. The time of probes of earlier commands
-        counts, so that the same command, given again, tries the same programs.
+        With many images, programs are first compared on few of them, and only the likeliest to be recommended are
+        probed on all. In the first PATIENCE_S seconds every program is probed, since a wrong expectation could exclude
+        the best one. After that, programs that are unlikely to change the recommendation are left out. The time of
+        probes of earlier commands counts, so that the same command, given again, tries the same programs.
         """
         subjects = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
         # One pass over the images gives the features of all depths of a network.
@@ -478,7 +478,7 @@ class Search:
     def _screened(self, subjects: Sequence[Subject]) -> list[Subject]:
         """Probe these programs (fit a linear classifier to their features) on few training images.
 
-        Returns the programs that may well be the answer, or all of them if no program is within the limits, or if all
+        Returns the programs that may well be recommended, or all of them if no program is within the limits, or if all
         of these probes failed.
         """
         n_images = self.config.screen
@@ -554,10 +554,10 @@ class Search:
         return {run_id: seconds_of(self.store.row(run_id)) for run_id in finished}
 
     def _is_worth_a_probe(self, subject: Subject) -> bool:
-        """Whether a probe of the subject has a probability of at least WORTH to change the answer.
+        """Whether a probe of the subject has a probability of at least WORTH to change the recommendation.
 
-        It would if the subject were better than the best so far by the margin, or smaller than the answer and within
-        the margin of the best.
+        It would if the subject were better than the best so far by the margin, or if it were smaller than the
+        recommended program and within the margin of the best.
         """
         comparison = self.compare()
         if comparison.answer is None or comparison.best is None:  # there is no answer yet
@@ -573,7 +573,7 @@ class Search:
         return bool(may_be_better or (is_smaller and may_be_as_good))
 
     def train(self) -> None:
-        """Fine-tune the networks of the answer, then train networks from scratch, until the minutes are over.
+        """Fine-tune the recommended networks, then train networks from scratch, until the minutes are over.
 
         A training that has begun is finished even after that.
         """
@@ -587,7 +587,10 @@ class Search:
             self._train(keys)
 
     def _finetuning_jobs(self) -> Iterator[dict[str, Any]]:
-        """The keys of a fine-tuning for each network that the lines of the answer recommend as a linear probe."""
+        """The configuration keys of a fine-tuning for each network that is recommended as a linear probe.
+
+        Empty if the configuration excludes fine-tuning, or if no network has weights.
+        """
         if FINETUNE not in self.config.adaptations or not self._has_weights:
             return
 
@@ -597,7 +600,7 @@ class Search:
         network_of_label = {network.label: network for network in self.networks}
         # networks are trained in fp32, so two programs that differ in precision alone are one training
         for program in dict.fromkeys(program._replace(precision=FP32) for program in probed):
-            if program.network in network_of_label:  # the answer may have a network of an earlier command
+            if program.network in network_of_label:  # else it is a network of an earlier command only
                 yield {
                     **network_of_label[program.network].keys,
                     "model.input_size": program.size,

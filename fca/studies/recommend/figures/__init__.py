@@ -111,7 +111,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     dots: Any = base.mark_point(filled=True, size=90)
     dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
     dots = dots.add_params(by_verdict.picked)  # a click in the legend dims the other verdicts
-    # names beside the candidates of the answer: the smallest, the best, and one of half the time
+    # names beside the recommended candidates: the smallest, the best, and one of half the time
     names = [_line_names(line, value, across, **place) for line, place in _PLACES_OF_NAMES.items()]
     layers = [kinds.interval_marks(base, value, upright=True), dots, *names]
 
@@ -150,7 +150,7 @@ def _compared_column(frame: pd.DataFrame) -> Column:
 
 
 def _line_names(line: str, value: Column, across: Any, align: Any, dx: int) -> Any:
-    """A layer with the name of a line of the answer, such as "smallest", above the interval of its candidate."""
+    """A layer with the name of a recommended line, such as "smallest", above the interval of its candidate."""
     text: Any = alt.Chart().mark_text(align=align, dx=dx, dy=-9, fontSize=12, fontWeight="bold")
     text = text.transform_filter(f"datum.{LINE} == '{line}'")
     return text.encode(x=across, y=f"{value.high}:Q", text=f"{LINE}:N")
@@ -286,7 +286,7 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
 def _at_chance_sentence(answer: Mapping[Any, Any], tested_images: str) -> str:
     """The sentence about a model that is no better than guessing on test images.
 
-    answer: the first line of the answer.    tested_images: their number in words, such as "100 test images".
+    answer: the first line of the recommendation.    tested_images: their number in words, such as "100 test images".
     """
     model = "the best guess" if answer[VERDICT] == GUESS else "the model chosen on other images"
     right = f"is right on {small.format_with_interval(answer, SHARE_RIGHT)} of {tested_images}"
@@ -390,7 +390,7 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
                 one, is not described here.
     candidates: table `recommendation` of the same data set, for the chart of candidates that no other candidate beats
                 in both accuracy (or cost) and time: the front.
-    Empty if the recommended model is at the level of chance, or if the answer has no alternatives.
+    Empty if the recommended model is at the level of chance, or if there are no alternatives.
 
     >>> line = {"dataset": "photos", "file_mb": 4.0}
     >>> smallest = line | {"line": "smallest", "candidate": "small", "top1_expected": 0.9, "latency_ms": 4.0}
