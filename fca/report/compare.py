@@ -79,10 +79,11 @@ def write(path: Path, function: str, *values: Any) -> None:
 
 
 def _right_and_wrong_images(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
-    """What a prediction got right and wrong; empty where its arrays are missing, damaged or of another data set.
+    """The images that a prediction got right and wrong, for the page that compares runs.
 
-    Keys are `fingerprint` (of the data set), `classes` (class -> number of right images, number of images) and `wrong`
-    (image id -> its class and the predicted class, for the first MAX_WRONG images that are wrong).
+    Empty where the arrays of the prediction are missing, damaged or of another data set. Keys are `fingerprint` (of the
+    data set), `classes` (class -> number of right images, number of images) and `wrong` (image id -> its class and the
+    predicted class, for the first MAX_WRONG images that are wrong).
 
     row: the stored result of the prediction.
     """

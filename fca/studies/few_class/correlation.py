@@ -156,15 +156,15 @@ def targets(points: pd.DataFrame) -> Iterator[Target]:
             is_of_target = (points["protocol"] == protocol) & (points["model"] == model)
             points_by_target[f"{model} {protocol}"] = points[is_of_target]
 
-    for name, of_target in points_by_target.items():
-        if of_target.empty:
+    for name, points_of_target in points_by_target.items():
+        if points_of_target.empty:
             continue
 
         # the best model on each subset; for a single model this is just that model
-        best_first = of_target.sort_values("top1", ascending=False, kind="stable")
+        best_first = points_of_target.sort_values("top1", ascending=False, kind="stable")
         best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()
         # subsets x models; the subsets are in the order of `best`
-        accuracies = wide(MODEL, of_target, ["ncl", *DRAW]).to_numpy()
+        accuracies = wide(MODEL, points_of_target, ["ncl", *DRAW]).to_numpy()
         yield Target(best.assign(target=name), accuracies)
 
 

@@ -250,10 +250,10 @@ def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Dra
     sized = few[(few["protocol"] == protocol) & has_size]
 
     lines = []
-    for key, of_subset in sized.groupby([NCL, *DRAW], dropna=False):
-        if of_subset["model"].nunique() >= 3:  # rho of two models is always 1 or -1
-            sizes = of_subset["model"].map(params).to_numpy()
-            rho = correlation(sizes, of_subset["top1"].to_numpy(), "spearman").r
+    for key, accuracies_of_subset in sized.groupby([NCL, *DRAW], dropna=False):
+        if accuracies_of_subset["model"].nunique() >= 3:  # rho of two models is always 1 or -1
+            sizes = accuracies_of_subset["model"].map(params).to_numpy()
+            rho = correlation(sizes, accuracies_of_subset["top1"].to_numpy(), "spearman").r
             lines.append((*key, rho))
     values = pd.DataFrame(lines, columns=[NCL, *DRAW, "value"]).dropna(subset="value")
     return values, sized["model"].nunique()

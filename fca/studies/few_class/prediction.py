@@ -288,10 +288,10 @@ def _predict_held_out(points: pd.DataFrame, regressors: list[str], unit: str) ->
     high = np.full(len(accuracy), np.nan)
     for k in np.unique(dataset):
         is_in_dataset = dataset == k
-        of_dataset = held_out(x[is_in_dataset], accuracy[is_in_dataset], seed[is_in_dataset])
-        predicted[is_in_dataset] = of_dataset.predicted
-        low[is_in_dataset] = of_dataset.low
-        high[is_in_dataset] = of_dataset.high
+        predictions_of_dataset = held_out(x[is_in_dataset], accuracy[is_in_dataset], seed[is_in_dataset])
+        predicted[is_in_dataset] = predictions_of_dataset.predicted
+        low[is_in_dataset] = predictions_of_dataset.low
+        high[is_in_dataset] = predictions_of_dataset.high
     return HeldOut(predicted, low, high)
 
 
@@ -468,8 +468,8 @@ def _with_targets(accuracies: pd.DataFrame, models: pd.DataFrame, protocol: str)
 
     models: the rows of these models, which record the adaptation.
     """
-    of_protocol = accuracies[accuracies["protocol"] == protocol]
-    adaptation = of_protocol["run_id"].map(models.set_index("run_id")["adaptation"])
+    accuracies_of_protocol = accuracies[accuracies["protocol"] == protocol]
+    adaptation = accuracies_of_protocol["run_id"].map(models.set_index("run_id")["adaptation"])
     if len(adaptation.unique()) > 1:
-        return of_protocol.assign(target=f"DCN {protocol}, " + adaptation.fillna("unknown"))
-    return of_protocol.assign(target=f"DCN {protocol}")
+        return accuracies_of_protocol.assign(target=f"DCN {protocol}, " + adaptation.fillna("unknown"))
+    return accuracies_of_protocol.assign(target=f"DCN {protocol}")

@@ -226,11 +226,11 @@ def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict
     scored: points with a SimSS (see similarity_points), of one data set and encoder.    sizes: in the loop's order.
     """
     is_drawn = scored["subset_seed"].notna()
-    for _, of_sampler in scored[is_drawn].groupby("sampler"):
+    for _, subsets_of_sampler in scored[is_drawn].groupby("sampler"):
         sequence = []
         for size in sizes:
-            of_size = of_sampler[of_sampler["ncl"] == size]
-            sequence += records(of_size.sort_values("subset_seed"))
+            subsets_of_size = subsets_of_sampler[subsets_of_sampler["ncl"] == size]
+            sequence += records(subsets_of_size.sort_values("subset_seed"))
         yield sequence
 
     for subset in records(scored[~is_drawn]):

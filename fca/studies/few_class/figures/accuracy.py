@@ -528,10 +528,10 @@ def rank_statements(ranks: pd.DataFrame) -> Iterator[Statement]:
     digits: best by mean rank among sub-models: a (ncl 2).
     """
     for protocol, models in NAMES.items():
-        of_protocol = ranks[ranks[PROTOCOL] == protocol]
-        if style.differs(of_protocol[MODEL]):
-            best = _best_ranks(of_protocol)
-            yield Statement(f"{of_protocol[DATASET].iloc[0]}: best by mean rank among {models}: {best}.")
+        lines_of_protocol = ranks[ranks[PROTOCOL] == protocol]
+        if style.differs(lines_of_protocol[MODEL]):
+            best = _best_ranks(lines_of_protocol)
+            yield Statement(f"{lines_of_protocol[DATASET].iloc[0]}: best by mean rank among {models}: {best}.")
 
 
 def _best_ranks(ranks: pd.DataFrame) -> str:

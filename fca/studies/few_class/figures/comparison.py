@@ -179,9 +179,9 @@ def paired_statements(paired: pd.DataFrame) -> Iterator[Statement]:
 would separate a from b at ncl 2 (95 % interval 2 to unbounded).
     """
     dataset = paired[DATASET].iloc[0]
-    for protocol, of_protocol in paired.groupby(PROTOCOL, sort=False):
+    for protocol, lines_of_protocol in paired.groupby(PROTOCOL, sort=False):
         pairs = f"pairs of {NAMES[str(protocol)]}"
-        tested = of_protocol.dropna(subset=tables.SIGNIFICANT)
+        tested = lines_of_protocol.dropna(subset=tables.SIGNIFICANT)
         if tested.empty:
             reason = "no stored predictions, or no interval of the difference"
             yield Statement(f"{dataset}: {pairs} cannot be tested: {reason}.")
@@ -236,8 +236,8 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
         reason = stability[NOTE].iloc[0]
         yield Statement(f"{dataset}: the stability of the order of the models is unknown ({reason}).")
 
-    for protocol, of_protocol in with_share.groupby(PROTOCOL, sort=False):
-        best_by_ncl = _most_often_best(of_protocol)
+    for protocol, lines_of_protocol in with_share.groupby(PROTOCOL, sort=False):
+        best_by_ncl = _most_often_best(lines_of_protocol)
         models = NAMES[str(protocol)]
         yield Statement(f"{dataset}: the best of {models} in most resamples of the subset seeds: {best_by_ncl}.")
 

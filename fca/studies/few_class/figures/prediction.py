@@ -265,7 +265,9 @@ def _in_points(line: Mapping[Any, Any]) -> str:
 
 
 def simss_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
-    """Whether SimSS predicts accuracy better than ncl alone: a statement for each encoder, target and held-out unit.
+    """A statement for each encoder, target and held-out unit: whether SimSS predicts accuracy better than ncl alone.
+
+    SimSS is the similarity score of classes, and the held-out unit is the subset seed or the data set.
 
     prediction: lines of table `prediction`. Lines of models at the level of chance are not used.
 
@@ -279,8 +281,8 @@ def simss_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
 r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points, a gain of +3.00 over ncl alone \
 (better in 1 of 1 data sets); its 90 % prediction intervals hold 90 % of the measured accuracies.
     """
-    of_simss = prediction[(prediction[PREDICTOR] == "simss") & ~lines_at_chance(prediction)]
-    for line in of_simss.to_dict("records"):
+    lines_of_simss = prediction[(prediction[PREDICTOR] == "simss") & ~lines_at_chance(prediction)]
+    for line in lines_of_simss.to_dict("records"):
         unseen = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[line[tables.HELD_OUT]]
         predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.BEYOND_NCL]]} accuracy ({line[TARGET]})"
         # SimSS and accuracy are correlated among subsets of equal ncl

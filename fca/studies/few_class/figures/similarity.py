@@ -181,8 +181,8 @@ def _coefficients_in_words(lines: pd.DataFrame) -> str:
 
     lines: of table correlation, of one target and method.
     """
-    of_simss = lines[lines["predictor"] == "simss"]
-    line_by_scope = {line["scope"]: line for line in of_simss.to_dict("records")}
+    lines_of_simss = lines[lines["predictor"] == "simss"]
+    line_by_scope = {line["scope"]: line for line in lines_of_simss.to_dict("records")}
     return f"{in_words(line_by_scope['all'])}\nwithin ncl: {in_words(line_by_scope['within ncl'])}"
 
 
@@ -195,7 +195,7 @@ def in_words(line: Mapping[Hashable, Any]) -> str:
 
 
 def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> Iterator[Statement]:
-    """Whether SimSS predicts DCN, the accuracy of the best model: a statement for each protocol and encoder.
+    """A statement for each protocol and encoder: whether SimSS predicts DCN, the accuracy of the best model.
 
     A statement gives Pearson's correlation over all subsets and among subsets of equal ncl. After the first statement
     of a protocol, another one gives the correlation of ncl alone. Statements keep the order of the table, except that

@@ -130,8 +130,8 @@ def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
     typical_sd = np.sqrt(accuracy * (1 - accuracy))
     shared = np.outer(typical_sd, typical_sd)
     separate = np.diag(np.diag(shared))
-    of_pseudo_images = PSEUDO_IMAGES / 2 * (shared + separate)
-    covariance = (measured.covariance * measured.images + of_pseudo_images) / total**2
+    pseudo_covariance = PSEUDO_IMAGES / 2 * (shared + separate)
+    covariance = (measured.covariance * measured.images + pseudo_covariance) / total**2
 
     value = ndtri(accuracy)
     slope = np.sqrt(2 * np.pi) * np.exp(value**2 / 2)  # of the probit: 1 / normal density
