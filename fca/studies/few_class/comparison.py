@@ -109,6 +109,7 @@ class Comparison(OfSubsets):
         require_rows(pairs, "pairs of models on one subset", stored.rows.total, COMMAND)
         rank_stability_lines = with_all_at_chance(stability(subset), stored.points, BY)
 
+        # noted: with the data sets that were left out, which the page names
         parameters = stored.rows.noted({**asdict(self), **METHOD})
         return [
             PAIRED.table(pairs, parameters, stored.runs),

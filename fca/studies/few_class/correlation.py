@@ -121,6 +121,7 @@ class Correlation(OfSubsets):
                 target_points.append(target.points)
 
         runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"})
         points_frame = CORRELATION_POINTS.frame(pd.concat(target_points, ignore_index=True))
         return [

@@ -317,6 +317,7 @@ class DifficultyMap:
             raise FcaError(classes, "0 or 1", "2 or more", "embed another split, or a larger set")
 
         runs = sorted(embed["run_id"])
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "shown": MAP_CLASSES})
         tables = []
         for spec, frames in frames_by_table.items():

@@ -102,6 +102,7 @@ class Findings(OfSubsets):
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: measure, UNIT: unit, **cells})
 
         intervals = f"95 %: {interval_method('subset seeds')}, of ratios on the logarithm"
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "intervals": intervals})
         return [PAPER_FINDINGS.table(PAPER_FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 

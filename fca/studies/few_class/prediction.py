@@ -427,6 +427,7 @@ class Prediction(OfSubsets):
                 predicted_points.append(predicted)
 
         runs = sorted({*accuracies["run_id"], *predictors["run_id"]})
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "sample_seed": SAMPLE_SEED, "method": METHOD})
         prediction = PREDICTION.frame(lines).astype({BETTER_IN: "Int64"})
         return [

@@ -292,7 +292,8 @@ class Similarity(OfSubsets):
             {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, KEY)
         )
 
-        # the script carries images from subset to subset, so its tables record the order of the subsets
+        # noted: with the data sets that were left out, which the page names. The script carries images from subset to
+        # subset, so its tables also record the order of the subsets.
         released_parameters = rows.noted({**asdict(self), "order": ORDER})
         released_runs = sorted(set(released[RUN_ID]))
         return [
