@@ -378,7 +378,7 @@ class Search:
         name = f"{network.label} {size_keys.get('model.input_size', '')} {precision}"
         try:
             job = self.jobs.job(self._compile_keys(network, size_keys, precision))
-            execute(job, alone=True)
+            execute(job, alone=True)  # raises errors of the configuration instead of recording them
         except FcaError as error:
             print(f"left out: {name}: {error}", flush=True)
             return None
@@ -412,7 +412,7 @@ class Search:
         print(f"measuring {len(jobs)} candidates", flush=True)
         # the runs of all jobs as one job: it measures them in turn, so that other load affects all of them equally
         runs = [run for job in jobs for run in job.plan]
-        execute(replace(jobs[0], plan=runs), alone=True)
+        execute(replace(jobs[0], plan=runs), alone=True)  # waits for runs that another process is doing
         if self.config.device != "gpu":
             self._warn_of_other_processes()
 
@@ -486,7 +486,7 @@ class Search:
         with Meter(f"probing programs on {n_images} images", len(allowed), work=self._work_of(allowed)) as meter:
             for subject in allowed:
                 job = self.jobs.job({"task": "screen", "task.images": n_images, **subject.keys})
-                execute(job, alone=False)
+                execute(job, alone=False)  # errors are recorded, not raised
                 show_failures(self.store, [run.run_id for run in job.plan])
                 meter.add(1)
 
