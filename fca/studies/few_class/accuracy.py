@@ -249,7 +249,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
 
     # rho of each subset
     rho_lines = []
-    for key, models in groups_by_columns(accuracies, [*group_columns, *DRAW]):
+    for key, models in groups_by_columns(accuracies, [*group_columns, *DRAW]):  # DRAW: subset seed and classes
         rho = correlation(models["top1"].to_numpy(), models["reference"].to_numpy(), "spearman").r
         rho_lines.append({**key, RANKING_RHO: rho, MODELS: len(models)})
     rho_columns = [*group_columns, *DRAW, RANKING_RHO, MODELS]
@@ -294,7 +294,7 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
                 **_mean_cells(SUB_MINUS_MASKED, pairs_at_ncl, SIGNED_FRACTION),
                 N_PAIRS: len(pairs_at_ncl),
                 MODELS: pairs_at_ncl[MODEL].nunique(),
-                SUBSETS: len(pairs_at_ncl[DRAW].drop_duplicates()),
+                SUBSETS: len(pairs_at_ncl[DRAW].drop_duplicates()),  # DRAW: subset seed and classes
                 GAP_VERDICT: _verdict(open_cells[SUB_MINUS_OPEN.low], open_cells[SUB_MINUS_OPEN.high]),
             }
         )

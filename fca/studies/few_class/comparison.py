@@ -131,7 +131,7 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
     points: accuracies, one line for each initialisation, model, protocol and subset, with their predictions (column
             `predictions`, or None).
     """
-    key_columns = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
+    key_columns = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]  # DRAW: subset seed and classes
     lines = []
     for key, inits in groups_by_columns(points, key_columns):
         images = None
@@ -156,6 +156,7 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
             points_a = points[points["model"] == model_a]
             points_b = points[points["model"] == model_b]
             # equal fingerprints of the data set: both models were tested on the same images
+            # DRAW: subset seed and classes, which identify a subset
             common = points_a.merge(points_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
             if len(common):
                 lines.append({**key, "model_a": model_a, "model_b": model_b, **_compare_pair(common)})

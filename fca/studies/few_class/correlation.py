@@ -163,7 +163,7 @@ def targets(points: pd.DataFrame) -> Iterator[Target]:
 
         # the best model on each subset; for a single model this is just that model
         best_first = points_of_target.sort_values("top1", ascending=False, kind="stable")
-        best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()
+        best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()  # DRAW: subset seed and classes
         # subsets x models; the subsets are in the order of `best`
         accuracies = wide(MODEL, points_of_target, ["ncl", *DRAW]).to_numpy()
         yield Target(best.assign(target=name), accuracies)

@@ -196,7 +196,7 @@ def best_of_different_models(subset: pd.DataFrame, protocol: str) -> Draws:
     sub = subset[subset["protocol"] == "sub"]
     full = subset[subset["protocol"] == protocol]
     if set(sub["model"]) & set(full["model"]):
-        return pd.DataFrame(columns=[NCL, *DRAW, "value"]), 0
+        return pd.DataFrame(columns=[NCL, *DRAW, "value"]), 0  # DRAW: subset seed and classes
 
     best_sub = sub.groupby([NCL, *DRAW])["top1"].max()
     best_full = full.groupby([NCL, *DRAW])["top1"].max()
@@ -251,7 +251,7 @@ def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Dra
     sized = few[(few["protocol"] == protocol) & has_size]
 
     lines = []
-    for key, accuracies_of_subset in sized.groupby([NCL, *DRAW], dropna=False):
+    for key, accuracies_of_subset in sized.groupby([NCL, *DRAW], dropna=False):  # DRAW: subset seed and classes
         if accuracies_of_subset["model"].nunique() >= 3:  # rho of two models is always 1 or -1
             sizes = accuracies_of_subset["model"].map(params).to_numpy()
             rho = correlation(sizes, accuracies_of_subset["top1"].to_numpy(), "spearman").r

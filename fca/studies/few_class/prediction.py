@@ -132,6 +132,7 @@ def join_best_accuracies(predictors: pd.DataFrame, accuracies: pd.DataFrame) -> 
         return pd.DataFrame()
 
     best_accuracies = pd.concat(best_by_target)
+    # DRAW: subset seed and classes, which identify a subset
     points = predictors.drop(columns="run_id").merge(best_accuracies, on=["dataset", "ncl", *DRAW])
     points = points.sort_values(["encoder", "target", "dataset", "ncl", *DRAW], ignore_index=True)
     return points.drop_duplicates(["encoder", "target", "dataset", "classes"], ignore_index=True)

@@ -675,7 +675,7 @@ class Search:
         except FcaError as error:  # a class with so few images that none can be left out
             print(f"the gain from more images is not known: {error}", flush=True)
             return
-        execute(job, alone=False)
+        execute(job, alone=False)  # errors are recorded, not raised
         show_failures(self.store, [run.run_id for run in job.plan])
 
     def _is_probe_of(self, subject: Subject, run_id: str) -> bool:
