@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PRETRAINED = "pretrained"
-"""The value of `weights` that stands for those which the family publishes."""
+"""The value of `weights` for the weights that the family publishes."""
 
 STATE_DICT_FILE = "a file that holds a state dict, as safetensors or torch.save write it"
 SAFETENSORS = "safetensors"
@@ -112,7 +112,7 @@ class LibraryModel(Model):
 
     @property
     def pretrained(self) -> bool:
-        """Whether its weights are those that the library publishes."""
+        """Whether the library publishes its weights."""
         return self.weights == PRETRAINED
 
     @property
@@ -196,7 +196,7 @@ def identity_of(family: str, model: Any, published: str | None = None, **replace
                      by its sha256, or None.
     replaced_fields: values that enter in place of the model's own fields.
 
-    The field `classes` says what the logits of the weights mean, so it is left out where there are no weights.
+    The field `classes` gives the classes of the weights' logits, so it is left out where there are no weights.
     Raises FcaError for a file that is missing or holds no weights, and for classes that are not class keys.
     """
     weights = None
@@ -205,13 +205,14 @@ def identity_of(family: str, model: Any, published: str | None = None, **replace
     if model.weights is not None:
         classes = classes_meaning(model.classes)
         if published is not None:
-            weights = published
+            weights = published  # the name stands for the content, so nothing is downloaded to plan a run
         else:
             file = weights_file(model.weights)
             weights = file_sha256(file)
             reads_new_averages = has_newly_read_averages(file)
 
     values = {**asdict(model), **replaced_fields, "weights": weights, "classes": classes}
+    # canonical: fields that were added later and keep the old behaviour are left out, so that ids stay the same
     identity = {"family": family, **canonical("model", values)}
     if reads_new_averages:  # earlier versions read other weights from such a file: their runs need another id
         identity["weights_read"] = "averaged first"
@@ -232,13 +233,16 @@ def has_newly_read_averages(file: Path) -> bool:
 def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
     """Whether a file of weights names averaged weights that earlier versions of fca did not read.
 
-    The texts in its pickle are searched, without unpickling anything. Size and time of change are part of the cache's
-    key only: a changed file is searched again.
+    A file of torch.save is a pickle, often of a dictionary with several state dicts. The texts in the pickle, among
+    them the keys of this dictionary, are searched without unpickling anything, so no code of the file runs.
+
+    file: its absolute path.    _size, _mtime_ns: size and time of change. They are only part of the cache's key, so
+    that a changed file is searched again.
     """
-    if file_format(file) == SAFETENSORS:  # holds a single state dict
+    if file_format(file) == SAFETENSORS:  # such a file holds one state dict, so averages are not stored beside others
         return False
 
-    if zipfile.is_zipfile(file):
+    if zipfile.is_zipfile(file):  # torch's format since 1.6: an archive with one pickle
         with zipfile.ZipFile(file) as archive:
             pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
             content = archive.read(pickles[0])
@@ -246,17 +250,17 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
         with file.open("rb") as legacy:
             content = legacy.read(SCANNED_BYTES)
 
-    # All texts of less than 256 bytes in the pickle, the keys of dictionaries among them.
+    # All texts of less than 256 bytes in the pickle: each is preceded by its length.
     names = set()
     for match in _SHORT_TEXT.finditer(content):
-        length = match[1][0]
+        length = match[1][0]  # the byte as a number
         text = content[match.end() : match.end() + length]
         names.add(text.decode(errors="replace"))
 
     if "n_averaged" in names:  # torch's AveragedModel counts its updates under this name
         return True
-    read_before = {"state_dict_ema", "model_ema", "ema"}
-    keys = [name for name in names - read_before if "." not in name]  # names with a full stop are those of tensors
+    read_before = {"state_dict_ema", "model_ema", "ema"}  # earlier versions read these averages too
+    keys = [name for name in names - read_before if "." not in name]  # names with a full stop are names of tensors
     return any(AVERAGED.search(key) for key in keys)
 
 
@@ -275,9 +279,10 @@ def weights_file(weights: str) -> Path:
 
 
 def file_format(path: Path) -> str:
-    """SAFETENSORS or TORCH, by the first bytes of a file, whatever its name.
+    """The format of a file of weights, SAFETENSORS or TORCH, by its first bytes: its name may be wrong.
 
-    Raises FcaError for any other format, naming it. All pickles count as TORCH: torch's own reader refuses other ones.
+    Raises FcaError for any other format, naming it. All pickles count as TORCH, although not all are torch's: torch's
+    reader refuses the others later.
     """
     try:
         with path.open("rb") as file:
@@ -285,18 +290,17 @@ def file_format(path: Path) -> str:
     except OSError as error:
         raise FcaError("model.weights", str(path), f"a file that can be read ({one_line(error)})", "mend it") from error
 
-    other_format: str | None
-    header_bytes = int.from_bytes(
-        start[:8], "little"
-    )  # safetensors: 8 bytes with the length of a JSON text, which follows
+    other_format: str | None  # a format that cannot be read, in words; None for torch's
+    # safetensors begins with 8 bytes, the length of a JSON text; the text follows
+    header_bytes = int.from_bytes(start[:8], "little")
     if start[8:9] == b"{" and header_bytes < LONGEST_HEADER:
-        if 8 + header_bytes <= path.stat().st_size:
+        if 8 + header_bytes <= path.stat().st_size:  # the header is complete
             return SAFETENSORS
         other_format = "a cut safetensors file"
     elif start.startswith(b"PK\x03\x04"):
-        other_format = _archive_format(path)
+        other_format = _archive_format(path)  # a zip file: torch's, or another one
     elif start[:1] == b"\x80":  # a pickle
-        other_format = None  # torch's own
+        other_format = None
     elif start[257:262] == b"ustar":  # the mark of a tar archive
         other_format = "a tar archive: unpack it"
     else:
@@ -319,7 +323,10 @@ def _format_by_start(start: bytes) -> str:
 
 
 def _archive_format(path: Path) -> str | None:
-    """The format of a zip file, in words for a message; None for one that torch.save wrote."""
+    """The format of a zip file that holds no weights, in words for a message; None for a file that torch.save wrote.
+
+    The formats are recognised by the names of the files inside.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             names = [info.filename for info in archive.infolist()]
@@ -366,8 +373,8 @@ def no_weights() -> FcaError:
 def build_model(model: Model) -> Classifier:
     """Build a model with its own weights, to predict or to embed.
 
-    Raises FcaError if it has none. Any error in the `build` of a user's class is raised as FcaError, too: such a model,
-    before it is trained, often can only be built for given classes.
+    Raises FcaError if it has none. Any error in the `build` of a user's class is also raised as FcaError, because such
+    a model, before it is trained, often can only be built for given classes.
     """
     try:
         return model.build()
@@ -385,7 +392,10 @@ def build_model(model: Model) -> Classifier:
 def check_built(model: Model, built: Any, classes: Sequence[str]) -> None:
     """Raise FcaError unless `build` of a model returned a Classifier for these classes whose weights can be stored.
 
-    Models that users write may return anything.    built: what `build(classes)` returned.
+    The check is needed because models that users write may return anything.
+
+    built:   what `model.build(classes)` returned.
+    classes: the class keys that were given to `build`.
     """
     kind = type(model).__qualname__
     if not isinstance(built, Classifier):
@@ -432,9 +442,13 @@ def class_keys(classes: Any) -> tuple[str, ...]:
 
 
 def classes_meaning(classes: Any) -> str | list[str] | None:
-    """Class keys as they enter the ids of runs: the name of an ImageNet stays a name, so that timm is not needed.
+    """Class keys as they enter the ids of runs: as a list of texts; None if there are none.
 
-    Raises FcaError as `class_keys` does.
+    The name of an ImageNet stays a name, since its list of keys is timm's and an id must not need timm.
+
+    classes: the setting `model.classes`: a list of class keys, the name of an ImageNet, or None.
+    Raises FcaError for another text, for keys that are neither texts nor whole numbers, for repeated keys and for an
+    empty list.
 
     >>> classes_meaning("imagenet-1k"), classes_meaning(["cat", 7])
     ('imagenet-1k', ['cat', '7'])

@@ -74,7 +74,7 @@ class NetworkTensors:
         return len(self.names - state.keys())
 
     def n_misshaped(self, state: State) -> int:
-        """Number of tensors whose shape differs from that of the network's tensor of the same name."""
+        """Number of tensors whose shape is not the shape of the network's tensor of the same name."""
         return sum(name in state and state[name].shape != shape for name, shape in self.shapes.items())
 
     def unknown_names(self, state: State) -> list[str]:
@@ -121,7 +121,7 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
     A checkpoint may hold several state dicts (under keys such as `model` and `ema`), and the tensor names in one may
     all begin with a prefix such as `module.`. Among these candidates, one that has every tensor of the network is
     taken; if several have, the averaged weights, as timm does. If none fits, the candidate that differs least is
-    returned, so that the caller can name the differences. A warning says what was read and what was not.
+    returned, so that the caller can name the differences. A warning lists what was read and what was not.
 
     weights: path of the file.
     like:    the network's state dict, or only its tensor names; empty if the network is unknown.
@@ -141,13 +141,16 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
         )
 
     def n_unknown(candidate: Candidate) -> int:
+        """Number of a candidate's tensors that the network does not have."""
         return len(network.unknown_names(candidate.state))
 
+    # network.names: the tensors that the network needs; empty if the network is unknown
     fitting = [candidate for candidate in candidates if candidate.fits(network)] if network.names else []
     if fitting:
+        # `order` puts averaged weights first; then the candidate with the fewest tensors of no use counts
         best = min(fitting, key=lambda candidate: (*candidate.order, n_unknown(candidate), candidate.prefix))
         _check_unambiguous(best, fitting, network, weights)
-    else:  # the one with the fewest missing and unknown names
+    else:  # the candidate that differs least: it has the fewest missing and unknown names
         best = min(candidates, key=lambda candidate: network.n_missing(candidate.state) + n_unknown(candidate))
 
     left_out = _names_to_leave_out(best, network) if network.names else []
@@ -245,8 +248,11 @@ def belongs(name: str, modules: Names) -> bool:
 def _candidates(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[Candidate]:
     """Yield every candidate for a network's state dict: each state dict in a file's content, less each likely prefix.
 
-    WRAPPERS are the keys under which published files keep their weights. Under other keys anything may stand, such as
-    the state of an optimiser, so a state dict there is a candidate only if it fits the network.
+    A candidate is one way to read the file. WRAPPERS are the keys under which published files keep their weights. Under
+    other keys anything may stand, such as the state of an optimiser, so a state dict there is a candidate only if it
+    fits the network.
+
+    content: what the file holds, of any type.    tidy: renames or drops tensors, see `read_weights`.
     """
     is_of_mmengine = _is_of_mmengine(content)
     for wrapper, tensors in _state_dicts(content):
@@ -254,7 +260,7 @@ def _candidates(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[C
         # MMEngine stores the averaged weights as `state_dict`, and the weights without averaging as `ema_state_dict`.
         is_unaveraged_ema = is_of_mmengine and wrapper == "ema_state_dict"
         for prefix in _prefixes(tensors, network):
-            state, outside = _without_prefix(prefix, tensors)
+            state, outside = _without_prefix(prefix, tensors)  # outside: names that did not begin with the prefix
             is_called_averaged = bool(AVERAGED.search(wrapper) or AVERAGED.search(prefix))
             is_averaged = is_called_averaged and not is_unaveraged_ema
             candidate = Candidate(wrapper, prefix, outside, tidy(state), is_averaged)
@@ -304,7 +310,7 @@ def _content_in_words(content: Any) -> str:
 
 
 def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]:
-    """Yield every state dict in a file's content after the keys that lead to it, joined by full stops.
+    """Yield pairs for every state dict in a file: the keys that lead to it, joined by full stops, and the state dict.
 
     WRAPPERS, the keys under which published files keep their weights, are searched first, in their order. A dictionary
     counts as a state dict if any of its values is a tensor; its other values are dropped.
@@ -331,6 +337,7 @@ def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]
 def _prefixes(tensors: State, network: NetworkTensors) -> list[str]:
     """Prefixes of a state dict's names after which a name of the network follows: first "", then the most frequent.
 
+    tensors: a state dict of the file.    network: the names that its tensors should have.
     At most MAX_PREFIXES are returned beside "", so that a file with many prefixes is still read in time.
 
     >>> _prefixes({"net.fc.bias": torch.ones(1), "fc.bias": torch.ones(1)}, NetworkTensors(["fc.bias"], ()))
@@ -338,25 +345,29 @@ def _prefixes(tensors: State, network: NetworkTensors) -> list[str]:
     """
     counts: Counter[str] = Counter()
     for name in tensors:
-        end = name.find(".") + 1  # behind the first full stop; 0 if there is none
+        end = name.find(".") + 1  # the position after the first full stop; 0 if there is none
         while end:
             if name[end:] in network.names:
                 counts[name[:end]] += 1
-            end = name.find(".", end) + 1  # behind the next one
+            end = name.find(".", end) + 1  # the position after the next full stop, or 0
     return ["", *(prefix for prefix, _ in counts.most_common(MAX_PREFIXES))]
 
 
 def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]:
-    """A state dict after removal of a prefix from its names, and the new names that did not begin with all of it.
+    """Remove a prefix such as `module.net.` from the names of a state dict.
 
-    A name that begins with a part of the prefix loses that part: without `module.net.`, `module.head.bias` becomes
+    A name that begins only with the first words of the prefix loses these words: `module.head.bias` becomes
     `head.bias`, since a head may stand beside its network in a wrapper.
+
+    prefix: ends with a full stop, or is empty.    tensors: the state dict.
+    Returns the state dict under its new names, and the new names of tensors that did not begin with the whole prefix.
     """
-    words = prefix.split(".")[:-1]  # a prefix ends with a full stop, behind which nothing is left
+    words = prefix.split(".")[:-1]  # nothing follows the last full stop of a prefix
     # "", "module.", "module.net." for `module.net.`
     beginnings = ["".join(f"{word}." for word in words[:number]) for number in range(len(words) + 1)]
 
-    # From the shortest beginning to the whole prefix: of two tensors with the same new name the latter stays.
+    # From the shortest beginning to the whole prefix: of two tensors with the same new name, the tensor under the
+    # longer beginning stays.
     state: State = {}
     outside: set[str] = set()
     for beginning, longer_beginning in zip(beginnings, [*beginnings[1:], None], strict=True):
@@ -418,7 +429,10 @@ def _warn_once(line: str) -> None:
 def _warn_of_changes(name: str, candidate: Candidate, wrappers: set[str], left_out: Names) -> None:
     """Log a warning, once a process, if a file was not read as a plain state dict under its own names.
 
-    name: the file's name.    wrappers: keys of all state dicts in it.    left_out: names of tensors that were dropped.
+    name:      the file's name.
+    candidate: the state dict that was read, with the keys (`wrapper`) that lead to it in the file.
+    wrappers:  such keys of all state dicts in the file.
+    left_out:  names of tensors that were dropped.
     """
     changes = []
     if candidate.wrapper:
@@ -465,8 +479,8 @@ def _unreadable(path: Path, weights: str, error: Exception) -> FcaError:
 def fetched(url: str) -> Path:
     """The local copy of a published weights file, downloaded on first use into torch.hub's folder of checkpoints.
 
-    The environment variable TORCH_HOME moves that folder. Raises FcaError, with the address to copy the file from, if
-    it cannot be downloaded or its content is not what its name promises.
+    The environment variable TORCH_HOME moves that folder. Raises FcaError, with the address (`url`) to copy the file
+    from, if it cannot be downloaded, or if its hash is not the one in its name.
     """
     name = Path(urlsplit(url).path).name
     file = Path(torch.hub.get_dir(), "checkpoints", name)

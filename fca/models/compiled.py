@@ -84,7 +84,10 @@ class Compiled(Model):
 
     @cached_property
     def description(self) -> Description:
-        """The content of program.json.
+        """The content of program.json, which task=compile wrote beside the program.
+
+        `widths` in it gives, for each depth of the network, the number of its features; a depth is a place where
+        features are taken.
 
         Raises FcaError if there is no such run, if it compiled nothing, and for a depth that the network does not have;
         DamagedFile for a file with impossible values.
@@ -139,7 +142,7 @@ class Compiled(Model):
         return replace(self, depth=EVERY_DEPTH)
 
     def features(self, of_every_depth: Float[np.ndarray, "images all"]) -> Float[np.ndarray, "images features"]:
-        """The features of this depth, selected from those of all depths.    of_every_depth: output of `every_depth`."""
+        """Select the features of this depth.    of_every_depth: features of all depths, the output of `every_depth`."""
         return of_every_depth[:, self.description.columns(self.depth)]
 
     def with_head(self, weight: Float[np.ndarray, "classes features"], bias: Float[np.ndarray, " classes"]) -> bytes:
@@ -149,7 +152,10 @@ class Compiled(Model):
         return with_head(self.program, self.depth, weight, bias)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """The program as an encoder. Raises FcaError for `classes`, since a program is not trained."""
+        """The program as an encoder: a classifier without classes and head, of which only the features are read.
+
+        Raises FcaError for `classes`, since a program is not trained.
+        """
         from fca.models.programs import Session, check_packages
 
         if classes is not None:
@@ -162,7 +168,8 @@ class Compiled(Model):
         module = in_torch(Session(self.program), depths)
 
         def normalise(images: Tensor) -> Tensor:
-            return images  # the program normalises
+            """Leave the images as they are: the program itself normalises them."""
+            return images
 
         return Classifier(module, (), description.geometry, normalise, embed=module, head=None)
 

@@ -50,7 +50,11 @@ class EveryDepth(nn.Module):
     """
 
     def __init__(self, network: Any) -> None:
-        """Take the head off a network that has a widening layer, and note how many features each depth has."""
+        """Take the head off a network of timm, and note how many features each depth has.
+
+        network: a network with a widening layer, a convolution before its head that multiplies the channels
+                 (`conv_head`). Depth `cut` ends before this layer, depth `whole` after it.
+        """
         super().__init__()
         network.reset_classifier(0)
         n_pools = network.global_pool.feat_mult()  # features per channel: 2 if the pooling gives mean and maximum

@@ -83,14 +83,14 @@ def logits_function(content: bytes, kind: str) -> Answers:
         import onnxruntime
 
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-        return lambda images: session.run(OUTPUTS[:1], {INPUT: images})[0]  # only logits, no probabilities
+        return lambda images: session.run(OUTPUTS[:1], {INPUT: images})[0]  # OUTPUTS: logits, then probabilities
 
     with without_library_warnings():
         script = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
 
     def logits(images: UInt8[np.ndarray, "images size size 3"]) -> Float32[np.ndarray, "images logits"]:
         with torch.inference_mode():
-            return script(torch.from_numpy(images))[0].numpy()  # of logits and probabilities
+            return script(torch.from_numpy(images))[0].numpy()  # it returns logits and probabilities
 
     return logits
 
@@ -133,7 +133,7 @@ def compare_logits(
     allowed = TOLERANCE * max(1.0, float(np.abs(expected).max()))
     largest = float(np.abs(expected - actual).max()) if np.isfinite(actual).all() else float("inf")
 
-    # By how much the network prefers its class to that of the file, for each image: 0 where they agree.
+    # For each image, the network's logit of its own class minus its logit of the file's class: 0 where they agree.
     expected_of_actual_class = expected[np.arange(len(expected)), actual.argmax(axis=1)]
     shortfall = expected.max(axis=1) - expected_of_actual_class
 

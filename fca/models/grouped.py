@@ -62,10 +62,10 @@ class Grouped(Model):
 
         base = self.base.build()
         groups = read_superclasses(self.groups, self.group_columns)
-        group_names = sorted(set(groups.of.values()))
+        group_names = sorted(set(groups.of.values()))  # groups.of: class key -> name of its group
         # For each logit of the base the position of its group in group_names; negative for a class without a group.
         group_of_logit = groups.codes(base.classes)
-        logits_by_group = {}  # name of a group -> positions of its logits
+        logits_by_group = {}  # name of a group -> positions of the base's logits of its classes
         for group in np.unique(group_of_logit[group_of_logit >= 0]):
             logits_by_group[group_names[group]] = np.flatnonzero(group_of_logit == group)
         if len(logits_by_group) < 2:
@@ -80,6 +80,7 @@ class Grouped(Model):
                 sums = [log_probabilities[:, positions].logsumexp(dim=1) for positions in logits_by_group.values()]
                 return torch.stack(sums, dim=1)
 
+        # the base's network, whose head is followed by the sums
         module = Joined(base, nn.Sequential(base.head, GroupLogits()))
         keys = tuple(logits_by_group)
         return Classifier(module, keys, base.geometry, base.normalise, base.embed, module.head)

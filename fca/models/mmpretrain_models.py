@@ -59,17 +59,18 @@ class MmpretrainModel(LibraryModel):
         self._check()
         config = _config(self)
         weights = self.weights
-        file_keys = class_keys(self.classes)
+        file_keys = class_keys(self.classes)  # class keys of the weights' logits; empty if unknown
         if self.pretrained:
             weights = str(fetched(weights_of(self.name)))
             file_keys = file_keys or _class_keys_of_test_data(config)
 
-        # To find the layers that give logits, only the component that has them is built.
+        # To find the layers that give logits, only the component (the head) that has them is built.
         component = _logit_component(config)
         settings = config.model[component]
         layers = logit_layers(lambda logits: _build_component(self, {**settings, "num_classes": logits}))
         head = tuple(f"{component}.{layer}" for layer in layers)
         make = with_optional_head(partial(network, self, config), head)
+        # tidy: drops the mean and std that mmpretrain's files hold beside the weights
         module, keys = with_weights(make, head, weights, file_keys, classes, tidy)
 
         geometry, normalise = _geometry_and_normalisation(self, config)
@@ -185,7 +186,7 @@ def _import_mmpretrain() -> None:
 def network(model: MmpretrainModel, config: Any, logits: int) -> nn.Module:
     """mmpretrain's network with random weights and this number of logits.
 
-    config: the network's configuration (see `_config`). Weights are initialised as it says, but none are downloaded.
+    config: the network's configuration (see `_config`). Weights are initialised as configured; none are downloaded.
     """
     settings = _without_downloads(copy.deepcopy(config.model))
     settings[_logit_component(config)]["num_classes"] = logits
@@ -248,6 +249,8 @@ def _importable_type(value: Any) -> str | None:
     """The first `type` in settings that is no plain name, and so would be imported by mmengine; None if there is none.
 
     mmengine imports a `type` with a full stop by its path: it may be any class or function.
+
+    value: settings, which may contain dictionaries and lists at any depth.
     """
     if isinstance(value, dict):
         kind = value.get("type")
@@ -284,9 +287,10 @@ def _without_downloads(settings: Any) -> Any:
 
 
 def _class_keys_of_test_data(config: Any) -> tuple[str, ...]:
-    """The class keys of the data set that a configuration tests on.
+    """The class keys of the logits of mmpretrain's own weights: the classes of the data set that they are tested on.
 
-    Empty if mmpretrain does not list the classes of that data set, or not as many as the network has logits.
+    config: the network's configuration, which names this data set.
+    Empty if mmpretrain does not list the classes of that data set, or lists another number than the network has logits.
     """
     from mmpretrain.registry import DATASETS
 
@@ -308,21 +312,22 @@ def _geometry_and_normalisation(model: MmpretrainModel, config: Any) -> tuple[Re
 
 
 def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> ResizeCrop:
-    """Resize and crop of a test pipeline, with the model's own values over them.
+    """How test images are resized and cropped: by mmpretrain's test pipeline, or by the model's own settings if given.
 
-    steps: settings of the pipeline's steps; a later step replaces values of those before it.
+    steps: settings of the pipeline's steps, in their order. If two steps set the same value, the later one counts.
     Raises FcaError if neither the pipeline nor the model gives a size.
     """
     settings: dict[str, Any] = {}
     for step in steps:
         settings.update(_geometry_of_step(step))
 
+    # without a step that crops, the network takes the whole resized image
     crop = settings.get("crop") or settings.get("side") or model.input_size
     if crop is None:
         allowed = f"a size: {model.name} takes images as they are"
         raise FcaError("model.input_size", None, allowed, "set model.input_size (and model.crop_pct=1)")
 
-    side = settings.get("side") or crop
+    side = settings.get("side") or crop  # a pipeline may crop without resizing
     interpolation = model.interpolation or settings.get("interpolation") or "bilinear"
     squash = settings.get("squash", False)
     return resize_crop(crop, side, model.input_size, model.crop_pct, interpolation, squash)
@@ -331,7 +336,7 @@ def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> Resize
 def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str, Any]]) -> Normalise:
     """The normalisation that a configuration describes, for RGB images in [0, 1], with the model's own values over it.
 
-    steps: settings of the steps of its test pipeline.
+    config: mmpretrain's configuration of the network.    steps: settings of the steps of its test pipeline.
     """
     preprocessor = config.model.get("data_preprocessor") or config.get("data_preprocessor") or {}
 
@@ -363,7 +368,7 @@ def _geometry_of_step(step: dict[str, Any]) -> dict[str, Any]:
     """
 
     def pixels(value: Any) -> int:
-        """A size given as one number, or as height and width."""
+        """A size given as one number, or as height and width, of which the larger counts."""
         return int(value if isinstance(value, int) else max(value))
 
     kind = step["type"]

@@ -34,6 +34,9 @@ def with_weights(
 ) -> tuple[nn.Module, tuple[str, ...]]:
     """Build a network with its weights; return it and the class keys (names of classes) of its logits.
 
+    The result is a network with random weights, a network with the weights and the head of a file, a network with a
+    file's weights and a fresh head, or an encoder without a head. `weights`, `file_keys` and `classes` decide which.
+
     make:      number of logits -> network with random weights; 0 = without a head.
     head:      names of the modules that give the logits.
     weights:   path of a file; None = random weights, for which `classes` are needed.
@@ -50,7 +53,7 @@ def with_weights(
         return make(len(keys)), keys
 
     keys = tuple(file_keys if classes is None else classes)
-    module = make(len(keys))
+    module = make(len(keys))  # without class keys it has no head
     state = read_weights(weights, module.state_dict(), head, tidy)
 
     fresh = head  # the modules that keep random weights
@@ -74,8 +77,9 @@ def trainable(classes: Names | None) -> Names:
 
 
 def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, name: str) -> None:
-    """Copy a state dict into a network in place.
+    """Copy a state dict into a network (`module`) in place.
 
+    state: tensor name -> tensor.
     fresh: names of modules that may keep their random weights; every other tensor of the network must be in `state`.
     name:  the file's name, for messages.
 
@@ -84,14 +88,14 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
     """
     _check_number_types(module, state, name)
 
-    # Only the root module gets a version, for which MNASNet asks. Layers get none: they then rename the tensors of
-    # older files, as their libraries wrote them to.
+    # A state dict may carry version numbers of modules. MNASNet requires one for the root module. Layers get none, so
+    # they treat the file as an old one: they rename tensors that older versions of their library named differently.
     versioned = OrderedDict(state)
     versioned._metadata = {"": {"version": module._version}}  # type: ignore[attr-defined]
     try:
         differences = module.load_state_dict(versioned, strict=False)
     except RuntimeError as error:  # even without strict, torch raises this for other shapes, one line for each tensor
-        error_lines = str(error).splitlines()[1:]
+        error_lines = str(error).splitlines()[1:]  # after the heading
         keys_by_problem = {"misshaped": [line.strip().removeprefix("size mismatch for ") for line in error_lines]}
     else:
         keys_by_problem = {
@@ -114,8 +118,10 @@ def _first_names(names: Names) -> str:
 def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     """Raise FcaError for tensors that torch cannot copy into the network, or would copy as other weights.
 
-    These are parameters without a fraction or with an imaginary part (the integers of a quantised network would lack
-    their scales), and tensors that are quantised, sparse or without values (device meta).    name: the file's name.
+    These are integer or complex values of parameters (the integers of a quantised network would lack their scales), and
+    tensors that are quantised, sparse or without values (device meta).
+
+    module: the network.    state: tensor name -> tensor, from the file.    name: the file's name.
     """
     parameters = dict(module.named_parameters())
     unsuitable = []
@@ -162,7 +168,7 @@ def restored(model: Model, path: Path, trained_keys: Names, classes: Names | Non
     The model is built without the weights that its own configuration names, so any model can be restored.
     Raises FcaError, naming the tensors, for a network that the stored ones do not fit.
     """
-    scratch = _from_scratch(model)
+    scratch = _from_scratch(model)  # the file of weights that its training began with may be gone by now
     keys = list(trained_keys if classes is None else classes)
     built = scratch.build(keys)
     check_built(model, built, keys)
@@ -193,7 +199,7 @@ def _from_scratch(model: Any) -> Model:
 
 
 def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) -> list[str]:
-    """Names of the tensors whose shape depends on the number of classes, as those of a head.
+    """Names of the tensors whose shape depends on the number of classes, such as the tensors of a head.
 
     They are found by building the network once more for one class more.    keys: the classes that `built` was built
     for.
@@ -336,8 +342,9 @@ class Joined(nn.Module):
 def logit_layers(make: Make) -> tuple[str, ...]:
     """Names of the layers that give the logits in a library's networks, found by building one with a marked width.
 
-    make: number of logits -> network. It is called with MARKER_WIDTH; a linear layer or convolution with so many
-    outputs gives logits. The state of torch's random numbers does not change.
+    make: number of logits -> network. It is called with MARKER_WIDTH, a large prime, which is no width of other layers.
+    So a linear layer or convolution with this number of outputs gives logits. The state of torch's random numbers does
+    not change.
 
     >>> logit_layers(lambda logits: nn.Sequential(nn.Linear(2, 3), nn.Linear(3, logits)))
     ('1',)
@@ -401,11 +408,12 @@ def classifier(
 def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse) -> tuple[Layer, Layer]:
     """Split a network into features and the layer over them: logits = layer(features(images)).
 
-    embed, head: images -> features, and features -> logits, if this network is so simple. They are returned if they
-    reproduce the network's logits on a test image. Otherwise the whole network and the identity are returned: its
-    features are then its logits. So it is with networks that take the mean over several heads (deit_*_distilled,
-    levit, crossvit, volo, ...) or pool behind their last layer (squeezenet).
+    Most networks can be split: head(embed(images)) are their logits. This is checked on a test image, and `embed` and
+    `head` are returned. Other networks take the mean over several heads (deit_*_distilled, levit, crossvit, volo, ...)
+    or pool behind their last layer (squeezenet). For these the whole network and the identity are returned, so that
+    their features are their logits.
 
+    embed:  images -> features.    head: features -> logits.
     size:   side of the test image in pixels.
     refuse: turns an error of the network, such as one for this size, into the FcaError to raise.
     """
@@ -413,7 +421,7 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
     module.eval()
     image = torch.linspace(-1, 1, 3 * size * size).view(1, 3, size, size)
     # Not inference_mode: some networks keep tensors of their first pass. A head of zeros would give 0 for any features,
-    # and so seem to fit: it gets other weights while the two ways to compute logits are compared.
+    # and so seem to fit. Therefore the head gets other weights while the two ways to compute logits are compared.
     with torch.no_grad(), _ramp_weights(head):
         try:
             logits = module(image)
@@ -450,7 +458,10 @@ def _ramp_weights(head: Any) -> Iterator[None]:
 
 
 def input_of(layer: nn.Module, module: nn.Module) -> Layer:
-    """Return a function that gives the input of one layer for a batch of images, such as the features before a head."""
+    """Return a function that gives the input of one layer of a network for a batch of images.
+
+    If the layer is the head of the network, these are the features.    module: the whole network.
+    """
 
     def embed(images: Tensor) -> Tensor:
         """Run the whole network on the images, and return what the layer received."""

@@ -104,7 +104,7 @@ class OnnxFile(Model):
         try:
             content = read_object(path, classes=list, model=str, run=str, snapshot=str, fingerprint=str, geometry=dict)
             description = _description_from_json(content)
-        except DamagedFile as damage:
+        except DamagedFile as damage:  # no JSON, or without one of these keys
             self._refuse_json(damage.problem)
         except (KeyError, TypeError, ValueError, FcaError) as error:
             self._refuse_json(f"has impossible values for its images or classes: {error}")
@@ -135,7 +135,8 @@ class OnnxFile(Model):
         module = in_torch(session, [LOGITS])
 
         def normalise(images: Any) -> Any:
-            return images  # the program normalises
+            """Leave the images as they are: the program itself normalises them."""
+            return images
 
         def embed(images: Any) -> NoReturn:  # the file has logits as its output, and no features
             allowed = "a network whose features can be read; an ONNX file gives logits"
@@ -145,7 +146,10 @@ class OnnxFile(Model):
         return Classifier(module, description.classes, description.geometry, normalise, embed=embed, head=None)
 
     def _check_signature(self, session: Session, description: Description) -> None:
-        """Raise FcaError unless the program takes bytes of images of the described size and gives a logit per class."""
+        """Raise FcaError unless the program takes bytes of images of the described size and gives a logit per class.
+
+        session: the loaded program.    description: content of the JSON beside the file.
+        """
         size = description.geometry.size
         expected_signatures = {  # type, then shape without the number of images
             IMAGES: ["tensor(uint8)", size, size, 3],
@@ -162,6 +166,9 @@ class OnnxFile(Model):
 
 def _description_from_json(content: Mapping[str, Any]) -> Description:
     """The description of an exported program, from the content of the JSON file beside it.
+
+    Beside the names it has how images are prepared: `geometry` (resized to `resize` pixels, then cropped to `crop`),
+    and `white`, the value of a 16-bit image that is shown as white.
 
     Raises KeyError for a missing key, and TypeError, ValueError or FcaError for an impossible value.
     """
@@ -214,7 +221,10 @@ def _check_program(file: str, content: bytes) -> None:
 
 
 def _all_constants(graph: Any) -> Iterator[Any]:
-    """Yield all constants of an ONNX graph: its weights, the tensors in attributes, and likewise those of subgraphs."""
+    """Yield all constants of an ONNX graph and of its subgraphs: weights, and tensors in attributes of nodes.
+
+    The caller looks for constants whose values are in other files.
+    """
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

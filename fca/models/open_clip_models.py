@@ -114,6 +114,8 @@ class OpenClip(Model):
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The network for one of four uses: a tower to train, a trained one, a zero-shot classifier, or an encoder.
 
+        The tower is the part of OpenCLIP's model that reads images; the other part reads texts.
+
         classes: class keys to train for; None = to predict or to embed.
         Raises FcaError for impossible settings, for weights that do not fit, and if there are neither weights nor
         classes.
@@ -176,8 +178,8 @@ def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[s
 
     keys: class keys.    configured: class key -> name; other keys are named as follows.
 
-    A wnid gets the first word that WordNet has for it (by timm's ImageNetInfo), and WordNet's definition behind it if
-    another class has the same word: ImageNet has two cranes. Any other key is its own name, with spaces for _ and -.
+    A wnid gets the first word that WordNet has for it (by timm's ImageNetInfo). WordNet's definition follows if another
+    class has the same word: ImageNet has two cranes. Any other key is its own name, with spaces for _ and -.
     Raises FcaError if two classes would still have the same name.
 
     >>> display_names(["n02012849", "n01440764", "polar_bear"], {"polar_bear": "ice bear"})
@@ -209,7 +211,7 @@ def _name_of_key(key: str) -> str:
 
 
 def _repeated(names: Sequence[str]) -> set[str]:
-    """The names that occur more than once, whatever their case; in lower case."""
+    """The names that occur more than once if upper and lower case are not distinguished; in lower case."""
     counts = Counter(name.lower() for name in names)
     return {name for name, count in counts.items() if count > 1}
 
@@ -232,10 +234,11 @@ _open_clip = partial(imported, "open_clip")
 
 
 def record_of(model: OpenClip) -> dict[str, Any]:
-    """OpenCLIP's record of a model's weights, which has their preprocessing and address.
+    """OpenCLIP's record of a model's weights: a dictionary with their preprocessing, activation and address.
 
-    For a model without a tag it is the record of the first tag of its name; empty if there is none. Raises FcaError for
-    an unknown tag, and for one whose weights were trained with another activation than the network of this name has.
+    A tag names published weights. For a model without a tag, whose weights are a file or random, it is the record of
+    the first tag of its name; empty if there is none. Raises FcaError for an unknown tag, and for a tag whose weights
+    were trained with another activation than the network of this name has.
     """
     pretrained = _open_clip().pretrained
     tags = pretrained.list_pretrained_tags_by_model(model.name)
@@ -278,8 +281,12 @@ def _tower_with_head(model: OpenClip, weights: str | None, logits: int) -> nn.Mo
 
 
 def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
-    """The image tower with a layer that compares its features with texts about these classes, for a logit per class.
+    """OpenCLIP's image network (its tower) with a layer that compares features with texts, for one logit per class.
 
+    The texts are prompts about the classes, such as "a photo of a cat". The layer has their features as its weights, so
+    the result classifies images without being trained on them.
+
+    keys: class keys.
     Raises FcaError if the library of the model's tokenizer is missing, and for classes that would share a name.
     """
     from fca.models.networks import Tower, ZeroShot
@@ -316,18 +323,20 @@ def _image_and_text_model(model: OpenClip, weights: str | None) -> Any:
         record = record_of(model)
         hub = record.get("hf_hub", "").rstrip("/")
         file = f"https://huggingface.co/{hub}/resolve/main/open_clip_model.safetensors" if hub else record.get("url")
-        raise not_fetched(tag, file, type(error).__name__) from error  # its text is that of ten retries
+        # only the type of the error is shown: its text repeats ten attempts
+        raise not_fetched(tag, file, type(error).__name__) from error
 
-    if weights is not None and tag is None:
+    if weights is not None and tag is None:  # a file
         _load_file(model, clip, weights)
     return clip
 
 
 def _load_file(model: OpenClip, clip: Any, weights: str) -> None:
-    """Load a file of weights into OpenCLIP's model, in place. Raises FcaError for weights of another model.
+    """Load a file of weights into OpenCLIP's model (`clip`), in place. Raises FcaError for weights of another model.
 
-    OpenCLIP's own loader adapts names and sizes of tensors. But it reads a file by its suffix, so it gets a copy with
-    the suffix that it expects, of the tensors that were read safely.
+    OpenCLIP's own loader is used because it adapts names and sizes of tensors. But it reads a file by its suffix.
+    Therefore the tensors are first read without running code of the file, and the loader gets a copy of them with the
+    suffix that it expects.
     """
     import torch
 

@@ -37,10 +37,12 @@ SHIPPED = {
 
 
 def source_of(function: str) -> str:
-    """The sha256 of the file that defines a function, found without importing the function's module.
+    """The sha256 of the file that defines a function, which stands for the function's code in the ids of runs.
 
-    function: module.name. The examples that fca ships have a stored hash, so that other edits of their file do not
-    change the ids of runs.
+    The file is found without importing the function's module. The examples that fca ships (SHIPPED) have a stored hash,
+    so that other edits of their file do not change ids.
+
+    function: module.name.
 
     Raises FcaError for a module that does not exist, and for one that the user did not list under `plugins`.
     """

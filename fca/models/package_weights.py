@@ -94,8 +94,8 @@ def _weight_files(installed: Distribution) -> list[Path]:
 def packages_of_models(files: Iterable[Path] | None = None) -> dict[str, WeightsPackage]:
     """The name of each model that names a package of weights -> that package, in alphabetical order of the names.
 
-    files: YAML files of models, whose names are those of the models; None = all of fca. Packages that a file takes over
-    from another one by its defaults are not seen.
+    files: YAML files of models, named like the models; None = all of fca. Only a package in the file itself counts, not
+           one that the file inherits through its list of defaults.
 
     >>> list(packages_of_models())
     ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']

@@ -168,7 +168,7 @@ def fix_padding(classifier: Classifier) -> None:
     size = classifier.input_size
     layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, timm_layers.Conv2dSame)}
 
-    # The height and width of each layer's input, recorded while one image passes the network.
+    # The height and width of each such layer's input, recorded while one image passes the network.
     input_sides: dict[Any, tuple[int, int]] = {}
 
     def record_sides(layer: Any, inputs: tuple[torch.Tensor, ...]) -> None:
@@ -390,10 +390,10 @@ def cost_of(program: bytes) -> ProgramCost:
     """
     import onnx
 
-    # Shapes of all values between layers, for one image.
     model = onnx.load_from_string(program)
     graph = model.graph
-    del graph.value_info[:]  # the shapes on record are for any number of images
+    # Infer the shapes of all values between layers for one image: the recorded ones are for any number of images.
+    del graph.value_info[:]
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_value = 1
     graph = onnx.shape_inference.infer_shapes(model).graph
@@ -404,7 +404,8 @@ def cost_of(program: bytes) -> ProgramCost:
     constants = {constant.name: list(constant.dims) for constant in graph.initializer}
 
     # Layers of an int8 program read their weights from a DequantizeLinear: its output has the shape of the constant
-    # behind it. Values around DequantizeLinear and QuantizeLinear are kept in int8, whatever their type on record.
+    # that it reads. onnxruntime keeps the values around DequantizeLinear and QuantizeLinear in int8, although their
+    # recorded type is float.
     weights = dict(constants)  # shapes by the names under which layers read them
     int8_names = set()
     for node in graph.node:
@@ -438,6 +439,7 @@ def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, lis
 
     Other layers count as 0, as do layers whose shapes are unknown.
 
+    node:    a layer of an ONNX program, with the names of its inputs and outputs.
     shapes:  name of a value between layers -> its shape.
     weights: name of a weight -> its shape.
     """
@@ -449,7 +451,7 @@ def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, lis
         kernel_shape = weights.get(node.input[1], [0])  # output channels, input channels of a group, height, width
         weights_per_output = math.prod(kernel_shape[1:])
     else:
-        weights_per_output = shapes.get(node.input[0], [0])[-1]  # the length of the first matrix's rows
+        weights_per_output = shapes.get(node.input[0], [0])[-1]  # columns of the first matrix
     return 2 * n_outputs * weights_per_output
 
 

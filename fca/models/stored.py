@@ -63,11 +63,13 @@ class StoredRun(Model):
         """The network with its trained weights.
 
         classes: if given, the network gets a fresh head for them, to be trained further.
+        Raises FcaError for a run that does not exist, diverged or lost its weights, and DamagedFile if the file of
+        weights is not the one that the run wrote.
         """
         model, trained_classes = self._trained_model_and_classes()
         weights = self._weights_file()
-        with noting():  # leaves a note in the run's folder if `compare` finds that the file was changed
-            compare(weights)
+        with noting():  # leaves a note in the run's folder if the file is damaged, so that all its files are checked
+            compare(weights)  # with the size and hash that the run recorded
 
         if isinstance(model, Probed):  # of a linear classifier on frozen features only the classifier is stored
             return replace(model, weights=str(weights), classes=trained_classes).build(classes)
@@ -128,7 +130,7 @@ class StoredRun(Model):
         if isinstance(model, StoredRun):  # `describe_model` never writes one: runs could name each other in a circle
             raise DamagedFile(path, f"describes no network but run {model.run_id:.40}")
         if isinstance(model, Probed):
-            model = model.in_store(self.outputs)
+            model = model.in_store(self.outputs)  # the network below it may be a run of a store that was moved
         return model, classes
 
     def _weights_file(self) -> Path:
@@ -151,6 +153,7 @@ class StoredRun(Model):
         if self._snapshot_name in file_by_snapshot:
             return file_by_snapshot[self._snapshot_name]
 
+        # removed: name of a removed file -> what removed it, in words
         reason_by_snapshot = {_snapshot_in_file(Path(name)): reason for name, reason in removed(folder).items()}
         reason = reason_by_snapshot.get(self._snapshot_name)
         if reason:
@@ -265,7 +268,7 @@ def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:
 
 
 def _class_and_fields(model: Any) -> dict[str, Any]:
-    """A model as JSON: `target`, the path of its class, and `fields`, the values from which an equal one is made.
+    """A model as JSON, from which an equal model can be made: the path of its class (`target`) and its `fields`.
 
     Raises FcaError for fields that JSON cannot hold.
     """
@@ -298,12 +301,12 @@ def model_from_description(description: object, path: str = DESCRIPTION) -> tupl
     kind: Any = class_of(f"target in {path}", content["target"], "fca.models")
     values = content["fields"]
     field_by_name = {field.name: field for field in fields(kind) if field.init}
-    required = set()  # fields without a default
+    required = set()  # names of the fields without a default
     for name, field in field_by_name.items():
         if field.default is MISSING and field.default_factory is MISSING:
             required.add(name)
 
-    check_contract(f"target in {path}", kind, Model)
+    check_contract(f"target in {path}", kind, Model)  # raises FcaError for a class that is no model
     if not isinstance(values, dict) or not required <= set(values) <= set(field_by_name):
         allowed = f"{', '.join(field_by_name)} of {kind.__name__}"
         raise FcaError(f"fields in {path}", repr(values)[:80], allowed, step)

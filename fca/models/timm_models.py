@@ -79,7 +79,7 @@ class TimmModel(LibraryModel):
         Weights of an installed package enter by the sha256 of their file, whichever package it comes from. Raises
         FcaError for impossible settings, and for a package that is not installed.
         """
-        without_package = replace(self, package=None)  # which only says where the weights can be found
+        without_package = replace(self, package=None)  # a package is only the place where the weights can be found
         if not self.is_packaged:
             return super(TimmModel, without_package).identity()
 
@@ -97,14 +97,14 @@ class TimmModel(LibraryModel):
 
     @property
     def is_packaged(self) -> bool:
-        """Whether its weights are those of an installed package."""
+        """Whether its weights come from an installed package."""
         return self.weights == PACKAGE
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The network with its weights: a classifier if it has class keys, else an encoder.
 
-        classes: if given, it gets a fresh head for them, to be trained. Without them the class keys are those of the
-        weights' logits, if they are known (`_class_keys`).
+        classes: if given, it gets a fresh head for them, to be trained. Otherwise its classes are the classes of the
+                 weights' logits, if they are known (`_class_keys`).
         Raises FcaError for impossible settings, such as training with depth=all, and for weights that do not fit.
         """
         from torch import nn
@@ -124,6 +124,7 @@ class TimmModel(LibraryModel):
             module = _at_depth(self, module, len(keys))
 
         def pooled(images: Tensor) -> Tensor:
+            """The features before the head, one vector for each image."""
             return module.forward_head(module.forward_features(images), pre_logits=True)
 
         if not keys:  # an encoder; with a projection, or with every depth, its output already is the features
@@ -131,7 +132,7 @@ class TimmModel(LibraryModel):
             return Classifier(module, keys, geometry, normalise, embed, None)
 
         head = module.get_classifier()
-        if isinstance(head, nn.Conv2d):  # it takes maps: give it the pooled features as maps of one pixel
+        if isinstance(head, nn.Conv2d):  # such a head takes maps: the pooled features become maps of one pixel
             head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
         embed, layer = split(module, pooled, head, geometry.size, self.refused)
         return Classifier(module, keys, geometry, normalise, embed, layer)
@@ -176,7 +177,10 @@ class TimmModel(LibraryModel):
         Normalise.check(self)  # mean and std
 
     def _check_depth(self) -> None:
-        """Raise FcaError if the network does not have this depth, or if the other settings exclude it."""
+        """Raise FcaError if the network does not have the configured depth, or if the other settings exclude it.
+
+        A network of depth cut ends before its last, widening layer; depth all gives the features of cut and whole.
+        """
         check_choice("model.depth", self.depth, DEPTHS, "set model.depth to one of these")
         if "cut" not in self.depths():
             raise _no_other_depth(self)
@@ -215,7 +219,7 @@ def _no_other_depth(model: TimmModel) -> FcaError:
 
 
 def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
-    """Turn a whole network into the one that `model.depth` asks for, in place.
+    """Turn a whole network into the network of depth `model.depth`, in place.
 
     cut: it is cut before its widening layer, and gets a fresh head.    all: it gives the features of both depths.
     classes: number of logits of the cut network's head; 0 = none.
@@ -303,21 +307,26 @@ def _with_weights(
 ) -> tuple[Any, tuple[str, ...]]:
     """timm's network with the model's weights, and the class keys of its logits; see `networks.with_weights`.
 
-    file_keys: class keys of the weights' logits.    classes: class keys to train for, with a fresh head.
-    gives_projection: whether the weights' last layer is kept although its outputs are no logits but features.
+    The weights are those that timm publishes, those of an installed package, a file, or random.
+
+    file_keys: class keys of the weights' logits; empty if unknown.
+    classes:   class keys to train for, with a fresh head; None: nothing is trained.
+    gives_projection: whether the weights' last layer (a projection) is kept although it gives features, not logits.
     """
     if model.pretrained:
         return _with_pretrained_weights(model, file_keys, classes)
 
     from fca.models.networks import with_weights
 
-    # A projection belongs to what the weights hold, so it is loaded like any other layer: there is no head then.
+    # timm calls the last layer the classifier. A projection is loaded from the weights like any other layer, so the
+    # network then has no head.
     classifier_names = record_of(model.name).classifier or ()
     if isinstance(classifier_names, str):
         classifier_names = (classifier_names,)
     head = () if gives_projection else tuple(classifier_names)
 
     def make(logits: int) -> nn.Module:
+        """The network with this number of logits; with its projection, whose width the weights decide."""
         return network(model, None if gives_projection else logits)
 
     if model.is_packaged:
@@ -328,16 +337,18 @@ def _with_weights(
 def _with_pretrained_weights(
     model: TimmModel, file_keys: Sequence[str], classes: Sequence[str] | None
 ) -> tuple[Any, tuple[str, ...]]:
-    """The network with weights that timm itself fetches, and the class keys of its logits; see `_with_weights`.
+    """The network with weights that timm itself fetches, and the class keys of its logits.
 
-    The class keys are empty for an encoder, whose outputs are features. Raises FcaError if their number is not the
-    number of logits.
+    file_keys: class keys of the published logits; empty if unknown.
+    classes:   class keys to train for, with a fresh head; None: nothing is trained.
+    Without any class keys the result is an encoder, whose outputs are features. Raises FcaError if the number of
+    `file_keys` is not the number of logits.
     """
     logits = record_of(model._published()).num_classes
     if classes is not None:
         module: Any = network(model, len(classes), pretrained=True)
-        if len(classes) == logits:
-            module.reset_classifier(logits)  # for as many classes timm keeps the pretrained head: make it fresh
+        if len(classes) == logits:  # timm then keeps the pretrained head: replace it by a fresh one
+            module.reset_classifier(logits)
         return module, tuple(classes)
 
     if file_keys:
@@ -350,9 +361,11 @@ def _with_pretrained_weights(
 def _with_packaged_weights(
     model: TimmModel, make: Make, head: Names, file_keys: Names, classes: Names | None
 ) -> tuple[Any, tuple[str, ...]]:
-    """The network with weights from an installed package, and the class keys of its logits; see `_with_weights`.
+    """The network with weights from an installed package, and the class keys of its logits.
 
-    The file's tensors have the names of another library, so they are renamed by their order.
+    The file's tensors have the names of another library, so they are renamed to timm's by their order. The other
+    arguments are those of `networks.with_weights`: how networks are made, names of the head's modules, class keys of
+    the file and class keys to train for.
     """
     import torch
 
@@ -361,13 +374,13 @@ def _with_packaged_weights(
 
     file = package_file(model._package())
     with torch.device("meta"):  # no memory for weights: only names and shapes are needed
-        as_published = network(model, None)
+        as_published = network(model, None)  # with its published number of logits, as in the file
     rename = in_order_of(as_published.state_dict(), file.name)
     return with_weights(make, head, str(file), file_keys, classes, rename)
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
-    """timm's network with random or pretrained weights.
+    """timm's network with random or pretrained weights, by the name, keywords and stem of a model.
 
     logits: their number; 0 = none, so that it gives features; None = as many as the published weights have.
     Raises FcaError for keywords that it does not take, and for pretrained weights that cannot be downloaded.
@@ -381,7 +394,7 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
         kwargs["num_classes"] = logits
 
     size = model.input_size
-    # An input size in the record reaches all networks, also those that timm builds for a single size.
+    # An input size in the record reaches all networks, also networks that timm builds for a single size.
     overlay = {} if size is None else {"input_size": (3, size, size)}
     try:
         module: nn.Module = _timm().create_model(model.name, pretrained, pretrained_cfg_overlay=overlay, **kwargs)
@@ -398,7 +411,9 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
 def with_cifar_stem(module: Any, name: str) -> nn.Module:
     """Replace the stem of a ResNet, in place, by one 3x3 convolution of stride 1 without pooling; return the network.
 
-    So small images keep their resolution (arXiv:1512.03385, section 4.2).    name: the network's name, for the message.
+    Small images then keep their resolution (arXiv:1512.03385, section 4.2).
+
+    name: the network's name, for the message.
     Raises FcaError for a network that is not one of timm's ResNets.
     """
     from torch import nn
@@ -417,8 +432,9 @@ def with_cifar_stem(module: Any, name: str) -> nn.Module:
 
 
 def _geometry_and_normalisation(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:
-    """Resize, crop and normalisation by timm's record of the network, with the model's own values over it.
+    """How images are resized, cropped and normalised: by timm's record of the network, or the model's own settings.
 
+    module: the network, which has the record.
     Raises FcaError for a network whose input is no square, or is padded by a border.
     """
     names = ("crop_pct", "interpolation", "mean", "std")

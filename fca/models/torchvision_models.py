@@ -46,13 +46,14 @@ class TorchvisionModel(LibraryModel):
         self._check()
         record = record_of(self.name)
         weights = self.weights
-        file_keys = class_keys(self.classes)
+        file_keys = class_keys(self.classes)  # class keys of the weights' logits; empty if unknown
         if self.pretrained:
             weights = str(fetched(record.url))
             file_keys = file_keys or class_keys("imagenet-1k")
 
         make = partial(network, self)
         head = logit_layers(make)
+        # tidy: gives tensors of old files their present names, and drops auxiliary heads
         module, keys = with_weights(with_optional_head(make, head), head, weights, file_keys, classes, tidy)
 
         geometry, normalise = _geometry_and_normalisation(self, record)

@@ -39,9 +39,11 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
 
     folder: the folder of the page.    rows: the runs of the page (see `Page.rows`).
     """
+    # predictions for unchanged test images
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
     clean_rows = rows[is_clean_test]
     clean_run_ids = set(clean_rows[RUN_ID])
+    # run id of a training -> the clean prediction of its weights (column `parent` names the training)
     clean_row_of_training = clean_rows.dropna(subset="parent").drop_duplicates("parent").set_index("parent")
 
     n_wrong: Counter[tuple[str, str]] = Counter()  # (fingerprint, image) -> runs that get it wrong
@@ -52,7 +54,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
 
         predictions: dict[str, Any] = {}
         if is_training and run_id in clean_row_of_training.index:  # a training shows the predictions of its weights
-            clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}
+            clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}  # `parent` was the index
             predictions = _right_and_wrong_images(store, clean_row)
         elif run_id in clean_run_ids:
             predictions = _right_and_wrong_images(store, row)
@@ -63,6 +65,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
             continue
 
         n_wrong.update((predictions["fingerprint"], image) for image in predictions.get("wrong", ()))
+        # the script calls the page's function fcaRun with these values
         write(folder / FOLDER / f"{run_id}.js", "fcaRun", run_id, {**predictions, "curve": curve})
 
     thumbnails = dict(_disputed_thumbnails(store, n_wrong, len(written_rows)))
@@ -76,18 +79,21 @@ def write(path: Path, function: str, *values: Any) -> None:
 
 
 def _right_and_wrong_images(store: Store, row: Mapping[Hashable, Any]) -> dict[str, Any]:
-    """What a prediction got right and wrong; empty where its arrays are missing, damaged or of another data set.
+    """The images that a prediction got right and wrong, for the page that compares runs.
 
-    Keys are `fingerprint` (of the data set), `classes` (class -> number of right images, number of images) and `wrong`
-    (image id -> its class and the predicted class, for the first MAX_WRONG images that are wrong).
+    Empty where the arrays of the prediction are missing, damaged or of another data set. Keys are `fingerprint` (of the
+    data set), `classes` (class -> number of right images, number of images) and `wrong` (image id -> its class and the
+    predicted class, for the first MAX_WRONG images that are wrong).
 
     row: the stored result of the prediction.
     """
-    with if_whole(), suppress(IndexError):  # a damaged run is compared by its row alone
+    # damaged files or predictions end the block: such a run is compared by its row alone
+    with if_whole(), suppress(IndexError):
         classes = np.asarray(store.array(row[RUN_ID], "logit_classes"))
         pred = np.asarray(store.array(row[RUN_ID], "pred"))
         items = store.items(row["fingerprint"])
         labels = items["label"].astype(str)
+        # the prediction has the images of its split whose class the model knows, in the order of the items
         is_predicted = (items["split"] == row["split"]) & labels.isin(classes)
         if is_predicted.sum() != len(pred):  # the stored description is of another version of the data
             return {}
@@ -117,7 +123,7 @@ def _curve(folder: Path) -> list[dict[str, Any]]:
     Empty where the training stored no history, or where its file is damaged or has another content.
     folder: the folder of the training's run.
     """
-    with if_whole():  # damage ends the block
+    with if_whole():  # a missing or damaged file ends the block, without an error
         history = read_object(folder / FITTED).get("history")
         if not isinstance(history, list):
             return []

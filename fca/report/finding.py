@@ -91,7 +91,7 @@ def study_findings(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def findings_of(analysis: Analysis) -> list[Finding]:
-    """The findings of an analysis, in the order of its `tables`: those of its study whose first table it makes."""
+    """The findings of an analysis: the findings of its study whose first table it makes, in the order of `tables`."""
     declarations: Sequence[TableDeclaration] = analysis.tables
     names = [table.name for table in declarations]
     findings = [finding for finding in study_findings(analysis) if finding.tables[0].name in names]
@@ -122,11 +122,12 @@ def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], mo
     """Headlines for the top of a page, at most `most`: the first finding of every study, then the second of each.
 
     A finding is a question that a study answers by sentences on a data set; a headline is its first sentence.
-    Where possible all headlines are about one data set: the data set with most headlines or, among several, the one
-    with most lines in the tables. A finding that states nothing about this data set gives a headline on the next data
-    set about which it states something. With several data sets the first headline says how many more there are.
+    Where possible all headlines are about one data set: the data set with most headlines or, among several, the data
+    set with most lines in the tables. A finding that states nothing about this data set gives a headline on the next
+    data set about which it states something. With several data sets the first headline ends with the number of the
+    others.
 
-    tables: name of each table -> the table.
+    analyses: of the page, each of which belongs to a study.    tables: name of each table -> the table.
     """
     ranked_findings = _ranked_findings(analyses, tables)
     frames_by_finding = [[tables[table.name].frame for table in finding.tables] for finding in ranked_findings]

@@ -206,7 +206,7 @@ def points_with_intervals(
     line:     the value at which a dashed line of reference is drawn (see `reference`).
     joined:   a column; dots with the same value in it (and the same colour) are joined by a line.
     where:    a Vega expression: which lines of the frame are drawn.
-    scale:    the axis of the value (see `quantity`); None: the one of its column.
+    scale:    the axis of the value (see `quantity`); None: the one of its column.    size: of a dot, square pixels.
     """
     upright = isinstance(along, alt.X)
     value_channel = "y" if upright else "x"
@@ -236,6 +236,7 @@ def points_with_intervals(
     dots: Any = base.mark_point(filled=True, size=size)
     dots = dots.encode(**{value_channel: value_axis}, tooltip=tooltips(hover))
     if coloured is not None:
+        # picked: a click in the legend dims the other values
         dots = dots.encode(shape=coloured.shape()).add_params(coloured.picked)
     return layers(*charts, dots)
 

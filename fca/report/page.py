@@ -96,6 +96,8 @@ class Page:
 def write_page(folder: Path, page: Page) -> Path:
     """Write index.html, figures/ and tables/ into the folder, in place of an earlier page; returns index.html.
 
+    Full-size pictures are copied into a folder of their own. All runs of the page become tables/runs.csv.
+
     Raises FcaError for a folder that holds anything but an earlier page.
     """
     index = folder / "index.html"
@@ -108,12 +110,12 @@ def write_page(folder: Path, page: Page) -> Path:
             raise FcaError("folder of the page", folder, allowed, "take another name")
 
     write_text(index, render(page))  # first: even if a later step fails, the folder is recognised as a page's
-    # all folders of a page, with those of run comparisons and large pictures, are emptied of an earlier page's files
+    # all folders of a page, also of run comparisons (FOLDER) and large pictures, lose the files of an earlier page
     for subfolder in ("figures", "tables", FOLDER, LARGE):
         shutil.rmtree(folder / subfolder, ignore_errors=True)
         (folder / subfolder).mkdir(parents=True)
 
-    for uri, file in page.large.items():
+    for uri, file in page.large.items():  # uri: the thumbnail of the picture in the file
         shutil.copyfile(file, folder / LARGE / name_of_large(uri))
     for section in page.sections:
         if section.figure is not None:
@@ -128,7 +130,8 @@ def write_page(folder: Path, page: Page) -> Path:
 def render(page: Page) -> str:
     """The HTML of a page, with its scripts, style and data inside.
 
-    It loads nothing from the network, and everything from the data is escaped.
+    `page.answers` are the headlines that the page opens with, each with a small figure. `page.sections` are its figures
+    and tables. The HTML loads nothing from the network, and everything from the data is escaped.
     """
     sections = [section for section in page.sections if section.has_content]
     tables = [table for section in page.sections for table in section.tables]
@@ -255,7 +258,7 @@ def with_picture_links(figure: dict[str, Any], large: Mapping[str, Path]) -> dic
 
 
 def _titles_by_missing_reason(sections: Sequence[Section]) -> dict[str, list[str]]:
-    """Why sections have nothing to show -> the titles of those that lack it for this reason."""
+    """Reason for which sections have nothing to show -> the titles of these sections."""
     titles_by_reason: dict[str, list[str]] = {}
     for section in sections:
         if not section.has_content:
@@ -355,10 +358,10 @@ def _display_kind(column: Column, values: pd.Series) -> str:
 
 
 def _varying_and_constant(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Split the columns of a table of runs: those in which runs differ, and those in which all runs have one value.
+    """Split the columns of a table of runs into columns in which runs differ and columns in which all are equal.
 
-    Returns the frame of the first, columns that identify a run (_FIRST_COLUMNS) before the others, and column -> value
-    of the second. A column without any value stays in the frame.
+    Returns a frame of the columns in which runs differ, and the constant columns as column -> value. In the frame,
+    columns that identify a run (_FIRST_COLUMNS) come first. A column without any value stays in the frame.
     """
     constant_values: dict[str, Any] = {}
     for name in rows:
@@ -372,7 +375,7 @@ def _varying_and_constant(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, A
 
 
 def _filter_columns(tables: Sequence[Table]) -> list[Column]:
-    """The columns by which a person can filter the page: those that a table declares so, each once."""
+    """The columns by which a person can filter the page, each once. The tables declare which columns these are."""
     return list(dict.fromkeys(column for table in tables for column in table.columns if column.filters))
 
 
@@ -396,7 +399,7 @@ def _combinations_with_counts(rows: pd.DataFrame, names: Sequence[str]) -> list[
     """The combinations of values that runs have in these columns, each with its number of runs, most frequent first.
 
     A combination is column -> value, without the columns in which its runs have no value.
-    rows: the table of runs.    names: the columns; those that the table lacks are ignored.
+    rows: the table of runs.    names: the columns; columns that the table lacks are ignored.
     """
     present_names = [name for name in names if name in rows]
     cells = rows[present_names].dropna(axis="columns", how="all")
@@ -457,7 +460,7 @@ class AnalysesReport:
         rows:     all runs of the store, one a line; `columns` are the declarations of its columns. The page lists the
                   runs that the tables read, and the runs from which these were computed (their parents).
         command:  the command that makes the page again.
-        left_out: sentences that say what of the store the page does not show.
+        left_out: sentences on what the page does not show of the store.
         large:    thumbnail -> the file of the same picture at full size.
         """
         tables_by_name = tables_of_results(results)
@@ -473,7 +476,7 @@ class AnalysesReport:
         parents = set(rows.loc[rows["run_id"].isin(run_ids), "parent"].dropna())
         page = Page(
             title=self.title,
-            headlines=(),
+            headlines=(),  # plain sentences; a report opens with `answers` instead, which have figures
             sections=sections,
             rows=rows[rows["run_id"].isin(run_ids | parents)],
             command=command,
@@ -516,6 +519,7 @@ def _sections(result: Result, tables_by_name: Mapping[str, Table]) -> Iterator[S
     A table that several figures draw is only in the section of the first one. The sentences of a finding that has no
     figure are in the section that has the finding's first table.
 
+    result:         the analysis with its tables.
     tables_by_name: the tables of all analyses, because a finding may also draw tables of other analyses.
     """
     findings = findings_of(result.analysis)

@@ -69,10 +69,11 @@ def png_of(pixels: UInt8[np.ndarray, "height width 3"]) -> bytes:
 
 
 def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) -> Pictures:
-    """Thumbnails of these images, in their order, with the run of the task `describe` on their data set.
+    """Thumbnails of these images (as data URIs), in their order, with the run of task `describe` on their data set.
 
     They come from the cache if an earlier page made them. Otherwise they are made of the images, if these still exist,
-    or taken from a run of `describe` by version 0.1, which stored a thumbnail of every image. None for other images.
+    or taken from a run of `describe` by version 0.1, which stored a thumbnail of every image. Other images get None in
+    place of a thumbnail.
 
     fingerprint: the fingerprint of their data set. None if it is unknown, as for responses from a file: then the first
                  described data set that has all of the images is taken.
@@ -100,11 +101,13 @@ def _thumbnail_uris(store: Store, fingerprint: str, image_ids: Sequence[str], ru
 
     Thumbnails and full-size pictures that the cache lacks are made and added to it, if the images still exist.
 
-    run_id: the run of the task `describe` on this data set; None if the data set was not described.
+    fingerprint: of the data set.
+    run_id:      the run of the task `describe` on this data set; None if the data set was not described.
     """
     uri_by_image = {}
     file_by_image = {}
     for image_id in image_ids:
+        # the name depends on the data set, the image and the size of thumbnails; \x1f separates the three
         name = hashlib.sha256(f"{fingerprint}\x1f{image_id}\x1f{THUMBNAIL}".encode()).hexdigest()[:24]
         file_by_image[image_id] = store.outputs / "cache" / "thumbnails" / f"{name}.png"
         png = _picture_bytes(file_by_image[image_id])
@@ -112,7 +115,7 @@ def _thumbnail_uris(store: Store, fingerprint: str, image_ids: Sequence[str], ru
             uri_by_image[image_id] = data_uri(png)
 
     def is_incomplete(image_id: str) -> bool:
-        """Whether the cache lacks the thumbnail or the full-size picture of this image."""
+        """Whether the cache lacks the thumbnail or the full-size picture, whose name is made from the thumbnail."""
         return image_id not in uri_by_image or _full_size(_large_file(store, uri_by_image[image_id])) is None
 
     incomplete_ids = [image_id for image_id in image_ids if is_incomplete(image_id)]

@@ -22,6 +22,7 @@ ALIKE = 1e-12  # a smaller difference of two shares is the rounding of equal one
 def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
     """A small figure of a value with its interval over ordered steps, such as numbers of classes.
 
+    frame: a line for each step, with the value and the ends of its interval.
     along: the column of the steps.    hover: the columns shown under the pointer.
     line:  the value at which a dashed line of reference is drawn.
 
@@ -73,7 +74,7 @@ def cloud(frame: pd.DataFrame, x: Column, y: Column, hover: Sequence[Column]) ->
 
 
 def lines(frame: pd.DataFrame, x: Column, y: Column, series: Column, hover: Sequence[Column]) -> Any:
-    """A line for each value of the column `series`; that of the frame's first line is in colour, the others grey."""
+    """A line for each value of the column `series`: in colour for the first line of the frame, grey for the others."""
     frame = frame.assign(first=frame[series] == frame[series].iloc[0])
     base: Any = alt.Chart().mark_line(strokeWidth=2)
     base = base.encode(x=_axis(alt.X, x), y=_axis(alt.Y, y), detail=f"{series}:N")
@@ -93,6 +94,7 @@ def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
     # room for all places: a single picture is no larger than one of four
     x = alt.X("place:O", axis=None, scale=alt.Scale(domain=list(range(MAX_NAMES))))
     base = alt.Chart().encode(x=x, tooltip=kinds.tooltips(hover))
+    # pixels: room below the picture for its label
     images: Any = base.mark_image(width=HEIGHT - 4, height=HEIGHT - 4).encode(y=alt.value(HEIGHT / 2 - 8))
     words: Any = base.mark_text(fontSize=11, limit=88, lineBreak="\n").encode(y=alt.value(HEIGHT))
     layers = [

@@ -210,13 +210,14 @@ def save(figure: dict[str, Any], stem: Path) -> None:
     stem.with_name(f"{stem.name}-column.svg").write_text(_column_wide(column_svg, "pt"))
     stem.with_name(f"{stem.name}-column.pdf").write_bytes(vl_convert.svg_to_pdf(_column_wide(column_svg)))
 
+    # the data of all panels, which the figure holds under a name
     name_of_data = figure.get("data", {}).get("name")
     lines = figure.get("datasets", {}).get(name_of_data, [])
     stem.with_suffix(".csv").write_text(csv_text(pd.DataFrame(lines)), encoding="utf-8")
 
 
 def _size_attributes(svg: str) -> re.Match[str]:
-    """The first width and height in an SVG, which are those of the whole picture; groups 1 and 2 are the numbers."""
+    """The first width and height in an SVG, the size of the whole picture; groups 1 and 2 are the numbers."""
     match = re.search(r'width="([0-9.]+)" height="([0-9.]+)"', svg)
     assert match is not None  # Vega writes both
     return match
@@ -243,6 +244,7 @@ def _for_column(figure: dict[str, Any], page_width: float) -> str:
         width_of_axes = page_width - figure["columns"] * panel["width"]
         axis_width = width_of_axes / figure["columns"] * PRINT_FONT_SIZE / PAGE_FONT_SIZE
         untitled["columns"] = 1
+        # at least half of the column, however wide the names on the axes are
         untitled["spec"] = {**panel, "width": max(COLUMN_WIDTH / 2, COLUMN_WIDTH - axis_width)}
 
     print_config = {**_with_print_fonts(config()), "padding": 1}

@@ -62,7 +62,7 @@ def _plain(markdown: str) -> str:
 def explained(text: str, explained_words: set[str]) -> list[tuple[str, str]]:
     """The words in a text that need an explanation and had none before, in their order, with their meanings.
 
-    explained_words: the words that the page has explained so far; those of this text are added to it.
+    explained_words: the words that the page has explained so far; the words of this text are added to it.
 
     >>> words = set()
     >>> [word for word, _ in explained("Sub-models against full models", words)], explained("a sub-model", words)

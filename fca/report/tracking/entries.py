@@ -85,7 +85,10 @@ class Entry:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The results of the entry's head, by column: its numbers and texts that are not part of the configuration."""
+        """The results of the entry's head row, by column: numbers and texts that are no part of the configuration.
+
+        Empty if the head is a prediction of shifted images, which does not stand for the model.
+        """
         if not self.has_summary:
             return {}
 
@@ -111,7 +114,7 @@ class Entry:
         return {task: pd.DataFrame(rows) for task, rows in rows_by_task.items()}
 
     def _is_in_summary(self, row: Row) -> bool:
-        """Whether the summary already has the results of a row: those of the head, and of a training's clean test."""
+        """Whether the summary already has a row's results: if it is the head, or a training's clean test prediction."""
         if row is self.head:
             return self.has_summary
         # a training's row repeats the results of the clean prediction of its best weights
@@ -127,6 +130,7 @@ class Entry:
         with if_whole():
             epochs = read_object(self.store.folder(self.head["run_id"]) / FITTED, history=list)["history"]
 
+        # an epoch may be several passes over the training images
         batches_per_pass = math.ceil(self.head.get("n_train", 1) / self.head.get("recipe_batch_size", 1))
         steps_per_epoch = batches_per_pass * self.head.get("recipe_passes", 1)
         return [
@@ -136,7 +140,7 @@ class Entry:
 
 
 def _without(names: Collection[str], row: Row) -> Row:
-    """A row without these columns and without those of the recipe, which the configuration has."""
+    """A row without these columns and without the columns of the recipe, which the configuration has."""
     return {name: value for name, value in row.items() if name not in names and not name.startswith(RECIPE)}
 
 
@@ -186,8 +190,11 @@ def _id_of_model_and_data(row: Row, store: Store) -> str:
 def entry_with(identity: str, rows: Iterable[Row], store: Store) -> Entry:
     """The tracker's entry with this id and these rows; of several rows with the same run id the last one counts.
 
-    If `identity` is the id of a training, the row of this training is added from the store. The head of the entry, its
-    first row, is that training; without it a clean prediction; otherwise the first row by task and shift.
+    The head of the entry, its first row, is a training; without it a clean prediction; otherwise the first row by task
+    and shift.
+
+    identity: the id of the training, whose row is added from the store if it is not among `rows`; or another id for
+              rows without a training.
     """
     row_by_id = {row["run_id"]: row for row in rows}
     if identity not in row_by_id and is_run_id(identity):
@@ -226,15 +233,17 @@ def stored_config(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
 def completed(config: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """Add the values of a row to its configuration: changes `config` and returns it.
 
-    A key that has no value in the configuration gets the value of the row. Where both have a value and the values
-    differ, the row's value is stored under `effective`.
+    The columns of a row have short names; KEYS has the key of the configuration for each, and a column `recipe_<key>`
+    belongs to the key `recipe.<key>`. A key that has no value in the configuration gets the value of the row. Where
+    both have a value and the values differ, the row's value is stored under `effective`. Other columns are results and
+    are not added.
 
     >>> completed({"subset": {"ncl": None}, "recipe": {"lr": 0.1}}, {"ncl": 10, "recipe_lr": 0.025})
     {'subset': {'ncl': 10}, 'recipe': {'lr': 0.1}, 'effective': {'recipe': {'lr': 0.025}}}
     """
     for column, value in row.items():
         key = f"recipe.{column.removeprefix(RECIPE)}" if column.startswith(RECIPE) else KEYS.get(column)
-        if key is None or column in LISTS_AS_TEXT or value is None:
+        if key is None or column in LISTS_AS_TEXT or value is None:  # no key; a list that the row has as text only
             continue
 
         value = without_secrets(list(value) if isinstance(value, tuple) else value)

@@ -50,7 +50,7 @@ class LightningTracker:
 
         False where no logger can be made, and in other processes than the first one of a distributed (DDP) training.
         """
-        before_lightning()
+        before_lightning()  # Lightning then imports faster
         is_ddp_worker = bool(imported("pytorch_lightning.utilities").rank_zero_only.rank)
         if is_ddp_worker:
             return False
@@ -63,7 +63,7 @@ class LightningTracker:
             flat_config = pd.json_normalize(config_of(Store(Path(self.dir)), row))
             logger.log_hyperparams(flat_config.to_dict("records")[0])
             return logger
-        return False
+        return False  # an error ended the block: `_guarded` has logged it
 
     def finish(self, row: Mapping[str, Any]) -> None:
         """Add the results in a training's row to its logger, and close the logger.

@@ -102,7 +102,7 @@ class WandbTracker:
         False for WANDB_MODE=disabled, where W&B fails, and in other processes than the first one of a distributed (DDP)
         training.
         """
-        before_lightning()
+        before_lightning()  # Lightning then imports faster
         from pytorch_lightning.loggers import WandbLogger
         from pytorch_lightning.utilities import rank_zero_only
 
@@ -111,7 +111,10 @@ class WandbTracker:
             return False
 
         class Curves(WandbLogger):
-            """Lightning's logger, except that an error of W&B ends the curves instead of the training."""
+            """Lightning's logger, except that an error of W&B ends the curves instead of the training.
+
+            Its methods call the logger itself `_`, since `self` is the tracker here.
+            """
 
             def log_metrics(_, metrics: Mapping[str, float], step: int | None = None) -> None:  # noqa: N805
                 with self._guarded(f"run {run.run_id}"):
@@ -123,7 +126,7 @@ class WandbTracker:
             opened = self._begin(run.run_id, _row_before_results(run))
             self._open[run.run_id] = opened
             return Curves(experiment=opened, project=self.project, save_dir=self.dir)
-        return False
+        return False  # an error ended the block: `_guarded` has logged it
 
     def finish(self, row: Mapping[str, Any]) -> None:
         """Keep a stored row for `close`. The results of a training whose run in W&B is open are written at once."""
@@ -178,8 +181,9 @@ class WandbTracker:
             opened = self._begin(entry.id, entry.head, light=True)
             for figures in entry.history:
                 step = int(figures.pop("step"))
-                summary = figures  # after the loop those of the last epoch, as W&B keeps for a run followed live
-                if not was_begun_before:  # its files have the curves already
+                # after the loop, the values of the last epoch: W&B keeps them for a run that was open while it trained
+                summary = figures
+                if not was_begun_before:  # otherwise the run's files have the curves already
                     opened.log(figures, step=step)
 
         opened.config.update(entry.config, allow_val_change=True)  # type: ignore[no-untyped-call]
@@ -227,7 +231,7 @@ class WandbTracker:
             return
         import wandb
 
-        self.connect()
+        self.connect()  # goes offline if the server cannot be reached
         with self._guarded(f"report {page.parent.name}"):
             opened = self.init(
                 "report",
@@ -334,7 +338,7 @@ class WandbTracker:
         row:      the row of the entry's head; for a run that is about to begin, the columns known so far.
         light:    whether W&B leaves out statistics of the machine.
         """
-        experiment = experiment_of(command_of(self.store, row))
+        experiment = experiment_of(command_of(self.store, row))  # None if the run's command names none
         tags = [str(tag)[:MAX_TAG_LENGTH] for tag in (experiment, row.get("dataset"), row.get("model")) if tag]
         opened = self.init(
             row["task"],
@@ -373,7 +377,7 @@ class WandbTracker:
     ) -> wandb.Run:
         """Open a run in W&B, or continue the run that has this id. It is offline when the server does not answer.
 
-        job_type: the task of the run, or `report`.
+        job_type: the task of the run, or `report`.    config: the configuration that W&B shows for it.
         light:    whether W&B leaves out statistics of the machine.
         patience: how long `finish` may wait for the server, seconds.
         tags:     replaced by the user's `tags` where they are given.
@@ -381,7 +385,7 @@ class WandbTracker:
         """
         import wandb
 
-        ignore_local_settings()
+        ignore_local_settings()  # a settings file in the current folder could name another server for the API key
         Path(self.dir).mkdir(parents=True, exist_ok=True)  # W&B would fall back to /tmp
         os.environ["WANDB_ERROR_REPORTING"] = "false"  # W&B's process would wait 12 s to report on itself when it ends
         os.environ.setdefault("WANDB_SILENT", "true")  # else every worker repeats whose login it found
@@ -440,7 +444,7 @@ def unreachable(*, patient: bool = False) -> str | None:
     import requests
     from wandb.sdk import wandb_setup
 
-    ignore_local_settings()
+    ignore_local_settings()  # a settings file in the current folder could name another server for the API key
     settings = wandb_setup.singleton().settings
     proxies: dict[str, Any] = {"http": settings.http_proxy, "https": settings.https_proxy}
     try:

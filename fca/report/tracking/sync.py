@@ -30,7 +30,10 @@ LOG = "sync.log"
 
 
 def missing(tracker: WandbTracker) -> list[Entry]:
-    """The entries that have a row which was never written to a file of W&B, each entry with all of its rows."""
+    """The entries with a row that was never written to a file of W&B; each entry has all of its rows.
+
+    An entry is a run in W&B; it shows one or more rows, which are the stored results of runs.
+    """
     finished_by_run: dict[str, str] = {}  # run_id -> when the run finished, for all rows that were written to W&B
     for record in Path(tracker.dir, "wandb", "entries").glob("*.json"):
         finished_by_run.update(tracker.recorded_rows(record.stem))
@@ -77,7 +80,7 @@ def send(folders: Sequence[Path], workers: int, log: Path, report_sent: Callable
     failed_rounds = 0
     while unsent_folders and failed_rounds < MAX_FAILED_ROUNDS:
         for start in range(0, len(unsent_folders), RUNS_PER_PROCESS):
-            sent_before = len(folders) - len(_without_mark(folders))
+            sent_before = len(folders) - len(_without_mark(folders))  # W&B marks the file of a run that it has sent
 
             def report_total(sent_by_process: int, sent_before: int = sent_before) -> None:
                 """Report the number sent so far by all processes; the default binds this turn's `sent_before`."""
@@ -101,12 +104,14 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Ca
     from a file `wandb/settings` the address of the server to which it sends the API key. A stranger may have put both
     into a folder of images or a store.
 
+    folders:     of the runs, as W&B wrote them.    workers: how many are sent at once.
+    log:         the file to which the process writes its messages.
     report_sent: called with the number of these runs sent so far.
     """
     paths = [str(folder.resolve()) for folder in folders]  # absolute, as the process works elsewhere
     command = [sys.executable, "-P", "-m", "wandb", "sync", "--include-online", "-n", str(workers), *paths]
 
-    # without the variables that set the mode of W&B, or name a W&B process of this program
+    # WANDB_MODE could forbid sending, and WANDB_SERVICE names the W&B process of this program: both are left out
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
     for name, value in environment.items():
         if name.startswith("WANDB_") and name.endswith("_DIR"):
@@ -114,7 +119,7 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Ca
     environment |= {
         "WANDB_ERROR_REPORTING": "false",
         "WANDB_SILENT": "false",
-        "WANDB_DIR": str(log.parent.parent.resolve()),
+        "WANDB_DIR": str(log.parent.parent.resolve()),  # the log is in WANDB_DIR/wandb
     }
 
     with tempfile.TemporaryDirectory(prefix="fca-sync-") as empty_folder:

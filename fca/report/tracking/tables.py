@@ -16,7 +16,7 @@ from fca.types import Table
 if TYPE_CHECKING:
     import wandb
 
-SHORT = 50  # lines of a table whose values are scalars that one compares
+MAX_SHORT_LINES = 50  # lines of a table whose values are scalars that one compares
 
 
 def as_table(frame: pd.DataFrame) -> wandb.Table:
@@ -47,12 +47,13 @@ def report_id(metadata: Mapping[str, Any]) -> str:
 
 
 def scalars(table: Table) -> dict[str, float]:
-    """The numbers of a short table, by the name `analysis/TABLE/ROW/COLUMN`; empty for over SHORT lines.
+    """The numbers of a short table, by the name `analysis/TABLE/ROW/COLUMN`.
 
-    ROW joins the values of the first columns that together distinguish the lines (see `key_columns`), so the name of a
-    number stays the same when other columns change.
+    Empty for a table of more than MAX_SHORT_LINES lines, which nobody compares number by number. ROW joins the values
+    of the first columns that together distinguish the lines (see `key_columns`), so the name of a number stays the same
+    when other columns change.
     """
-    if len(table.frame) > SHORT:
+    if len(table.frame) > MAX_SHORT_LINES:
         return {}
 
     keys = key_columns(table)
@@ -88,10 +89,10 @@ def _word(value: Any) -> str:
 
 
 def chart_of(table: Table) -> Any:
-    """W&B's own chart of the first measured (float) column of a table, or None.
+    """W&B's own chart of the first measured column of a table, which is its first column of type float.
 
-    Lines over the number of classes (ncl) if it has several values; otherwise bars. None for a table without measured
-    values, and for over SHORT lines with a value.
+    It has lines over the number of classes (ncl) if there are several such numbers, and otherwise bars. None for a
+    table without measured values, and for a table in which more than MAX_SHORT_LINES lines have one.
     """
     import wandb
 
@@ -100,7 +101,7 @@ def chart_of(table: Table) -> Any:
         return None
     value_column = measured[0]
     frame = table.frame.dropna(subset=[value_column])
-    if frame.empty or len(frame) > SHORT:
+    if frame.empty or len(frame) > MAX_SHORT_LINES:
         return None
 
     keys = key_columns(table)

@@ -106,6 +106,7 @@ class FewClass(OfSubsets):
 
         Raises FcaError if no models are stored, or none was evaluated on the subsets that the options select.
         """
+        # groups of classes that count as one class, for the protocol `grouped`
         groups = read_superclasses(self.groups, self.group_columns) if self.groups else None
         rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
@@ -124,6 +125,7 @@ class FewClass(OfSubsets):
             rank_agreement(partial, rows.full),
         )
         runs = sorted(set(points["run_id"]))
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS})
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
@@ -136,19 +138,19 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
-    """Table `accuracy`: the mean over class subsets of each model, protocol and ncl, and the spread between subsets.
+    """Table `accuracy`: the mean accuracy over class subsets, and its spread between them, for each model and ncl.
 
-    The spread is the standard deviation; it is missing for a single subset. The columns of chance stay empty here:
-    with_chance fills them in.
+    There is one line for each data set, model, protocol and ncl. The spread is the standard deviation; it is missing
+    for a single subset. The columns of chance stay empty here: with_chance fills them in.
 
-    subset: see per_subset.
+    subset: one line for each subset, model and protocol, see per_subset.
     """
     lines = []
     for key, subsets in groups_by_columns(subset, (DATASET, MODEL, PROTOCOL, NCL)):
         lines.append(
             {
                 **key,
-                **_mean_cells(TOP1, subsets, FRACTION),
+                **_mean_cells(TOP1, subsets, FRACTION),  # FRACTION: the interval stays within 0 and 1
                 SPREAD: subsets[TOP1].std(),
                 SUBSETS: len(subsets),
             }
@@ -181,7 +183,7 @@ def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
     Subsets share classes and so images, but the test of chance counts each image once. The number of different images
     is estimated as the number of different classes times the mean number of images of a class.
 
-    points: see accuracy_points.
+    points: one line for each accuracy, see accuracy_points.
     """
     measured = points.dropna(subset=[TOP1, CHANCE])
     lines = []
@@ -215,7 +217,7 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     be comparable. Equally accurate models share their mean rank. Column `at_chance` stays empty here:
     with_all_at_chance fills it in.
 
-    subset: see per_subset.
+    subset: accuracies (`top1`), one line for each subset, model and protocol (see per_subset).
     """
     group_columns = [DATASET, PROTOCOL, NCL]
     by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)  # DRAW: seed and classes identify a subset
@@ -247,7 +249,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
 
     # rho of each subset
     rho_lines = []
-    for key, models in groups_by_columns(accuracies, [*group_columns, *DRAW]):
+    for key, models in groups_by_columns(accuracies, [*group_columns, *DRAW]):  # DRAW: subset seed and classes
         rho = correlation(models["top1"].to_numpy(), models["reference"].to_numpy(), "spearman").r
         rho_lines.append({**key, RANKING_RHO: rho, MODELS: len(models)})
     rho_columns = [*group_columns, *DRAW, RANKING_RHO, MODELS]
@@ -274,9 +276,10 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     and of the full model under the protocols open and masked. The verdict is about the difference from open (see
     _verdict). Column `at_chance` stays empty here: with_all_at_chance fills it in.
 
-    partial: the result of per_subset without the subsets of all classes, on which sub-models and full models agree.
+    partial: the result of per_subset without the subsets of all classes. On these, a sub-model is a full model.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])  # a line for each pair, a column a protocol
+    # a protocol that no model has becomes an empty column, so that no pair is left
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
     pairs[SUB_MINUS_OPEN] = pairs["sub"] - pairs["open"]
     pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["masked"]
@@ -291,7 +294,7 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
                 **_mean_cells(SUB_MINUS_MASKED, pairs_at_ncl, SIGNED_FRACTION),
                 N_PAIRS: len(pairs_at_ncl),
                 MODELS: pairs_at_ncl[MODEL].nunique(),
-                SUBSETS: len(pairs_at_ncl[DRAW].drop_duplicates()),
+                SUBSETS: len(pairs_at_ncl[DRAW].drop_duplicates()),  # DRAW: subset seed and classes
                 GAP_VERDICT: _verdict(open_cells[SUB_MINUS_OPEN.low], open_cells[SUB_MINUS_OPEN.high]),
             }
         )

@@ -62,7 +62,7 @@ SIGNIFICANT = Column("significant", bool, "", "whether the pair differs signific
 ORDER_KEPT = Column("order_kept", float, ".0%", "share of bootstrap resamples that keep the order of the pair")
 MORE_SEEDS = Column("more_seeds", int, ".0f", "subset seeds still needed to separate the pair")
 P_BEST = Column("p_best", float, ".0%", "share of bootstrap resamples in which the model has the best mean accuracy")
-STANDING = RANK.with_format(".1f", "rank of the mean accuracy, 1 is the best")
+RANK_OF_MEAN = RANK.with_format(".1f", "rank of the mean accuracy, 1 is the best")
 KENDALL_W = Column("kendall_w", float, ".2f", "Kendall's W: agreement of the subsets on the order of the models")
 
 PAIRED = TableSpec(
@@ -78,7 +78,7 @@ RANK_STABILITY = TableSpec(
     "rank_stability",
     "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
     f"{PAPER} figure 2b, over bootstrap resamples of subset seeds; Kendall and Babington Smith 1939",
-    (*BY, MODEL, P_BEST, *interval_columns(STANDING), KENDALL_W, SUBSETS, SUBSET_SEEDS, AT_CHANCE, NOTE),
+    (*BY, MODEL, P_BEST, *interval_columns(RANK_OF_MEAN), KENDALL_W, SUBSETS, SUBSET_SEEDS, AT_CHANCE, NOTE),
 )
 METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
@@ -109,6 +109,7 @@ class Comparison(OfSubsets):
         require_rows(pairs, "pairs of models on one subset", stored.rows.total, COMMAND)
         rank_stability_lines = with_all_at_chance(stability(subset), stored.points, BY)
 
+        # noted: with the data sets that were left out, which the page names
         parameters = stored.rows.noted({**asdict(self), **METHOD})
         return [
             PAIRED.table(pairs, parameters, stored.runs),
@@ -127,9 +128,10 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
     `images` and `right` are None unless the predictions of every initialisation are stored.
 
-    points: see points_with_predictions.
+    points: accuracies, one line for each initialisation, model, protocol and subset, with their predictions (column
+            `predictions`, or None).
     """
-    key_columns = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
+    key_columns = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]  # DRAW: subset seed and classes
     lines = []
     for key, inits in groups_by_columns(points, key_columns):
         images = None
@@ -144,7 +146,9 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
     """Table `paired`: every pair of models that have a subset in common, for each data set, protocol and ncl.
 
-    Differences are model_a minus model_b, where model_a comes first in the alphabet.    subset: see per_subset.
+    Differences are model_a minus model_b, where model_a comes first in the alphabet.
+
+    subset: one line for each model, protocol and class subset, with accuracy and right images (see per_subset).
     """
     lines = []
     for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl
@@ -152,12 +156,13 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
             points_a = points[points["model"] == model_a]
             points_b = points[points["model"] == model_b]
             # equal fingerprints of the data set: both models were tested on the same images
+            # DRAW: subset seed and classes, which identify a subset
             common = points_a.merge(points_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
             if len(common):
                 lines.append({**key, "model_a": model_a, "model_b": model_b, **_compare_pair(common)})
     frame = PAIRED.frame(lines)
 
-    # Holm's correction over all pairs of one data set, protocol and ncl
+    # Holm's correction of the p of McNemar's test, over all pairs of one data set, protocol and ncl
     tested = frame.dropna(subset=MCNEMAR_P)
     frame[P_HOLM] = tested.groupby(BY)[MCNEMAR_P].transform(lambda p: holm(p.to_numpy()))
 
@@ -204,7 +209,7 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     mean, *interval_over_seeds = mean_with_interval(differences, common["subset_seed"], within=SIGNED_FRACTION)
     interval = interval_over_seeds if len(common) > 1 else interval_over_images
 
-    # the seeds needed beyond those at hand; None if no number of seeds is enough
+    # how many seeds are needed in addition to the present ones; None if no number of seeds is enough
     seeds_in_all = seeds_needed(differences_of_draws)  # value and both ends of its interval
     more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in seeds_in_all]
 
@@ -236,7 +241,8 @@ def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, 
     Newcombe's interval of the difference in accuracy over images, which is meant for a single subset; and a note if
     predictions of some subsets are not stored. Without any stored predictions p and the interval are NaN.
 
-    common: see _compare_pair.
+    common: one line for each common subset. Columns right_a and right_b have the share of initialisations that predict
+            each image correctly, column images_a the images.
     """
     is_stored = common["right_a"].notna() & common["right_b"].notna()
     stored = common[is_stored]
@@ -280,7 +286,7 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
     single model, and models without such a subset, have no line. Column `at_chance` stays empty: the caller fills it
     in.
 
-    subset: see per_subset.
+    subset: accuracies (`top1`), one line for each model, protocol and class subset (see per_subset).
     """
     lines: list[dict[str, Any]] = []
     for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl
@@ -299,7 +305,7 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             "seeds": n_seeds,
             "note": reason_for_no_interval(n_seeds, "subset seeds"),
         }
-        seed_codes = pd.factorize(seeds)[0]  # 0, 1 ... for each seed, the unit of the bootstrap
+        seed_codes = pd.factorize(seeds)[0]  # 0, 1 ... for each seed: the bootstrap draws seeds, not single subsets
         resampled = rank_stability(table, seed_codes)
         for i, model in enumerate(accuracies):  # the columns of the frame
             lines.append(
@@ -307,9 +313,9 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
                     **shared_cells,
                     MODEL: model,
                     P_BEST: resampled.p_best[i],
-                    STANDING: resampled.rank[i],
-                    STANDING.low: resampled.low[i],
-                    STANDING.high: resampled.high[i],
+                    RANK_OF_MEAN: resampled.rank[i],
+                    RANK_OF_MEAN.low: resampled.low[i],
+                    RANK_OF_MEAN.high: resampled.high[i],
                 }
             )
     return RANK_STABILITY.frame(lines)

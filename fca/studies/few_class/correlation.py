@@ -97,7 +97,7 @@ class Correlation(OfSubsets):
         require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
         # without the data sets whose runs differ in configuration, number of classes or sampler: not comparable
         comparable_rows = drop_conflicting_rows(rows, rows.models, "model", self.per_model)
-        rows = of_one_draw(comparable_rows)
+        rows = of_one_draw(comparable_rows)  # equal subset seeds then draw equal classes
 
         # SimSS and accuracy of every subset, joined by its draw: subset seed and classes
         subsets = subsets_of(rows, self)
@@ -113,6 +113,7 @@ class Correlation(OfSubsets):
         for key, points_of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
             chance_of_dataset = chance[chance[DATASET] == key[DATASET]]
             for target in targets(points_of_encoder):
+                # whether all models of the target are at the level of chance, at every ncl
                 is_of_target = _is_of_target(target, chance_of_dataset)
                 shared_cells = {**key, AT_CHANCE: all_at_chance(chance_of_dataset[is_of_target])}
                 for line in correlations(target):
@@ -120,6 +121,7 @@ class Correlation(OfSubsets):
                 target_points.append(target.points)
 
         runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"})
         points_frame = CORRELATION_POINTS.frame(pd.concat(target_points, ignore_index=True))
         return [
@@ -143,7 +145,8 @@ class Target:
 def targets(points: pd.DataFrame) -> Iterator[Target]:
     """The accuracies that SimSS may predict: of the best model (DCN) under each protocol, then of every single model.
 
-    A combination of model and protocol without any points has no target.
+    A target is a series of accuracies, one for each subset. A combination of model and protocol without any points has
+    no target.
     points: accuracy (`top1`) and SimSS of every model, protocol and subset, for one data set and encoder.
     """
     points_by_target = {}
@@ -154,21 +157,20 @@ def targets(points: pd.DataFrame) -> Iterator[Target]:
             is_of_target = (points["protocol"] == protocol) & (points["model"] == model)
             points_by_target[f"{model} {protocol}"] = points[is_of_target]
 
-    for name, of_target in points_by_target.items():
-        if of_target.empty:
+    for name, points_of_target in points_by_target.items():
+        if points_of_target.empty:
             continue
 
         # the best model on each subset; for a single model this is just that model
-        best_first = of_target.sort_values("top1", ascending=False, kind="stable")
-        best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()
-        accuracies = wide(
-            MODEL, of_target, ["ncl", *DRAW]
-        ).to_numpy()  # subsets x models, subsets in the order of `best`
+        best_first = points_of_target.sort_values("top1", ascending=False, kind="stable")
+        best = best_first.groupby(["ncl", *DRAW], dropna=False).first().reset_index()  # DRAW: subset seed and classes
+        # subsets x models; the subsets are in the order of `best`
+        accuracies = wide(MODEL, points_of_target, ["ncl", *DRAW]).to_numpy()
         yield Target(best.assign(target=name), accuracies)
 
 
 def _is_of_target(target: Target, accuracies: pd.DataFrame) -> pd.Series:
-    """Which of these lines (of a protocol and model) a target consists of; for DCN, those of all its models."""
+    """Whether each of these lines (of a protocol and model) belongs to a target; for DCN, lines of all models do."""
     first_point = target.points.iloc[0]
     has_protocol = accuracies[PROTOCOL] == first_point[PROTOCOL]
     if first_point[TARGET].startswith("DCN "):
@@ -218,9 +220,10 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
         y = top1[scope.is_included]
         estimate = correlation(x, y, method, scope.groups)
 
-        # DCN also depends on which models are at hand: its interval is a jackknife over models too
+        # DCN also depends on which models are at hand: its interval is a jackknife over models too, so r is computed
+        # with each model left out
         r_without_each_model = []
-        if len(best_without_each_model):  # empty if there are too few models
+        if len(best_without_each_model):  # empty if there are too few models: the interval is then over seeds alone
             best_in_scope = best_without_each_model[:, scope.is_included]
             each_subset_once = np.ones(best_in_scope.shape, dtype=np.int64)  # weights: no subset is resampled here
             r_without_each_model.append(resampled_correlation(x, best_in_scope, each_subset_once, method, scope.groups))

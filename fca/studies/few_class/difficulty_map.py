@@ -207,7 +207,7 @@ class Mapped:
             random_cells = {
                 "random_mean": simss.mean(),
                 "random": len(simss),
-                "seed": self.options.seed,
+                "seed": self.options.seed,  # of the random draws
                 **dict(zip(QUANTILES, quantiles, strict=True)),  # QUANTILES: the columns of 5, 50 and 95 %
             }
             for extreme in EXTREME.choices:  # hardest, easiest
@@ -299,8 +299,8 @@ class DifficultyMap:
     def __call__(self, store: Store) -> list[Table]:
         """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if.
 
-        Each `embed` run adds its lines. Raises FcaError if no `embed` runs are stored, or no run has two classes with
-        two images or more.
+        An `embed` run stores the features of a data set by one encoder. Each adds its lines. Raises FcaError if no
+        `embed` runs are stored, or no run has two classes with two images or more.
         """
         rows = embed_rows(store, self.query, self.split)
         embed = rows.embedded
@@ -317,6 +317,7 @@ class DifficultyMap:
             raise FcaError(classes, "0 or 1", "2 or more", "embed another split, or a larger set")
 
         runs = sorted(embed["run_id"])
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "shown": MAP_CLASSES})
         tables = []
         for spec, frames in frames_by_table.items():

@@ -93,6 +93,7 @@ class Findings(OfSubsets):
             num_classes = int(models["num_classes"].max())
             # sub-models of few classes have a smaller head: the maximum is the model with the most classes
             params = models.groupby("model")["params"].max().dropna().astype("float64")
+            # of full models; the mean is over initialisations
             top1_all_classes = models.groupby("model")["top1_open"].mean().dropna()
 
             cells_by_finding = measures(subset, params, top1_all_classes, num_classes, self.few)
@@ -101,6 +102,7 @@ class Findings(OfSubsets):
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: measure, UNIT: unit, **cells})
 
         intervals = f"95 %: {interval_method('subset seeds')}, of ratios on the logarithm"
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "intervals": intervals})
         return [PAPER_FINDINGS.table(PAPER_FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 
@@ -109,6 +111,9 @@ def measures(
     subset: pd.DataFrame, params: pd.Series, top1_all_classes: pd.Series, num_classes: int, few_classes: list[int]
 ) -> dict[str, dict[str, Any]]:
     """The cells of every finding of MEASURES that is defined on one data set: value, interval, counts and verdict.
+
+    MEASURES lists what is measured for each finding of the paper: (a) to (d), here with variants such as "a, masked".
+    Returns the cells by these names; a finding for which models or subsets are missing is left out.
 
     subset:           accuracies on each class subset (see fca.studies.few_class.accuracy.per_subset).
     params:           number of parameters of every model.
@@ -123,7 +128,7 @@ def measures(
     few_open = few[few["protocol"] == "open"]
     few_masked = few[few["protocol"] == "masked"]
 
-    value_cells = {
+    value_cells = {  # empty cells: the finding is undefined here
         "a, best of models": mean_of(*sub_minus_full(few, "open", "max")),
         "a, mean of models": mean_of(*sub_minus_full(few, "open")),
         "a, masked": mean_of(*sub_minus_full(few, "masked")),
@@ -133,7 +138,7 @@ def measures(
         "b, few to many": spread_ratio(few, "open", more_than_few, "open"),
         "c.1": mean_of(*minus_reference(few_open, top1_all_classes)),
         "c.1, masked": mean_of(*minus_reference(few_masked, top1_all_classes)),
-        "c.2": mean_of(*size_correlation(few, params, "open"), limit=1.0),
+        "c.2": mean_of(*size_correlation(few, params, "open"), limit=1.0),  # a correlation is at most 1
         "d.1": mean_of(*few_minus_most_classes(subset, few_classes)),
         "d.2": mean_of(*size_correlation(few, params, "sub"), limit=1.0),
     }
@@ -165,7 +170,7 @@ def _verdict(cells: dict[str, Any], no_effect: float) -> str:
 
 
 def sub_minus_full(subset: pd.DataFrame, protocol: str, aggregate: str = "mean") -> Draws:
-    """The accuracy of sub-models minus that of full models on each subset, in points, and the number of models.
+    """The accuracy of sub-models minus the accuracy of full models on each subset, in points; the number of models.
 
     Only models that have both accuracies on a subset count there.
 
@@ -184,14 +189,14 @@ def best_of_different_models(subset: pd.DataFrame, protocol: str) -> Draws:
     """The best sub-model minus the best full model on each subset, in points, and the number of models.
 
     This is for stores in which the sub-models are other architectures than the full models. If any model was stored as
-    both, there are no values, because sub_minus_full then compares each model with itself.
+    both, the result has no values, because sub_minus_full then compares each model with itself.
 
-    subset: see measures.    protocol: of the full models.
+    subset:   accuracies, one line for each subset, model and protocol.    protocol: of the full models.
     """
     sub = subset[subset["protocol"] == "sub"]
     full = subset[subset["protocol"] == protocol]
     if set(sub["model"]) & set(full["model"]):
-        return pd.DataFrame(columns=[NCL, *DRAW, "value"]), 0
+        return pd.DataFrame(columns=[NCL, *DRAW, "value"]), 0  # DRAW: subset seed and classes
 
     best_sub = sub.groupby([NCL, *DRAW])["top1"].max()
     best_full = full.groupby([NCL, *DRAW])["top1"].max()
@@ -216,7 +221,10 @@ def minus_reference(few: pd.DataFrame, reference: pd.Series) -> Draws:
 def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
     """Accuracy of sub-models at few classes minus accuracy at the most classes that any was trained on, in points.
 
-    Both accuracies are of the same model and subset seed.    subset: see measures.
+    Both accuracies are of the same model and subset seed.
+
+    subset:      accuracies, one line for each subset, model and protocol.
+    few_classes: the numbers of classes that count as few.
     """
     sub = subset[subset["protocol"] == "sub"]
     has_most_classes = sub["ncl"] == sub["ncl"].max()
@@ -224,7 +232,7 @@ def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draw
 
     with_most_classes = sub[has_most_classes]
     reference_key = ["model", "subset_seed"]
-    if with_most_classes["subset_seed"].isna().all():  # no seed drew all classes: one reference for every seed
+    if with_most_classes["subset_seed"].isna().all():  # all classes need no draw: one reference for every seed
         reference_key = ["model"]
     reference = with_most_classes.groupby(reference_key)["top1"].mean()
     return minus_reference(few, reference)
@@ -236,16 +244,17 @@ def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Dra
     Subsets with fewer than three models are left out, and so are subsets on which rho is undefined because all
     accuracies are equal. Returns the values and the number of models.
 
-    few: accuracies at few classes.    params: number of parameters by model; a model that is missing there is left out.
+    few:      accuracies at few classes.    protocol: of the models that count.
+    params:   number of parameters by model; a model that is missing there is left out.
     """
     has_size = few["model"].isin(params.index)
     sized = few[(few["protocol"] == protocol) & has_size]
 
     lines = []
-    for key, of_subset in sized.groupby([NCL, *DRAW], dropna=False):
-        if of_subset["model"].nunique() >= 3:  # rho of two models is always 1 or -1
-            sizes = of_subset["model"].map(params).to_numpy()
-            rho = correlation(sizes, of_subset["top1"].to_numpy(), "spearman").r
+    for key, accuracies_of_subset in sized.groupby([NCL, *DRAW], dropna=False):  # DRAW: subset seed and classes
+        if accuracies_of_subset["model"].nunique() >= 3:  # rho of two models is always 1 or -1
+            sizes = accuracies_of_subset["model"].map(params).to_numpy()
+            rho = correlation(sizes, accuracies_of_subset["top1"].to_numpy(), "spearman").r
             lines.append((*key, rho))
     values = pd.DataFrame(lines, columns=[NCL, *DRAW, "value"]).dropna(subset="value")
     return values, sized["model"].nunique()
@@ -282,8 +291,8 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     _spread). Both spreads are of the same models. A subset that one of these models did not predict is left out:
     otherwise the spread would also be between models.
 
-    top, bottom: accuracies (see measures) of the numerator and the denominator; only those under `top_protocol` and
-                 `bottom_protocol` count.
+    top, bottom: accuracies of the numerator and the denominator, one line for each subset, model and protocol; only
+                 lines under `top_protocol` and `bottom_protocol` count.
     """
     top_points = top[top["protocol"] == top_protocol]
     bottom_points = bottom[bottom["protocol"] == bottom_protocol]
@@ -304,7 +313,7 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     if not np.isfinite(value):
         return {}
 
-    low, high = jackknife_interval(value, ratios[1:], scale=LOG)
+    low, high = jackknife_interval(value, ratios[1:], scale=LOG)  # LOG: a ratio varies evenly on the logarithm
     return _value_cells(value, low, high, n_seeds, len(models))
 
 

@@ -72,6 +72,7 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
     A subset in which a class has fewer than two images has no SimSS and is left out. The IMAGE_PREDICTORS are NaN where
     an `embed` run stored similarities of pairs of images instead of features.
 
+    rows:    stored results, among them the `embed` runs, which have the features of images by an encoder.
     subsets: the subsets of every data set (see subsets_of).
     images:  the most images of a subset that IMAGE_PREDICTORS read (see fca.stats.features.sample_rows).
     """
@@ -97,7 +98,10 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
 def _image_scores(embedding: Embedded, classes: np.ndarray, images: int) -> dict[str, float]:
     """The scores of one subset that are computed from features of its images (silhouette, kNN, probe, LogME).
 
-    classes: the labels of the subset.    images: the most images to read; a larger subset is sampled.
+    Empty if the `embed` run has no features.
+
+    embedding: the content of the run.    classes: the labels of the subset.
+    images:    the most images to read; a larger subset is sampled.
     """
     if embedding.features is None:  # the run stored similarities of pairs instead
         return {}
@@ -116,7 +120,7 @@ def join_best_accuracies(predictors: pd.DataFrame, accuracies: pd.DataFrame) -> 
     There is one line for each encoder, target and set of classes. If two seeds drew the same classes, only the first is
     kept: otherwise a subset would help to predict itself.
 
-    predictors: see predictor_points.
+    predictors: one line for each subset and encoder, with the columns VALUES (see predictor_points).
     accuracies: accuracy_points with a column `target`, which names the models that compete to be the best. If it has no
                 lines, the result is an empty frame.
     """
@@ -128,6 +132,7 @@ def join_best_accuracies(predictors: pd.DataFrame, accuracies: pd.DataFrame) -> 
         return pd.DataFrame()
 
     best_accuracies = pd.concat(best_by_target)
+    # DRAW: subset seed and classes, which identify a subset
     points = predictors.drop(columns="run_id").merge(best_accuracies, on=["dataset", "ncl", *DRAW])
     points = points.sort_values(["encoder", "target", "dataset", "ncl", *DRAW], ignore_index=True)
     return points.drop_duplicates(["encoder", "target", "dataset", "classes"], ignore_index=True)
@@ -187,6 +192,9 @@ PREDICTION_POINTS = TableSpec(
 def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Judge every predictor of accuracy on the same subsets, all of one encoder and target.
 
+    A predictor is a list of columns (its regressors), from which a straight line predicts accuracy; the baseline uses
+    the logarithm of ncl alone. Each prediction is of subsets to which its line was not fitted.
+
     Yields a line of table `prediction` and the predicted subsets (lines of table `prediction_points`) for every
     predictor, first with the subset seeds of each data set held out, and then, if there are several data sets, with
     whole data sets held out. Intervals are over what is held out, because the points of one data set have much in
@@ -210,12 +218,12 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
     }
 
     regressors_by_predictor: dict[str, tuple[str, ...]] = {}
-    column_by_predictor = {}  # only predictors that are one number beside log ncl; only these have a correlation
+    column_by_predictor = {}  # the column of each predictor that is one number beside log ncl: it has a correlation
     for name, regressors in PREDICTORS.items():
         if points[list(regressors)].isna().any(axis=None):
             continue
         regressors_by_predictor[name] = regressors
-        if len(regressors) == 2:
+        if len(regressors) == 2:  # log ncl and one number
             column_by_predictor[name] = regressors[1]
     correlations_within_ncl = _correlations_within_ncl(points, column_by_predictor, draw_codes)
 
@@ -225,6 +233,7 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
         for name, regressors in regressors_by_predictor.items():
             predictions[name] = _predict_held_out(points, list(regressors), unit)
         baseline = predictions[BASELINE]
+        # points that are held out together, over which intervals are
         clusters = draw_codes if unit == "subset seed" else pd.factorize(points["stored"])[0]
         baseline_error = judge(accuracy, baseline, baseline, clusters).error.value
 
@@ -264,8 +273,8 @@ def _predict_held_out(points: pd.DataFrame, regressors: list[str], unit: str) ->
     """Predict the accuracy of every subset by a straight line fitted to other subsets, in the order of `points`.
 
     regressors: columns of points.
-    unit: "subset seed" predicts the subsets of each seed from those of the other seeds of the same data set;
-          "data set" predicts the subsets of each data set from those of all other data sets.
+    unit: "subset seed" predicts the subsets of each seed from the subsets of other seeds of the same data set;
+          "data set" predicts the subsets of each data set from the subsets of all other data sets.
     """
     x = points[regressors].to_numpy(dtype=np.float64)  # points x regressors
     accuracy = points["top1"].to_numpy(dtype=np.float64)
@@ -280,10 +289,10 @@ def _predict_held_out(points: pd.DataFrame, regressors: list[str], unit: str) ->
     high = np.full(len(accuracy), np.nan)
     for k in np.unique(dataset):
         is_in_dataset = dataset == k
-        of_dataset = held_out(x[is_in_dataset], accuracy[is_in_dataset], seed[is_in_dataset])
-        predicted[is_in_dataset] = of_dataset.predicted
-        low[is_in_dataset] = of_dataset.low
-        high[is_in_dataset] = of_dataset.high
+        predictions_of_dataset = held_out(x[is_in_dataset], accuracy[is_in_dataset], seed[is_in_dataset])
+        predicted[is_in_dataset] = predictions_of_dataset.predicted
+        low[is_in_dataset] = predictions_of_dataset.low
+        high[is_in_dataset] = predictions_of_dataset.high
     return HeldOut(predicted, low, high)
 
 
@@ -293,8 +302,9 @@ def _correlations_within_ncl(
     """The correlation of each predictor with accuracy, among subsets of equal ncl of one data set.
 
     Returns for each predictor the cells of the columns WITHIN: r, both ends of its interval, and p. They are NaN for
-    predictors that are not in column_by_predictor.
+    predictors of several numbers, which are not in column_by_predictor.
 
+    points:              one line for each subset, with the columns of the predictors, top1, dataset and ncl.
     column_by_predictor: the column of each predictor that is a single number.
     draw_codes:          the draw of each subset, -1 if it was not drawn; intervals are over draws.
     """
@@ -319,7 +329,7 @@ def _error_and_gain(
     clusters:    the points that were held out together (see judge); intervals are over clusters.
     is_baseline: whether this predictor is the baseline, whose gain over itself is left NaN.
     """
-    judgement = judge(accuracy, prediction, baseline, clusters)
+    judgement = judge(accuracy, prediction, baseline, clusters)  # error, gain and coverage: value, low and high
     error_points = [100 * value for value in judgement.error]
     gain_points = [np.nan] * 3 if is_baseline else [100 * value for value in judgement.gain]
     return {
@@ -406,7 +416,7 @@ class Prediction(OfSubsets):
             stored=points[DATASET].map(stored_name_by_dataset),
         )
 
-        at_chance = {}
+        at_chance = {}  # target -> whether all of its models are at the level of chance
         for target, accuracies_of_target in accuracies.groupby(TARGET):
             at_chance[target] = all_at_chance(chance_of_means(accuracies_of_target))
 
@@ -418,6 +428,7 @@ class Prediction(OfSubsets):
                 predicted_points.append(predicted)
 
         runs = sorted({*accuracies["run_id"], *predictors["run_id"]})
+        # noted: with the data sets that were left out, which the page names
         parameters = rows.noted({**asdict(self), "sample_seed": SAMPLE_SEED, "method": METHOD})
         prediction = PREDICTION.frame(lines).astype({BETTER_IN: "Int64"})
         return [
@@ -459,8 +470,8 @@ def _with_targets(accuracies: pd.DataFrame, models: pd.DataFrame, protocol: str)
 
     models: the rows of these models, which record the adaptation.
     """
-    of_protocol = accuracies[accuracies["protocol"] == protocol]
-    adaptation = of_protocol["run_id"].map(models.set_index("run_id")["adaptation"])
+    accuracies_of_protocol = accuracies[accuracies["protocol"] == protocol]
+    adaptation = accuracies_of_protocol["run_id"].map(models.set_index("run_id")["adaptation"])
     if len(adaptation.unique()) > 1:
-        return of_protocol.assign(target=f"DCN {protocol}, " + adaptation.fillna("unknown"))
-    return of_protocol.assign(target=f"DCN {protocol}")
+        return accuracies_of_protocol.assign(target=f"DCN {protocol}, " + adaptation.fillna("unknown"))
+    return accuracies_of_protocol.assign(target=f"DCN {protocol}")

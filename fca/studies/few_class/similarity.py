@@ -103,7 +103,10 @@ class Embedded:
 
 
 def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
-    """Read the arrays of an `embed` row: its features, or the similarities that a function of two images returned."""
+    """Read the arrays of an `embed` row: its features, or the similarities that a function of two images returned.
+
+    Only usable images are kept: images of classes with two images or more, if there are two such classes.
+    """
     run_id = row["run_id"]
     keys, labels = labels_of(store, row)
     has_pairs = store.has_array(run_id, "similarity")
@@ -128,7 +131,8 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
     """Table `similarity`: SimSS and its parts, for every class subset and every `embed` row of its data set.
 
     A subset with a class of fewer than two images has no scores; its `note` names the class.
-    subsets: see subsets_of.
+    rows:    stored results, among them the `embed` rows.
+    subsets: the subsets of every data set, see subsets_of.
     """
     lines = []
     for row in records(rows.embedded):
@@ -139,6 +143,7 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
 
             scores: dict[str, float] = {}
             note = None
+            # "key has 1": classes with too few images
             small_classes = [f"{embedding.keys[c]} has {n}" for c, n in zip(classes, counts, strict=True) if n < 2]
             if small_classes:
                 note = f"images in {row['split']}: {', '.join(small_classes)}; a class needs 2"
@@ -184,6 +189,7 @@ def _released_lines_of_encoder(
 
     Lines are in the order of the script's loop over subsets, because it carries lists of images from subset to subset.
 
+    embedding: features of the images by the encoder; without features there are no lines.
     points: SimSS of the subsets of this data set and encoder (see similarity_points).
     ncl:    numbers of classes, or shares of all classes, in the order of the script's loop; None: ascending.
     """
@@ -196,6 +202,7 @@ def _released_lines_of_encoder(
 
     step = 0
     for subsets in _sequences(scored, sizes):
+        # the classes of each subset in the order in which the script visits them, on which its scores depend
         class_orders = [_class_order(subset, num_classes) for subset in subsets]
         logged_scores = fca_released(embedding.features, embedding.labels, class_orders)
         for subset, logged in zip(subsets, logged_scores, strict=True):
@@ -219,11 +226,11 @@ def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict
     scored: points with a SimSS (see similarity_points), of one data set and encoder.    sizes: in the loop's order.
     """
     is_drawn = scored["subset_seed"].notna()
-    for _, of_sampler in scored[is_drawn].groupby("sampler"):
+    for _, subsets_of_sampler in scored[is_drawn].groupby("sampler"):
         sequence = []
         for size in sizes:
-            of_size = of_sampler[of_sampler["ncl"] == size]
-            sequence += records(of_size.sort_values("subset_seed"))
+            subsets_of_size = subsets_of_sampler[subsets_of_sampler["ncl"] == size]
+            sequence += records(subsets_of_size.sort_values("subset_seed"))
         yield sequence
 
     for subset in records(scored[~is_drawn]):
@@ -273,7 +280,11 @@ class Similarity(OfSubsets):
     split: EmbeddedSplit = "test"
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables similarity, released and released_agreement. Raises FcaError if no `embed` runs are stored."""
+        """Tables similarity, released and released_agreement. Raises FcaError if no `embed` runs are stored.
+
+        The tables `released` and released_agreement compare our scores with those of the paper's script.
+        """
+        # without data sets whose rows differ in the number of classes or the sampler: seeds would draw other classes
         rows = of_one_draw(embed_rows(store, self.query, self.split))
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)
@@ -281,7 +292,8 @@ class Similarity(OfSubsets):
             {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, KEY)
         )
 
-        # ORDER is recorded where the result depends on it: the script carries images from subset to subset
+        # noted: with the data sets that were left out, which the page names. The script carries images from subset to
+        # subset, so its tables also record the order of the subsets.
         released_parameters = rows.noted({**asdict(self), "order": ORDER})
         released_runs = sorted(set(released[RUN_ID]))
         return [

@@ -56,11 +56,11 @@ def accuracy_points(
 ) -> pd.DataFrame:
     """The accuracy of every model on every class subset, one line for each protocol (columns ACCURACY).
 
-    Protocol `sub` is a sub-model, trained on the subset only; its accuracy is that of its training run. A full model,
+    Protocol `sub` is a sub-model, trained on the subset only; its training run has its accuracy. A full model,
     trained on all classes, is scored from its stored predictions: `open` (it may predict any class) and `masked` (only
     the classes of the subset compete).
 
-    subsets: see subsets_of.
+    rows:    stored results of runs.    subsets: the subsets of every data set, see subsets_of.
     groups:  adds protocol `grouped`, on the images of the subset whose class is in a group; a subset without such a
              class has no line. None: no such protocol.
     """
@@ -128,7 +128,7 @@ def _score_full_model(
 
         # protocol -> accuracy, number of images, accuracy of guessing
         open_top1 = float(stored.right[is_of_subset].mean())
-        masked = masked_top1(stored.logits, columns, stored.true)
+        masked = masked_top1(stored.logits, columns, stored.true)  # it leaves out images of other classes
         scores = {
             "open": (open_top1, n_images, guessing_accuracy(stored.labels)),
             "masked": (masked, n_images, guessing_accuracy(stored.labels[is_of_subset])),
@@ -214,12 +214,14 @@ def of_one_draw(rows: Rows) -> Rows:
 
 
 def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
-    """The class subsets of every data set among the rows (see `of_one_draw`), one line for each draw.
+    """The class subsets of every data set among the rows, one line for each draw.
 
     With ncl and seeds in the options, these are a grid of draws. Without, they are the classes of the stored sub-models
     and scores, each listed once for every (ncl, seed, sampler) that draws it: two seeds may draw the same classes,
-    which are trained only once. Classes that nobody drew have the sampler `named`. If no subsets are stored, the only
+    which are trained only once. Classes that no seed drew have the sampler `named`. If no subsets are stored, the only
     one is all classes.
+
+    rows: of data sets with one number of classes and one sampler each (see `of_one_draw`).
 
     Raises FcaError if only one of ncl and seeds is given.
     """
@@ -316,10 +318,12 @@ class PointsWithPredictions(NamedTuple):
 def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequence[str]) -> PointsWithPredictions:
     """Every accuracy of every model on every subset, with the predictions behind it.
 
-    A full model's predictions are in its own `predict` row. A sub-model's row is that of its training, and its
-    predictions are in a `predict` row of its best weights; without that row they are None.
+    A full model's predictions are in its own `predict` row. The accuracy of a sub-model is in the row of its training,
+    and its predictions are in a `predict` row of its best weights; without that row they are None.
 
-    options, per_model: see read_points, which raises FcaError.
+    options:   which runs are read, and which subsets.
+    per_model: columns of the configuration that may differ between models.
+    Raises FcaError if nothing is stored (see read_points).
     """
     rows, points = read_points(store, options, per_model)
     points = points.dropna(subset="top1").reset_index(drop=True)
@@ -359,7 +363,8 @@ def _predict_rows_of_trainings(store: Store) -> dict[str, dict[str, Any]]:
 def _predictions_of_points(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> Iterator[PredictedSubset]:
     """One run's predictions on the subset of each of its points, by the protocol of the point.
 
-    row: the `predict` row of the run.
+    row:    the `predict` row of the run.
+    points: accuracies of the run, one line for each subset (`classes`) and protocol.
     """
     stored = predictions(store, row)
     for point in records(points):

@@ -55,6 +55,7 @@ class Variance(OfSubsets):
     def __call__(self, store: Store) -> list[Table]:
         """Table variance."""
         stored = points_with_predictions(store, self, self.per_model)
+        # noted: with the data sets that were left out, which the page names
         parameters = stored.rows.noted({**asdict(self), "method": METHOD, "intervals": INTERVALS})
         return [VARIANCE.table(variance(stored.points), parameters, stored.runs)]
 
@@ -78,11 +79,12 @@ def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
 
     For each source of variance (draw of classes, initialisation, luck, test images) these are the variance, its share
     of the sum of all four, and the standard deviation with its interval. Only subsets with stored predictions count; if
-    there are none, a note says so and these cells are missing.
+    there are none, a note gives this reason and the cells are missing.
 
-    points: the accuracies on all subsets, with their predictions (see points_with_predictions).
+    points: the accuracies on all subsets, one line for each initialisation and subset. Column `predictions` has the
+            predictions behind each, or None (see points_with_predictions).
     """
-    n_subsets = points.groupby(DRAW, dropna=False).ngroups
+    n_subsets = points.groupby(DRAW, dropna=False).ngroups  # DRAW: subset seed and classes
     subset_runs = list(_subset_runs(points))
     if not subset_runs:
         return {"subsets": n_subsets, "note": "no predictions are stored"}
@@ -130,7 +132,9 @@ def _subset_runs(points: pd.DataFrame) -> Iterator[SubsetRuns]:
 def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) -> Iterator[str]:
     """The reasons why components or their intervals are missing, or differ from the plain estimate.
 
-    n_subsets: the number of all subsets, with those without stored predictions.
+    split:       the variance by source: draw of classes, initialisation, luck, test images.
+    subset_runs: the stored predictions of each subset, by one run for each initialisation.
+    n_subsets:   the number of all subsets, also subsets without stored predictions.
     """
     if len(subset_runs) < n_subsets:
         yield f"predictions for {len(subset_runs)} of {n_subsets} subsets"
@@ -140,6 +144,7 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
     n_inits = [len(subset.runs) for subset in subset_runs]
     if max(n_inits) == 1:
         note = "one initialisation: var_init and var_luck unknown, their shares are within var_subset and var_test"
+        # equal names of runs: the same trained networks predicted the subsets
         is_same_network = len(subset_runs) > 1 and len({subset.runs for subset in subset_runs}) == 1
         if is_same_network:
             note += ", but for what is common to all subsets, as one network predicted them all"
@@ -147,7 +152,7 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
     elif min(n_inits) < max(n_inits):
         yield f"{min(n_inits)} to {max(n_inits)} initialisations a subset"
 
-    # number of images of the smallest class of each subset
+    # number of images of the smallest class of each subset; strata: the class of each image
     fewest_images = [np.unique(subset.strata, return_counts=True)[1].min() for subset in subset_runs]
     if 1 in fewest_images:
         yield "a class with one test image: sampled as one class with the others"

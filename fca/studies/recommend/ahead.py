@@ -21,16 +21,17 @@ FEWEST = 3  # jobs for which processes are worth their start, some seconds each
 
 
 def do_ahead(jobs: Jobs, keys_of_jobs: Sequence[Keys], label: str) -> None:
-    """Do those of the jobs that are unfinished in other processes, as many at once as there are cores.
+    """Do the unfinished ones of some jobs in other processes, as many at once as there are cores.
 
-    Fewer than FEWEST jobs are left to the caller, since processes take seconds to start. A job that fails, is refused
-    or loses its process stays unfinished: the caller gets its error when it does the job itself.
+    The caller does all jobs afterwards; those done here take it no time. Fewer than FEWEST jobs are left to the caller,
+    since processes take seconds to start. A job that fails, is refused or loses its process stays unfinished: the
+    caller gets its error when it does the job itself.
 
     keys_of_jobs: the configuration keys of each job, beside those of `jobs`.
     label:        text of the progress bar.
     """
     unfinished_keys = [keys for keys in keys_of_jobs if _is_unfinished(jobs, keys)]
-    workers = min(threads(0), len(unfinished_keys))  # 0: one a core
+    workers = min(threads(0), len(unfinished_keys))  # threads(0): number of cores
     if len(unfinished_keys) < FEWEST or workers < 2:
         return
 

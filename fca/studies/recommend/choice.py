@@ -121,7 +121,7 @@ class Limits:
 
 
 class Line(NamedTuple):
-    """One line of the answer.
+    """One line of the recommendation.
 
     name:      SMALLEST, BEST (the most accurate) or FASTER (half the time of the smallest).
     candidate: position among the candidates.
@@ -144,9 +144,12 @@ class Comparison:
     """
 
     def __init__(self, evidence: Evidence, other_jobs: OtherJobs, limits: Limits, metric: Metric) -> None:
-        """Compare the candidates of a job.
+        """Compare the candidates of a job: the programs that were measured or trained for its images and classes.
 
-        evidence: stored results of the job.    other_jobs: results on other jobs, which are the prior.
+        evidence:   stored results of the job.
+        other_jobs: results on other jobs, from which the prior of each candidate's accuracy comes.
+        limits:     what the recommended program must satisfy, such as a time for one image.
+        metric:     by which candidates are compared: accuracy, balanced accuracy or cost.
         """
         self.evidence = evidence
         self.other_jobs = other_jobs
@@ -167,6 +170,7 @@ class Comparison:
             for i, candidate in enumerate(self.candidates)
             if candidate.trainings and candidate.latency_row is not None and self.exceeded[i] is None
         ]
+        # the probability of each to be within the margin (limits.within) of the best; NaN for candidates not compared
         self.within = np.full(len(self.candidates), np.nan)
         self.within[self.compared] = probability_within(self.draws[:, self.compared], limits.within)
 
@@ -190,7 +194,7 @@ class Comparison:
         if self.best is None:
             return None
 
-        lowest_mean = self.mean[self.best] - self.limits.within
+        lowest_mean = self.mean[self.best] - self.limits.within  # limits.within: the margin
         within_margin = [i for i in self.compared if self.mean[i] >= lowest_mean]
         smallest = min(within_margin, key=lambda i: self.sizes[i])
 
@@ -212,15 +216,16 @@ class Comparison:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the answer is within the margin of the best with the requested confidence."""
+        """Whether the recommended candidate is within the margin of the best with the requested confidence."""
         return self.answer is not None and bool(self.within[self.answer] >= self.limits.confidence)
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The lines of the answer: the smallest candidate within the margin of the best, and the best one.
+        """The lines of the recommendation: the smallest candidate within the margin of the best, and the best one.
 
-        A third line has the most accurate candidate of at most half the size or time that is expected to be at most
-        FASTER_POINTS below the smallest, if there is one. Empty before any training.
+        The former is the recommended candidate. A third line has a candidate of at most half its size or time: the most
+        accurate of those that are expected to be at most FASTER_POINTS less accurate, if there are any. Empty before
+        any training.
         """
         if self.answer is None or self.best is None:
             return []
@@ -236,7 +241,7 @@ class Comparison:
 
     @property
     def chosen(self) -> Mapping[str, Any] | None:
-        """The row of the training to use: that of the recommended candidate; None before any training."""
+        """The row of the training to use, which trained the recommended candidate; None before any training."""
         return None if self.answer is None else self.candidates[self.answer].first_training
 
     @property
@@ -273,7 +278,7 @@ class Comparison:
         """One line per candidate: the recommended one first, then by decreasing expected accuracy.
 
         Beside the columns of each candidate: whether it is on the front of accuracy and size, among those within the
-        limits, and the name of its line of the answer.
+        limits, and the name of its line of the recommendation.
         """
         allowed = [i for i, limit in enumerate(self.exceeded) if limit is None]
         on_front = {i for i, is_on_front in zip(allowed, self.front(allowed), strict=True) if is_on_front}
@@ -285,11 +290,15 @@ class Comparison:
 
     @cached_property
     def answer_frame(self) -> pd.DataFrame:
-        """The lines of the answer, each with all columns of its candidate."""
+        """The lines of the recommendation, each with all columns of its candidate."""
         return pd.DataFrame([{LINE: line.name, **self._line(line.candidate)} for line in self.lines])
 
     def _line(self, i: int) -> dict[str, Any]:
-        """The columns of candidate i that both tables have: what it is, its verdict and its results."""
+        """The columns of candidate i in both tables: of all candidates, and of the lines of the recommendation.
+
+        They are what it is, the verdict on it, the limit that it exceeds (WHY), the probability that it is within the
+        margin of the best (WITHIN), the number of other jobs behind the prior (JOBS), and its results.
+        """
         candidate = self.candidates[i]
         program = candidate.program
         return {
@@ -312,9 +321,9 @@ class Comparison:
         }
 
     def _expected_columns(self, i: int) -> dict[str, Any]:
-        """The expected accuracy of candidate i with its 90 % interval, and the one expected from other jobs alone.
+        """The expected accuracy of candidate i with its 90 % interval, and the accuracy expected from other jobs alone.
 
-        With costs: the expected cost in the user's unit with its 90 % interval.
+        With costs, the columns are instead the expected cost in the user's unit with its 90 % interval.
         """
         low, high = np.quantile(self.draws[:, i], (0.05, 0.95))
         if self.metric.costs is not None:
@@ -352,9 +361,9 @@ class Comparison:
         stored = (*interval_columns(TOP1), N_TEST, TRAIN_S, RUN_ID)
         line: dict[str, Any] = {
             **{column: training.get(column) for column in stored},
-            CHANCE: self.guess,
+            CHANCE: self.guess,  # accuracy of always predicting the most frequent class
             AT_CHANCE: _is_at_chance(training, self.guess),
-            TESTED_COPIES: self.evidence.tested_copies,
+            TESTED_COPIES: self.evidence.tested_copies,  # test images that are copies of training or validation images
             EPOCHS: training.get("recipe_epochs"),
             SEEDS: len(candidate.trainings),
             N_JUDGED: len(judged.labels),
@@ -363,7 +372,7 @@ class Comparison:
             value = self.metric.value(judged.labels, judged.predicted)
             return {**line, JUDGED: value, **self._balanced_on_test(training)}
 
-        paid = self.metric.costs.paid(judged.labels, judged.predicted)
+        paid = self.metric.costs.paid(judged.labels, judged.predicted)  # the cost of each image
         return {**line, COST_JUDGED: float(paid.mean()), **self._cost_on_test(training)}
 
     def _balanced_on_test(self, training: Mapping[str, Any]) -> dict[str, Any]:
@@ -391,7 +400,8 @@ class Comparison:
             return {}
         tested = self.evidence.answered(training, "test", self.metric)
         cost_with_interval = mean_cost(costs, tested.labels, tested.predicted)
-        cost_of_answer = costs.matrix[tested.labels].mean(axis=0)  # if every image got this answer
+        # for each class, the mean cost if it were the answer to every image; costs.matrix: true class x answer
+        cost_of_answer = costs.matrix[tested.labels].mean(axis=0)
         return {
             **dict(zip(interval_columns(COST), cost_with_interval, strict=True)),
             COST_OF_ONE_ANSWER: float(cost_of_answer.min()),
@@ -444,9 +454,10 @@ class Comparison:
             )
 
     def _finetuning_step(self) -> Iterator[tuple[str, str]]:
-        """The step to fine-tune a network of the answer that has only been probed.
+        """The step to fine-tune a recommended network that has only been probed.
 
-        At most one: the smallest candidate within the margin if it can be fine-tuned, or else the most accurate one.
+        Yields at most one step: for the smallest candidate within the margin if it is a linear probe and its network is
+        not fine-tuned yet, or else for the most accurate candidate.
         """
         trained = {candidate.program for candidate in self.candidates if candidate.trainings}
         smallest_and_best = self.lines[:2]
@@ -461,13 +472,14 @@ class Comparison:
             return
 
     def _more_images_step(self) -> tuple[str, str]:
-        """The step to judge by more images: by so many that some candidate would surely be within the margin.
+        """The step to judge by more images, with how many are needed until some candidate is surely within the margin.
 
-        The number is the smallest of TIMES_IMAGES times the present one; if none is enough, the step is to accept a
-        wider margin.
+        The multiples TIMES_IMAGES of the present number are tried in turn, and the first that is enough is stated. If
+        none is enough, the step is to accept a wider margin. Returns the step and its reason.
         """
         n = self.expectation.n_judged
         for times in TIMES_IMAGES:
+            # as if `times` as many images had judged the candidates, with the same results
             expectation = self.other_jobs.expectation(self.evidence, self.metric, times)
             draws = expectation.draws[:, self.compared]
             if probability_within(draws, self.limits.within).max() >= self.limits.confidence:
@@ -478,7 +490,10 @@ class Comparison:
         return "accept a wider margin", f"no number of images would separate models {margin} apart"
 
     def _limits_step(self) -> Iterator[tuple[str, str]]:
-        """The step to relax the limits, if the best candidate over a limit would gain at least the margin."""
+        """The step to relax the limits, if the best candidate over a limit is better than the best one within them.
+
+        Yields no step if it is better by less than the margin, which the user does not mind.
+        """
         over_limits = [i for i, limit in enumerate(self.exceeded) if limit is not None]
         if not over_limits or self.best is None:
             return

@@ -178,10 +178,11 @@ class Evidence:
         return _program(row, self.compiled_rows, str(row["adaptation"]))
 
     def _longest_trainings(self, program: Program) -> tuple[Mapping[str, Any], ...]:
-        """The rows of a program's evaluated trainings with the most epochs, one for each seed, sorted by seed.
+        """The rows of a program's trainings with the most epochs, one for each seed, sorted by seed.
 
-        Of several recipes with as many epochs, that of the latest training counts; of several trainings with one seed,
-        the latest. Empty if no training was evaluated.
+        Only trainings with predictions for the images that judge candidates count. If several recipes have as many
+        epochs, the recipe of the latest training counts; of several trainings with one seed, the latest counts. Empty
+        if no training counts.
         """
         rows = [row for row in self.trainings if self.program_of(row) == program and self.is_judged(row)]
         if not rows:
@@ -225,9 +226,12 @@ class Evidence:
         return self.answered(row, "val", metric)
 
     def answered(self, row: Mapping[str, Any], split: str, metric: Metric) -> ImagePredictions:
-        """Predictions of a training by this metric for the job's images of a split, "val" or "test".
+        """Labels and predictions of a training for the job's images of a split, "val" or "test".
 
-        With costs the answer to an image is the class of least expected cost, otherwise the stored prediction.
+        The prediction for an image is the stored one; with costs, it is the class of least expected cost instead.
+        Labels and predictions are numbered within the job: 0 to classes - 1, or -1 for a class outside of the job.
+
+        row: the training.    metric: decides whether there are costs.
         """
         job_classes = list(self.job.classes)
         codes = self.items["label"].cat.codes.to_numpy()
@@ -235,14 +239,15 @@ class Evidence:
         is_of_job = np.isin(codes, job_classes)
         predicted = self.predicted(row, split)
 
-        # label of the data -> label of the job, -1 for other classes; label -1, a class that the data do not have,
-        # reads the additional last entry
+        # position: label in the data set; value: label in the job, -1 for other classes. The additional last entry is
+        # for predicted label -1 (a class that the data set does not have), which as an index reads the last entry
         job_label_of = np.full(len(predicted.classes) + 1, -1)
         job_label_of[job_classes] = np.arange(len(job_classes))
 
         if metric.costs is None:
             answers = job_label_of[predicted.predicted_labels]
         else:
+            # predicted.columns: the column of the logits for each label of the data set
             logits_of_job = predicted.logits[:, predicted.columns[job_classes]]  # images x classes of the job
             answers = metric.decide(logits_of_job)
         images = np.flatnonzero(is_in_split & is_of_job)
@@ -284,8 +289,9 @@ def screened_evidence(store: Store, fingerprint: str, classes: tuple[int, ...]) 
 def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
     """The stored results of each job that has a training which matches the query, newest job first.
 
-    A job is a combination of a fingerprint and classes. query: None selects all trainings; those that do not match it
-    are left out of their job, too.
+    A job is the task of classifying the images of one data set (its fingerprint) into certain classes (label indices).
+
+    query: selects trainings; None selects all. A job with some matching trainings has only these.
     """
     rows = readable_rows(store, query)
     trainings = _with_input_size(apply_query(rows[rows["task"] == "train"], query))
@@ -318,8 +324,8 @@ def _with_input_size(rows: pd.DataFrame) -> pd.DataFrame:
 def job_names(jobs: Sequence[Evidence]) -> list[str]:
     """A name for each job: its data set, and where jobs share a name, the properties in which they differ.
 
-    Number of classes, draw of the subset, images and classes are appended in turn, each to those jobs only whose names
-    are still the same and that differ in it.
+    The number of classes, the draw of the subset, the start of the fingerprint and the classes are appended in turn.
+    Each is appended only to jobs that still share a name and differ in it.
     """
     names = [evidence.job.dataset for evidence in jobs]
     for suffixes in (
@@ -349,12 +355,14 @@ def _subset_in_words(evidence: Evidence) -> str:
 def _of_job(store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerprint: str, classes: Any) -> Evidence:
     """The stored results of one job.
 
-    rows: of the whole store, since latency and compilation do not depend on the images.    trainings: rows of the job.
+    rows:      of the whole store, since latency and compilation do not depend on the images.
+    trainings: rows of the job's trainings.    fingerprint, classes: of its data set, and label indices.
     """
     rows_of_data = rows[rows["fingerprint"] == fingerprint]
     is_prediction = (rows_of_data["task"] == "predict") & (rows_of_data["shift"] == "clean")
     clean_predictions = rows_of_data[is_prediction]
 
+    # the last layer has an output for each class, so a latency belongs to a number of classes
     latencies = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))]
     latencies = _with_input_size(latencies).sort_values("finished")
     compiled_rows = {row["run_id"]: row for row in records(rows[rows["task"] == "compile"])}
@@ -396,10 +404,10 @@ def _training_of(row: Mapping[str, Any]) -> str | None:
 
 
 def _program(row: Mapping[str, Any], compiled_rows: Mapping[str, Mapping[str, Any]], adaptation: str) -> Program:
-    """The program that a row of a training or of a measurement is about.
+    """The program that a row of a training or of a measurement is about: a compiled one, or a network in PyTorch.
 
-    Column `weights` has the run id of task=compile and a depth if it is a compiled program; otherwise it is a network
-    in PyTorch, in fp32.
+    For a compiled program, column `weights` of the row is RUN_ID/DEPTH, with the run of task=compile. The row of that
+    run has the name, weights and precision of the network. A network in PyTorch runs in fp32.
 
     compiled_rows: run id -> row of task=compile.    adaptation: of the program.
     """
@@ -410,7 +418,7 @@ def _program(row: Mapping[str, Any], compiled_rows: Mapping[str, Mapping[str, An
         precision = str(network_row["precision"])
     else:
         network_row = row
-        depth = CUT if str(row["model"]).endswith(CUT_LABEL) else WHOLE
+        depth = CUT if str(row["model"]).endswith(CUT_LABEL) else WHOLE  # a network's label ends with its depth
         precision = FP32
 
     return Program(

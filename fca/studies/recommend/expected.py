@@ -65,7 +65,7 @@ class OtherJobs:
     def expectation(self, evidence: Evidence, metric: Metric, times: int = 1) -> Expectation:
         """Expected accuracies of a job's candidates by a metric; with costs, expected scores.
 
-        times: as if so many copies of each image had judged the candidates, to see what more images would bring.
+        times: number of copies of each image that seem to have judged the candidates, to see what more images bring.
         """
         forecast = self.forecast([candidate.program for candidate in evidence.candidates], evidence)
         if metric.costs is not None:
@@ -85,9 +85,10 @@ class OtherJobs:
 
 @lru_cache(maxsize=8)  # a recommendation compares its candidates again and again
 def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, images_per_class: float) -> JobForecast:
-    """The forecast of these programs' accuracies on a new data set, from their results on other jobs.
+    """The forecast of these programs' accuracies on a new data set, from results on other jobs.
 
-    ncl: number of classes.    images_per_class: training images per class.
+    other_jobs: the results, and the hyperparameters of the statistical model.
+    ncl: number of classes of the new job.    images_per_class: its training images per class.
     """
     return prior(
         other_jobs.hyperparameters,
@@ -100,7 +101,10 @@ def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, im
 
 
 def as_candidates(programs: Iterable[Program]) -> Candidates:
-    """The programs as the statistics take them: by the properties that make two programs similar, without weights."""
+    """The programs as the statistics take them: by the properties that make two programs similar.
+
+    The weights are no such property, so they are left out.
+    """
     listed = list(programs)
     return Candidates(
         network=tuple(program.network for program in listed),
@@ -114,8 +118,9 @@ def as_candidates(programs: Iterable[Program]) -> Candidates:
 def judged_scores(
     evidence: Evidence, metric: Metric
 ) -> tuple[Float[np.ndarray, "candidates images"], Float[np.ndarray, " images"]]:
-    """The score of each candidate on each image, and the weight of each image in the metric.
+    """The score of each candidate of a job on each image, and the weight of each image in the metric.
 
+    The score of a prediction is 1 if it is right and 0 if it is wrong; with costs, a mistake scores 1 minus its loss.
     The images are all that judge some candidate: left-out training images of probes, and validation images. The score
     is NaN where a candidate is not judged by an image. Without any training both arrays have no images.
     """
@@ -191,7 +196,8 @@ def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
                 "dataset": evidence.job.fingerprint,
                 "job": f"{evidence.job.fingerprint[:8]}:{','.join(map(str, evidence.job.classes))}",
                 "ncl": len(evidence.job.classes),
-                "images_a_class": max(float(evidence.images("train").mean()), 1.0),  # above 0: a logarithm is taken
+                # at least 1, since its logarithm is taken
+                "images_a_class": max(float(evidence.images("train").mean()), 1.0),
                 "network": program.network,
                 "size": program.size,
                 "depth": program.depth,

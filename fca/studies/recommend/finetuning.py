@@ -29,14 +29,15 @@ FINETUNING = TableSpec(
 
 
 def finetuning(evidence: Evidence) -> pd.DataFrame:
-    """The lines of table FINETUNING, the largest gain first.
+    """The lines of table FINETUNING: the gain of each fine-tuned network over the linear probe, the largest first.
 
-    One line per fine-tuned network for which a linear probe on the same network exists, if both were tested.
+    A fine-tuned network has a line if there is a linear probe on the same network, and if both were tested.
+    evidence: stored results of a job.
     """
     by_program = {candidate.program: candidate for candidate in evidence.candidates if candidate.trainings}
     lines = []
     for program, tuned in by_program.items():
-        probe = by_program.get(program.adapted(PROBE))
+        probe = by_program.get(program.adapted(PROBE))  # the linear probe on the same network, if there is one
         if program.adaptation == FINETUNE and probe is not None and _are_tested(evidence, tuned, probe):
             lines.append(_line(evidence, tuned, probe))
     frame = FINETUNING.frame(lines)
@@ -49,9 +50,10 @@ def _are_tested(evidence: Evidence, *candidates: Candidate) -> bool:
 
 
 def _line(evidence: Evidence, tuned: Candidate, probe: Candidate) -> Mapping[Any, Any]:
-    """The line of a fine-tuned network: its accuracy, its probe's on the same test images, and the difference.
+    """The line of a fine-tuned network in table FINETUNING.
 
-    The interval of the difference is for paired results: it takes into account that the same images test both models.
+    It has the accuracy of the network and of its linear probe on the same test images, and the difference. The interval
+    of the difference is for paired results: it takes into account that the same images test both models.
     """
     tuned_right = _is_right(evidence, tuned)
     probe_right = _is_right(evidence, probe)

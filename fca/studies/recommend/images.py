@@ -57,6 +57,7 @@ def judging_probe(evidence: Evidence) -> LeftOutImages | None:
     """The outputs of the most accurate linear probe for images that it was not fitted to, which then judge labels.
 
     None if there is no probe, or if the best is at the level of chance: it would contradict labels at random.
+    evidence: stored results of a job.
     """
     trainings = [candidate.first_training for candidate in evidence.candidates if candidate.trainings]
     probes = [evidence.left_out(training) for training in trainings if training["adaptation"] == PROBE]
@@ -75,15 +76,17 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
     """The lines of table RELABEL: images whose label looks wrong to the most accurate probe, the most suspicious first.
 
     The first PICTURED of them have pictures. Empty without a probe that is better than guessing.
+    evidence: stored results of the job, among them the outputs of probes for images that they were not fitted to.
     """
     probe = judging_probe(evidence)
     if probe is None:
         return RELABEL.frame([])
 
-    # probabilities at the temperature with which the labels of all these images are most likely
+    # probabilities: the outputs are multiplied by the factor with which the labels are most likely
     probabilities = softmax(temperature(probe.outputs, probe.label) * probe.outputs, axis=1)
     scored = confident_learning(probabilities, probe.label)
     suspects = np.flatnonzero(scored.suggested >= 0)  # -1: the label does not look wrong
+    # margin: probability of the suggested class minus that of the label; the largest first
     suspects = suspects[np.argsort(-scored.margin[suspects], kind="stable")]
 
     metadata = evidence.items.iloc[probe.images[suspects]][[IMAGE_ID, SPLIT, LABEL]]
@@ -96,7 +99,10 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
 
 
 def _pictured(evidence: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
-    """The pictures of these images, and the row and column of each in the figure, ACROSS in a row."""
+    """The thumbnails of these images, and the row and column of each in the figure, with ACROSS pictures in a row.
+
+    One line for each image, in their order. A thumbnail is a data URI, or None if it cannot be made.
+    """
     places = range(len(image_ids))
     thumbnails = pictures(evidence.store, image_ids, evidence.job.fingerprint).thumbnails
     return pd.DataFrame(
@@ -111,15 +117,18 @@ def _pictured(evidence: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
 def confusions(evidence: Evidence, training: Mapping[str, Any] | None, metric: Metric) -> pd.DataFrame:
     """The lines of table CONFUSIONS: pairs of a class and the class predicted instead, on test images.
 
-    The pair with the most errors comes first; with costs, the one whose errors cost most in total. Empty without a
-    training, and for one without predictions for test images.
+    The pair with the most errors comes first; with costs, the pair whose errors cost most in total.
+
+    evidence: stored results of the job.    metric: with or without costs.
+    training: the row of the model's training. The table is empty if it is None, or has no predictions for test images.
     """
     if training is None or training["run_id"] not in evidence.test_rows:
         return CONFUSIONS.frame([])
 
     answered = evidence.answered(training, "test", metric)
     is_wrong = answered.labels != answered.predicted
-    keys = np.array([*evidence.classes, "another class"], dtype=object)  # the last one is that of label -1
+    # the last key is for label -1, a class outside of the job, which as an index reads the last entry
+    keys = np.array([*evidence.classes, "another class"], dtype=object)
     true_classes = keys[answered.labels]
     predicted_classes = keys[answered.predicted]
 

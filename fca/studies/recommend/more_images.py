@@ -64,8 +64,10 @@ MORE_IMAGES = TableSpec(
 def more_images(evidence: Evidence, program: Program | None, metric: Metric) -> pd.DataFrame:
     """The lines of table MORE_IMAGES: accuracies measured with parts of the training images, then predicted with more.
 
-    program: the recommended one, or None. Empty unless it is a linear probe whose learning curve was measured, and with
-    costs, as predictions were learnt from accuracies only.
+    evidence: stored results of the job.    metric: by which its candidates are compared.
+    program:  the recommended program; None if there is none.
+    The result is empty unless it is a linear probe whose learning curve was measured. It is also empty with costs,
+    because predictions were learnt from accuracies only.
     """
     if program is None or program.adaptation != PROBE or metric.costs is not None:
         return MORE_IMAGES.frame([])
@@ -76,13 +78,14 @@ def more_images(evidence: Evidence, program: Program | None, metric: Metric) -> 
     n = float(row["n_train"])
     ncl = len(evidence.job.classes)
     measured = measured_curve(evidence, row, metric)
-    curve = forecast(curves_of_other_jobs(), measured, n)
+    curve = forecast(curves_of_other_jobs(), measured, n)  # given the curves on other data sets
 
     lines = []
     for size, top1, fits in sorted(zip(measured.sizes, measured.accuracy, measured.fits, strict=True)):
         expected = _expected_columns(curve, size, ncl)
         lines.append({**expected, POINT: MEASURED, SHARE_RIGHT: top1, N_FITS: fits})
-    largest_size = reach(n, ncl) * (1 + 1e-9)  # a multiple of n may be rounded up
+    # up to the largest size for which predictions were checked; a multiple of n may be rounded up
+    largest_size = reach(n, ncl) * (1 + 1e-9)
     for size in n * np.array(STEPS):
         if size <= largest_size:
             expected = _expected_columns(curve, size, ncl)
@@ -122,7 +125,10 @@ def curves_of_other_jobs() -> Hyperparameters:
 
 
 def _expected_columns(curve: Forecast, size: float, ncl: int) -> dict[Any, Any]:
-    """The columns of a number of training images and of the accuracy expected with them.    ncl: number of classes."""
+    """The columns of a number of training images (`size`) and of the accuracy expected with them.
+
+    curve: the expected learning curve.    ncl: number of classes.
+    """
     sizes: Float[np.ndarray, "1"] = np.array([size])
     low, high = curve.interval(sizes)
     accuracy = (curve.accuracy(sizes)[0], low[0], high[0])

@@ -37,9 +37,9 @@ class Network(NamedTuple):
 def networks(config: Mapping[str, Any]) -> list[Network]:
     """The networks to choose among: HOG first, then networks with weights, then networks to train from scratch.
 
-    Those to train from scratch are `candidates` of the configuration; if that is null, `small_networks`, but none if
-    there are weights. Prints a line for weights that are left out. Raises FcaError for a name that is not a model, for
-    a missing folder or file of weights, and for a candidate that cannot be trained.
+    Networks to train from scratch are the configuration's `candidates`. If that is null, they are its `small_networks`,
+    unless there are networks with weights. Prints a line for weights that are left out. Raises FcaError for a name that
+    is not a model, for a missing folder or file of weights, and for a candidate that cannot be trained.
     """
     options = option_names("model")
     for key in ("packages", "pretrained", "candidates"):
@@ -64,9 +64,10 @@ def networks(config: Mapping[str, Any]) -> list[Network]:
 
 
 def _keys_of_packages(jobs: Jobs, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The keys of the networks whose package of weights is installed with the right content.
+    """The configuration keys of the networks whose package of weights is installed with the right content.
 
-    For those that are left out it prints the reasons, each once: several networks may be in one missing package.
+    names: of networks.
+    For networks that are left out it prints the reasons, each once: several may be in one missing package.
     """
     reasons: list[str] = []
     for name in names:
@@ -104,7 +105,12 @@ def weight_files(folder_or_files: Any, options: Sequence[str]) -> dict[str, str]
 
 
 def _weight_files_in(folder: str, options: Sequence[str]) -> dict[str, str]:
-    """The files of weights in a folder whose names, without suffix, are those of models: name -> path."""
+    """The files of weights in a folder whose names, without suffix, are names of models: name -> path.
+
+    Prints a line for files that are left out because no model has their name. Raises FcaError for a missing folder.
+
+    options: names of all models.
+    """
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise FcaError("weights", folder, "a folder of weight files, or {MODEL: FILE}", "correct the path")

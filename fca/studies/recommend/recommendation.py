@@ -177,6 +177,7 @@ class Recommendation:
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         for job, name in zip(jobs, job_names(jobs), strict=True):
             jobs_of_other_data = [other for other in all_jobs if other.job.fingerprint != job.job.fingerprint]
+            # the prior is about new data sets, so it leaves out other jobs on the same images
             comparison = self.compare(job, gather_other_jobs(jobs_of_other_data, self.metric_of_others))
             frames = self._frames(job, comparison)
             for frames_of_table, frame in zip(frames_of_tables, frames, strict=True):
@@ -187,7 +188,10 @@ class Recommendation:
         return filled(self.tables, tables, self._parameters(), run_ids)
 
     def _frames(self, evidence: Evidence, comparison: Comparison) -> list[pd.DataFrame]:
-        """The lines of each of `tables` for one job, in their order; a frame is empty where a table has none."""
+        """The lines of each of `tables` for one job, in their order; a frame is empty where a table has none.
+
+        evidence: stored results of the job.    comparison: of its candidates, with the recommended one.
+        """
         suspects = mislabelled(evidence)
 
         # a model at the level of chance has no confusions and no learning curve
@@ -208,7 +212,7 @@ class Recommendation:
     def _parameters(self) -> dict[str, Any]:
         """What the tables store beside their lines: the options with their defaults filled in, and the methods."""
         parameters = {**asdict(self), **METHOD, "metric": self.metric or ACCURACY}
-        if self.within is None:
+        if self.within is None:  # the margin has another default with costs
             parameters["within"] = 1.0 if self.cost_table is None else "one more mistake in a hundred images"
         if self.cost_table is not None:
             parameters.update(BY_COSTS)
@@ -251,7 +255,7 @@ class Recommendation:
         classes_of_data = evidence.items["label"].cat.categories.astype(str)
         costs = self.cost_table.of(evidence.classes, classes_of_data)
 
-        # the mean cost of an image if every answer were the cheapest for its class
+        # the mean cost of an image if every answer were the cheapest for its class: scores count the cost above it
         n_images = evidence.images("train")
         cheapest_cost = costs.matrix.min(axis=1)
         base = float(cheapest_cost @ n_images / n_images.sum())

@@ -13,14 +13,14 @@ COVERED = 0.9  # probability that the answer is among them, from which on there 
 
 
 def finalists(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> list[Hashable]:
-    """The passes that are worth computing on all images, since one of their programs may well be the answer.
+    """The passes that are worth computing on all images, since one of their programs may well be recommended.
 
-    A pass computes the features of one network for all images; depths of a network share it. The passes of the answer's
-    lines, as few images judge them, come first. Others follow by the probability that one of their programs is the
-    answer, until the total probability is COVERED or there are FINALISTS passes.
+    A pass computes the features of one network for all images; the depths of a network are programs that share it. The
+    passes of the programs that few images recommend come first. Others follow by the probability that one of their
+    programs is the one to recommend, until the total probability is COVERED or there are FINALISTS passes.
 
-    screened: the candidates as few images judge them.
-    pass_of:  for each program what identifies its pass; programs without one are left out.
+    screened: the comparison of the candidates by few images.
+    pass_of:  what identifies the pass of each program; programs without a pass are left out.
     """
     probability_of_pass = _probability_of_passes(screened, pass_of)
     likeliest_first = sorted(probability_of_pass, key=lambda one_pass: -probability_of_pass[one_pass])
@@ -35,7 +35,10 @@ def finalists(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> list
 
 
 def _probability_of_passes(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> dict[Hashable, float]:
-    """For each pass, the probability that one of its programs is the answer; empty without any compared program."""
+    """For each pass, the probability that one of its programs is the one to recommend; empty if none is compared.
+
+    The arguments are those of `finalists`.
+    """
     positions = [i for i in screened.compared if screened.candidates[i].program in pass_of]
     if not positions:
         return {}

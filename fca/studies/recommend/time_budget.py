@@ -18,7 +18,11 @@ WORTH_A_LINE_S = 180.0
 
 
 def measured_seconds_per_image(program: Compiled) -> float:
-    """Seconds per image for all depths of the program in one pass, measured now on a small batch of black images."""
+    """Seconds per image for all depths of the program in one pass, measured now on a small batch.
+
+    The images are black, since the time does not depend on their content. Of several passes the fastest counts: the
+    others are slowed down by other work of the machine, or by the first use of memory.
+    """
     description = program.description
     session = Session(program.program)
     size = description.geometry.size

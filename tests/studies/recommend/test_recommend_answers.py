@@ -6,7 +6,7 @@ import pytest
 
 from fca.report import small
 from fca.studies.recommend.choice import CHOSEN, GUESS, SMALLEST, VERDICT
-from fca.studies.recommend.figures import _VERDICTS, confusion_statements, front_figure, model_statements
+from fca.studies.recommend.figures import _VERDICT_COLOURS, confusion_statements, front_figure, model_statements
 from fca.studies.recommend.images import ERRORS
 from fca.studies.recommend.recommendation import RECOMMENDATION
 
@@ -62,7 +62,7 @@ def test_a_limit_of_time_stands_in_the_figure_and_its_caption():
 def test_no_two_verdicts_that_can_stand_beside_each_other_look_alike():
     words = list(VERDICT.choices)
     assert words[:2] == [CHOSEN, GUESS], "a page has one of these two"
-    assert len(set(_VERDICTS[1:])) == len(words) - 1
+    assert len(set(_VERDICT_COLOURS[1:])) == len(words) - 1
 
 
 def test_counts_begin_at_0_and_have_whole_numbers():

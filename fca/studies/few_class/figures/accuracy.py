@@ -70,7 +70,7 @@ def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
     There is one panel for each data set and model.
     points: table accuracy_points, with a line for each subset.    means: table accuracy, with the means over subsets.
     """
-    # a chart has one set of data, so both tables are joined; column `mark` tells which one a line comes from
+    # a chart has one set of data, so both tables are joined; column `mark` distinguishes their lines
     subsets = points.frame.assign(mark="point").astype({TOP1: "float64"})
     means_of_subsets = means.frame.assign(mark="mean").astype({TOP1: "float64"})
     frame = _in_order(pd.concat([subsets, means_of_subsets]), DATASET, MODEL)
@@ -207,7 +207,7 @@ def by_protocol(frame: pd.DataFrame, *fields: str, below: bool = False) -> pd.Da
     """The frame sorted by data set, protocol (in the order of PROTOCOL.choices) and ncl, with two more columns.
 
     Column `way` is the protocol in words. Column `panel` is the heading of the panel in which the line is drawn: the
-    values of the data set, of `fields` and of `way`, without those that are equal in the whole frame.
+    values of the data set, of `fields` and of `way`, except values that are equal in the whole frame.
 
     fields: further columns that separate panels.
     below:  whether the protocol starts a new line in the heading, because its words are long.
@@ -302,7 +302,8 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
     best_at_each_ncl = [small.best_of(at_ncl, ACCURACY) for _, at_ncl in lines.groupby(NCL, sort=True)]
     best = pd.concat(best_at_each_ncl)  # several lines of one ncl if models are equally accurate
 
-    # the lowest ncl whose best accuracy has an interval; the interval is missing where all subsets score equally
+    # the fewest classes at which the best accuracy has an interval, since the sentence should have one; it is missing
+    # where all subsets score equally
     has_interval = best[ACCURACY.low].notna()
     lowest_ncl = best.loc[has_interval, NCL].min() if has_interval.any() else best[NCL].min()
     highest_ncl = best[NCL].max()
@@ -322,7 +323,7 @@ def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
 def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
     """A clause that names the best models at the fewest classes with their accuracy.
 
-    If all models are at the level of chance, the clause says so and names no best model.
+    If all models are at the level of chance, the clause states this and names no best model.
 
     lines: the accuracies of all models at this ncl, one line for each.    best: the lines with the highest accuracy.
     is_single_model: whether there is only one model at any ncl; it is then described instead of ranked.
@@ -354,8 +355,9 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
 def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
     """The best models at the most classes with their accuracy, as the end of the sentence of `_at_fewest_classes`.
 
-    If all models are at the level of chance, it says so instead. A single model is not named again. The arguments are
-    those of `_at_fewest_classes`.
+    If all models are at the level of chance, the clause states this instead. A single model is not named again.
+
+    lines, best, is_single_model: as in `_at_fewest_classes`, at the most classes.
     """
     n_models = lines[MODEL].nunique()
     if all_at_chance(lines):
@@ -504,7 +506,7 @@ def _gain_by_ncl(lines: pd.DataFrame, gain: Column) -> str:
 
     has_interval = lines[gain.low].notna()
     if has_interval.any():
-        clauses.append(f"95 % over {lines[SUBSETS].min()} subsets")
+        clauses.append(f"95 % over {lines[SUBSETS].min()} subsets")  # the fewest at any ncl
     if not has_interval.all():
         reason = NO_MEAN_INTERVAL
         if has_interval.any():
@@ -526,16 +528,16 @@ def rank_statements(ranks: pd.DataFrame) -> Iterator[Statement]:
     digits: best by mean rank among sub-models: a (ncl 2).
     """
     for protocol, models in NAMES.items():
-        of_protocol = ranks[ranks[PROTOCOL] == protocol]
-        if style.differs(of_protocol[MODEL]):
-            best = _best_ranks(of_protocol)
-            yield Statement(f"{of_protocol[DATASET].iloc[0]}: best by mean rank among {models}: {best}.")
+        lines_of_protocol = ranks[ranks[PROTOCOL] == protocol]
+        if style.differs(lines_of_protocol[MODEL]):
+            best = _best_ranks(lines_of_protocol)
+            yield Statement(f"{lines_of_protocol[DATASET].iloc[0]}: best by mean rank among {models}: {best}.")
 
 
 def _best_ranks(ranks: pd.DataFrame) -> str:
     """The models with the best mean rank at each number of classes, as text: `a (ncl 2, 5); a and b (ncl 10)`.
 
-    Where all models are at the level of chance, or all have the same rank, the text says "none" and this reason.
+    Where all models are at the level of chance, or all have the same rank, the text is "none" and this reason.
     ranks: lines of table `ranks`, of one data set and protocol; 1 is the rank of the most accurate model.
     """
     ncl_of_names: dict[str, list[str]] = {}

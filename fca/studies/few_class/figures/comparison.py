@@ -52,6 +52,7 @@ def paired_figure(paired: Table) -> alt.FacetChart:
 
     pairs = list(dict.fromkeys(frame["pair"]))
     rows = kinds.category(alt.Y, "pair", pairs)
+    # one of each for every verdict, in the order of _DIFFERS
     colours = ("#b0568f", "#7d8590", "#b07d00")
     shapes = ("circle", "diamond", "square")
     coloured = kinds.hue(_DIFFERS, frame, colours, shapes)
@@ -147,9 +148,9 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
 
 
 def _lead(paired: pd.DataFrame, first: str, second: str, protocol: str, ncl: int) -> dict[Hashable, Any] | None:
-    """The line of table `paired` for two models, with the difference as accuracy of `first` minus that of `second`.
+    """The line of table `paired` for two models, whose difference is the accuracy of `first` minus `second`.
 
-    None: the table has no line for these two models, this protocol and this number of classes.
+    None: the table has no line for these two models, this protocol and this number of classes (`ncl`).
     """
     is_same_setting = (paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)
     is_same_pair = paired[[tables.MODEL_A, tables.MODEL_B]].isin([first, second]).all(axis="columns")
@@ -178,9 +179,9 @@ def paired_statements(paired: pd.DataFrame) -> Iterator[Statement]:
 would separate a from b at ncl 2 (95 % interval 2 to unbounded).
     """
     dataset = paired[DATASET].iloc[0]
-    for protocol, of_protocol in paired.groupby(PROTOCOL, sort=False):
+    for protocol, lines_of_protocol in paired.groupby(PROTOCOL, sort=False):
         pairs = f"pairs of {NAMES[str(protocol)]}"
-        tested = of_protocol.dropna(subset=tables.SIGNIFICANT)
+        tested = lines_of_protocol.dropna(subset=tables.SIGNIFICANT)
         if tested.empty:
             reason = "no stored predictions, or no interval of the difference"
             yield Statement(f"{dataset}: {pairs} cannot be tested: {reason}.")
@@ -200,15 +201,16 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
 def _more_seeds(insignificant: pd.DataFrame) -> str:
     """The pair that needs the fewest further subset seeds to differ significantly, as the end of a sentence.
 
-    It is empty if the number of seeds is unknown for all pairs.
+    It is empty if the number of seeds is unknown for all pairs, or 0.
     insignificant: lines of table `paired` without a significant difference.
     """
-    is_bounded = insignificant[tables.MORE_SEEDS].notna() & (insignificant[tables.MORE_SEEDS] > 0)
-    bounded = insignificant[is_bounded]
-    if bounded.empty:
+    # a pair that needs 0 more seeds has enough of them: its difference is insignificant for another reason
+    has_number = insignificant[tables.MORE_SEEDS].notna() & (insignificant[tables.MORE_SEEDS] > 0)
+    pairs_with_number = insignificant[has_number]
+    if pairs_with_number.empty:
         return ""
 
-    pair = bounded.sort_values(tables.MORE_SEEDS, kind="stable").iloc[0]
+    pair = pairs_with_number.sort_values(tables.MORE_SEEDS, kind="stable").iloc[0]
     high = "unbounded" if pd.isna(pair[tables.MORE_SEEDS.high]) else int(pair[tables.MORE_SEEDS.high])
     models = f"{pair[tables.MODEL_A]} from {pair[tables.MODEL_B]} at ncl {pair[NCL]}"
     bounds = f"95 % interval {int(pair[tables.MORE_SEEDS.low])} to {high}"
@@ -234,8 +236,8 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
         reason = stability[NOTE].iloc[0]
         yield Statement(f"{dataset}: the stability of the order of the models is unknown ({reason}).")
 
-    for protocol, of_protocol in with_share.groupby(PROTOCOL, sort=False):
-        best_by_ncl = _most_often_best(of_protocol)
+    for protocol, lines_of_protocol in with_share.groupby(PROTOCOL, sort=False):
+        best_by_ncl = _most_often_best(lines_of_protocol)
         models = NAMES[str(protocol)]
         yield Statement(f"{dataset}: the best of {models} in most resamples of the subset seeds: {best_by_ncl}.")
 
@@ -243,7 +245,7 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
 def _most_often_best(stability: pd.DataFrame) -> str:
     """The models that are the best in most resamples, with ncl and share: `a at ncl 2 (93 % of the resamples)`.
 
-    Where all models are at the level of chance, or all are equally often the best, the text says "none" and the reason.
+    Where all models are at the level of chance, or all are equally often the best, the text is "none" and the reason.
     stability: lines of table rank_stability of one protocol.
     """
     ncl_of_names: dict[str, list[str]] = {}

@@ -161,13 +161,13 @@ def subsets_statements(subsets: pd.DataFrame) -> Iterator[Statement]:
     """
     is_opening = True  # the first sentence opens a page; it is shorter, without size and encoder
     has_random = subsets["random"] > 1  # a single subset of a size, of all classes, has nothing to compare with
-    for encoder, of_encoder in subsets[has_random].groupby(ENCODER, sort=False):
-        sizes = set(of_encoder[NCL])
+    for encoder, lines_of_encoder in subsets[has_random].groupby(ENCODER, sort=False):
+        sizes = set(lines_of_encoder[NCL])
         smallest = min(sizes)
         largest_named = max((ncl for ncl in sizes if ncl <= NAMED), default=smallest)
 
         for ncl in sorted({smallest, largest_named}):  # a set, as both may be the same size
-            at_ncl = of_encoder[of_encoder[NCL] == ncl]
+            at_ncl = lines_of_encoder[lines_of_encoder[NCL] == ncl]
             by_extreme = at_ncl.drop_duplicates(tables.EXTREME).set_index(tables.EXTREME)
             hard = by_extreme.loc["hardest"].to_dict()
             easy = by_extreme.loc["easiest"].to_dict()

@@ -160,7 +160,7 @@ def prediction_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
 
     The first statement compares the best predictor with the number of classes (ncl) alone. The second one lists the
     predictors that are significantly better than ncl; it is left out if there are none. At the level of chance there is
-    nothing to predict, and the only statement says so.
+    nothing to predict, and this is the only statement.
 
     prediction: lines of table `prediction`. Lines without an error are not used.
 
@@ -184,7 +184,7 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
     """
     with_error = prediction.dropna(subset=tables.ERROR)
     for number, ((encoder, target, held_out), lines) in enumerate(with_error.groupby(PANEL, sort=False)):
-        is_opening = number == 0  # the sentence that opens a page names neither target nor encoder
+        is_opening = number == 0  # the first sentence opens the page: short, without target and encoder
         unseen = {"subset seed": "a new subset", "data set": "a new data set"}[str(held_out)]
         detailed = f"{unseen} ({target} by {encoder})"
 
@@ -215,7 +215,7 @@ def _errors_in_words(alone: Mapping[Any, Any], predictors: pd.DataFrame, unseen:
     """A sentence, without its full stop, with the errors of the best predictor and of the number of classes alone.
 
     The best predictor is the best among the predictors that are significantly better than ncl. If there are none, the
-    sentence says so, and gives the error of ncl alone before the error of the best of all predictors.
+    sentence states this, and gives the error of ncl alone before the error of the best of all predictors.
 
     alone:      the line of the baseline (the number of classes alone) in table `prediction`.
     predictors: the lines of all predictors except the baselines, the smallest error first.
@@ -265,7 +265,9 @@ def _in_points(line: Mapping[Any, Any]) -> str:
 
 
 def simss_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
-    """Whether SimSS predicts accuracy better than ncl alone: a statement for each encoder, target and held-out unit.
+    """A statement for each encoder, target and held-out unit: whether SimSS predicts accuracy better than ncl alone.
+
+    SimSS is the similarity score of classes, and the held-out unit is the subset seed or the data set.
 
     prediction: lines of table `prediction`. Lines of models at the level of chance are not used.
 
@@ -279,8 +281,8 @@ def simss_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
 r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points, a gain of +3.00 over ncl alone \
 (better in 1 of 1 data sets); its 90 % prediction intervals hold 90 % of the measured accuracies.
     """
-    of_simss = prediction[(prediction[PREDICTOR] == "simss") & ~lines_at_chance(prediction)]
-    for line in of_simss.to_dict("records"):
+    lines_of_simss = prediction[(prediction[PREDICTOR] == "simss") & ~lines_at_chance(prediction)]
+    for line in lines_of_simss.to_dict("records"):
         unseen = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[line[tables.HELD_OUT]]
         predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.BEYOND_NCL]]} accuracy ({line[TARGET]})"
         # SimSS and accuracy are correlated among subsets of equal ncl

@@ -122,7 +122,7 @@ def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataF
     Lines with an undefined coefficient are left out, and so are lines without words in _WORDS, such as correlations
     within a single ncl.
 
-    frame: of table correlation.    points: of table correlation_points.
+    frame: lines of table `correlation`.    points: lines of table correlation_points.
     """
     # all points of a target have the same protocol and model, so the first point is enough; the model of DCN varies
     first_points = points.drop_duplicates(TARGET).set_index(TARGET)
@@ -149,7 +149,7 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     agreement: table released_agreement, with the mean difference and r for the headings of the panels.
     """
     scored = released.frame.dropna(subset=tables.SIMSS_RELEASED)
-    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))
+    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))  # STEP: in the order of the script's loop
 
     heading_by_encoder = {}
     for line in agreement.frame.to_dict("records"):
@@ -181,8 +181,8 @@ def _coefficients_in_words(lines: pd.DataFrame) -> str:
 
     lines: of table correlation, of one target and method.
     """
-    of_simss = lines[lines["predictor"] == "simss"]
-    line_by_scope = {line["scope"]: line for line in of_simss.to_dict("records")}
+    lines_of_simss = lines[lines["predictor"] == "simss"]
+    line_by_scope = {line["scope"]: line for line in lines_of_simss.to_dict("records")}
     return f"{in_words(line_by_scope['all'])}\nwithin ncl: {in_words(line_by_scope['within ncl'])}"
 
 
@@ -195,7 +195,7 @@ def in_words(line: Mapping[Hashable, Any]) -> str:
 
 
 def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> Iterator[Statement]:
-    """Whether SimSS predicts DCN, the accuracy of the best model: a statement for each protocol and encoder.
+    """A statement for each protocol and encoder: whether SimSS predicts DCN, the accuracy of the best model.
 
     A statement gives Pearson's correlation over all subsets and among subsets of equal ncl. After the first statement
     of a protocol, another one gives the correlation of ncl alone. Statements keep the order of the table, except that
@@ -215,6 +215,7 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
     The correlation of the number of classes alone with accuracy on digits is -0.80 [-0.90, -0.60] over 30 subsets.
     """
     is_of_best = (correlation[METHOD] == "pearson") & correlation[TARGET].str.startswith("DCN ")
+    # the lines of each target and encoder
     lines_by_target = [lines for _, lines in correlation[is_of_best].groupby([TARGET, ENCODER], sort=False)]
     lines_by_target.sort(key=_has_no_coefficient)  # False sorts first: lines with a coefficient
 

@@ -64,9 +64,9 @@ def _one_line_per_source(variance: Table) -> pd.DataFrame:
 
     frames = []
     for source, share, spread in zip(SOURCES.values(), SHARES, SPREADS, strict=True):
-        of_source = variance.frame[[*shared_columns, share, *interval_columns(spread)]]
-        of_source = of_source.set_axis(column_names, axis="columns")
-        frames.append(of_source.assign(**{_SOURCE: source}))
+        lines_of_source = variance.frame[[*shared_columns, share, *interval_columns(spread)]]
+        lines_of_source = lines_of_source.set_axis(column_names, axis="columns")
+        frames.append(lines_of_source.assign(**{_SOURCE: source}))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -76,10 +76,11 @@ def _sample_columns(variance: Table) -> tuple[Column, ...]:
 
 
 def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
-    """Which source has the largest share of the variance, and for how many lines of the table (a model at one ncl).
+    """Statements on the source with the largest share of the variance, with the number of lines in which it is largest.
 
-    There is one statement for each protocol, or two. Lines with a single initialisation have a statement of their own:
-    their shares of the initialisation and of luck are unknown, and are contained in the other two shares.
+    A line of the table is about a model at one ncl. There is one statement for each protocol, or two. Lines with a
+    single initialisation have a statement of their own: their shares of the initialisation and of luck are unknown, and
+    are contained in the other two shares.
 
     variance: lines of table `variance`, of one data set.
 

@@ -100,7 +100,7 @@ class ByClass:
         silhouette_if_added = silhouette(self.intra, nearest_in_subset)
         sums = np.bincount(self.column_of_image, weights=silhouette_if_added) / self.counts
 
-        # plus those of the classes of the subset, beside each added class
+        # plus the mean silhouettes of the classes of the subset, given each added class
         for c in subset:
             rows = self.rows_of_class[c]
             nearest_with_added = np.maximum(nearest_in_subset[rows, None], self.similarity[rows])  # members x classes
@@ -147,7 +147,7 @@ def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
     """
     images = ByClass(similarity, labels)
     lines = []
-    for a, rows in enumerate(images.rows_of_class):
+    for a, rows in enumerate(images.rows_of_class):  # rows: of the images of class a
         lines.append(images.mean_silhouette(a, similarity[rows]))  # d(a, c) of every class c
     d = np.stack(lines)
     pairs = (d + d.T) / 2
@@ -165,12 +165,14 @@ def extreme_subset(
 ) -> Extreme:
     """The subset of `size` classes with the lowest SimSS (hardest) or the highest.
 
-    This is a greedy search: each of the best `starts` pairs of classes grows, always by the class that helps most. Then
-    the best few subsets swap one class for another until no swap helps. The result is exact for two classes, and for
-    three where all pairs are tried (200 starts: up to 20 classes); otherwise no single swap improves it.
+    This is a greedy search. It begins with the `starts` pairs of classes of lowest (or highest) SimSS, and adds to each
+    the class that lowers (or raises) SimSS most, until it has `size` classes. Then the best few subsets swap one class
+    for another until no swap improves them. The result is exact for two classes, and for three where all pairs are
+    tried (200 starts: up to 20 classes). Otherwise it may not be the best, but no single swap improves it.
 
     similarity, labels: the result of class_similarity, and the labels given to it.
-    pairs: pair_simss of the same matrix, if known.    Raises FcaError unless 2 <= size <= number of classes.
+    pairs: pair_simss of the same matrix, to save time if the caller has it.
+    Raises FcaError unless 2 <= size <= number of classes.
 
     >>> from fca.stats.similarity import class_similarity
     >>> labels, angles = np.arange(4).repeat(2), np.array([0.0, 0.1, 1.5, 1.6, 1.8, 1.9, 3.0, 3.1])
@@ -197,7 +199,7 @@ def extreme_subset(
     for _ in range(size - 2):
         score_by_subset = dict(_add_best_class(images, subset, sign) for subset in score_by_subset)
 
-    # improve the best few by swaps; pairs are exact already, and all classes have no other to swap for
+    # improve the best few by swaps; pairs are exact already, and a subset of all classes has none to swap for
     if 2 < size < n_classes:
         best_first = sorted(score_by_subset, key=lambda subset: score_by_subset[subset])
         improved = [_swap_classes(images, s, score_by_subset[s], sign) for s in best_first[:N_IMPROVED]]
@@ -315,9 +317,13 @@ def _add_best_class(images: ByClass, subset: tuple[int, ...], sign: float) -> tu
 
 
 def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: float) -> tuple[tuple[int, ...], float]:
-    """Swap one class for another, each time the swap that helps most, until none helps.
+    """Swap one class of a subset for another, each time the swap that lowers the score most, until none lowers it.
 
-    Returns the last subset and its score.    subset: columns of the matrix, not labels.    score: its sign * SimSS.
+    The score is sign * SimSS, with sign 1 to search for the hardest subset and -1 for the easiest. Returns the last
+    subset and its score.
+
+    images: the similarity of images to classes.
+    subset: classes as columns of the similarity matrix, not as labels.    score: the score of `subset`.
     """
     while True:
         candidates = []

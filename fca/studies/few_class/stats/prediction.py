@@ -63,8 +63,8 @@ def held_out(
 
     regressors: with no columns, the prediction is the mean of the training points.
     accuracy:   fractions in [0, 1].
-    fold:       points with equal numbers are left out together: those of a data set, or of a subset seed. With one fold
-                all is NaN.
+    fold:       points with equal numbers are left out together: the points of a data set, or of a subset seed. With one
+                fold all is NaN.
     level:      an interval at 0.9 needs 9 training points of 2 folds; it is NaN where there are fewer.
 
     >>> held_out(np.array([[0.1], [0.2], [0.3]]), np.array([0.2, 0.4, 0.6]), np.array([0, 1, 2])).predicted.round(6)
@@ -89,13 +89,13 @@ def held_out(
 def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -> Judgement:
     """The error of predictions, their gain over a baseline on the same points, and how good their intervals are.
 
-    accuracy: measured, as fractions.    baseline: the predictions to compare with.
-    cluster:  0..k-1, the points that were drawn together: those of a subset seed, or of a data set where the claim is
-              about others; -1 for a point that was not drawn (all classes).
+    accuracy: measured, as fractions.    model: the predictions.    baseline: the predictions to compare with.
+    cluster:  0..k-1, equal for points that were drawn together. These are the points of a subset seed, or of a data set
+              if other data sets are predicted; -1 for a point that was not drawn (all classes).
 
-    What is unknown (no prediction, no interval, one cluster) is NaN. The fits are not repeated for the 95 % intervals
-    (see mean_with_interval), which are over the points that are judged. Those of error and gain are made wider, because
-    all fits share most of their points (see _for_shared_fits).
+    What is unknown (no prediction, no interval, one cluster) is NaN. The 95 % intervals (see mean_with_interval) are
+    over clusters of judged points; the fits are not repeated for them. Therefore the intervals of error and gain are
+    made wider: all fits share most of their points (see _for_shared_fits).
 
     >>> sure = HeldOut(np.array([0.9, 0.8]), np.array([0.8, 0.7]), np.array([1.0, 0.9]))
     >>> off = HeldOut(np.array([0.7, 0.7]), *sure[1:])
@@ -199,6 +199,8 @@ def _cv_plus(
 ) -> tuple[Unseen, Unseen]:
     """Both ends of the CV+ intervals at x_unseen, from training points only (see held_out for the equations).
 
+    x, y:     regressors and accuracies of the training points.    fold: a number for the fold of each.
+    x_unseen: regressors of the points to predict.    level: of the intervals, such as 0.9.
     NaN for too few training points, or if they are of one fold.
     """
     n = len(y)

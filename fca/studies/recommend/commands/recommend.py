@@ -83,9 +83,10 @@ def recommend(config: DictConfig) -> None:
     check_root("recommend", config)
     check_threads("threads", config.threads)
     check_device(config.device)
+    # shared_words: the typed words that all jobs of the search get, such as dataset.root=photos
     search = Search(config, shared_words(config), component(config, "analysis"))
 
-    # what cannot be done is refused before any work; the line about networks refuses unknown names
+    # what cannot be done is refused before any work; to make the opening line, unknown networks are refused too
     search.check_costs()
     search.check_file_limit()
     print(search.opening, flush=True)
@@ -215,7 +216,7 @@ class Search:
     @property
     def opening(self) -> str:
         """The first printed lines: the networks to choose among, and why they run in PyTorch if they do."""
-        labels = [network.label for network in self.networks if network.kind != FEATURES]
+        labels = [network.label for network in self.networks if network.kind != FEATURES]  # HOG is no network
         weights = "pretrained weights" if self._has_weights else "no weights"
         line = f"networks to choose among, with {weights}: {', '.join(labels)}"
 
@@ -260,13 +261,14 @@ class Search:
     def subjects(self) -> list[Subject]:
         """Every program of every network: the network at an input size, in a precision and at a depth.
 
-        Missing ones are compiled now; a line is printed for each that cannot be.
+        Networks with weights have several programs. Missing ones are compiled now, and a line is printed for each that
+        cannot be compiled. HOG, and networks to train from scratch, have a single one.
         """
         if self.is_compiled:
             self._compile_ahead()
         subjects: list[Subject] = []
         for network in self.networks:
-            if network.kind != WEIGHTS:
+            if network.kind != WEIGHTS:  # HOG, or a network to train from scratch: nothing to compile
                 subjects.append(Subject(network, network.keys))
             elif self.is_compiled:
                 subjects += self._compiled_programs(network)
@@ -275,7 +277,7 @@ class Search:
         return subjects
 
     def _compile_ahead(self) -> None:
-        """Compile the missing programs on all cores.
+        """Compile the missing programs on all cores, before they are needed one by one.
 
         First come all networks at their default size in fp32, then their variants: smaller sizes and other precisions.
         The default size is known only from the first program, and decides which smaller sizes there are.
@@ -283,15 +285,17 @@ class Search:
         networks = [network for network in self.networks if network.kind == WEIGHTS]
         keys_of_defaults = [self._compile_keys(network, {}, FP32) for network in networks]
         do_ahead(self.jobs, keys_of_defaults, "compiling networks")
+        # the last run of a job's plan is the compilation itself
         default_ids = [self.jobs.job(keys).plan[-1].run_id for keys in keys_of_defaults]
 
         keys_of_variants = []
         for network, default_id in zip(networks, default_ids, strict=True):
-            if self.store.state(default_id) is State.DONE:  # one that failed is tried again, and shown, later
+            # a compilation that failed is tried again later, when its error is shown
+            if self.store.state(default_id) is State.DONE:
                 for size_keys, precision in self._variants(default_id):
                     keys_of_variants.append(self._compile_keys(network, size_keys, precision))
 
-        # the same command again, whose programs are all there, prints no line about their time
+        # the time is only announced if something is missing: not when the same command is given again
         if any(unfinished(self.store, self.jobs.job(keys).plan) for keys in keys_of_variants):
             self._announce_features(default_ids)
         do_ahead(self.jobs, keys_of_variants, "compiling smaller sizes")
@@ -311,6 +315,7 @@ class Search:
                 continue
             program = Compiled(str(self.config.outputs), run_id, EVERY_DEPTH)
             default_size = program.description.geometry.size
+            # the time of each size and precision, as a share of the time at the default size in fp32
             shares = [
                 share_of_pass(size_keys.get("model.input_size", default_size), default_size, precision)
                 for size_keys, precision in self._variants(run_id)
@@ -318,6 +323,7 @@ class Search:
             seconds_per_image += measured_seconds_per_image(program) * sum(shares)
             n_programs += len(shares)
 
+        # with many images, programs are first compared on this number of images
         screened_by = self.config.screen if self.is_screened else None
         line = announcement(seconds_per_image, n_programs, self._number_of_images, screened_by)
         if line:
@@ -337,7 +343,10 @@ class Search:
                 yield size_keys, precision
 
     def _compiled_programs(self, network: Network) -> Iterator[Subject]:
-        """A network at its default size and smaller ones, in every precision, at the depths of the configuration."""
+        """Yield the programs of a network: its default size and smaller ones, every precision, the configured depths.
+
+        Missing programs are compiled. One compiled program gives the features of all depths of a network.
+        """
         default_id = self._compile(network, {}, FP32)
         if default_id is None:  # it failed, which was printed; its other sizes are unknown
             return
@@ -359,14 +368,17 @@ class Search:
         return {"task": "compile", **network.keys, **size_keys, "task.precision": precision}
 
     def _compile(self, network: Network, size_keys: Mapping[str, Any], precision: str) -> str | None:
-        """Compile a network unless that is done; returns the run id, or None after a printed line if it fails.
+        """Compile a network, unless it is compiled already, and return the id of the run that compiled it.
 
-        size_keys: of its input size; empty for its default.
+        Returns None if the compilation fails or is refused; a line is printed then.
+
+        size_keys: the configuration key of its input size; empty for its default size.
+        precision: fp32 or int8.
         """
         name = f"{network.label} {size_keys.get('model.input_size', '')} {precision}"
         try:
             job = self.jobs.job(self._compile_keys(network, size_keys, precision))
-            execute(job, alone=True)
+            execute(job, alone=True)  # raises errors of the configuration instead of recording them
         except FcaError as error:
             print(f"left out: {name}: {error}", flush=True)
             return None
@@ -377,7 +389,7 @@ class Search:
         return run_id
 
     def _pytorch_programs(self, network: Network) -> Iterator[Subject]:
-        """A network in PyTorch, at its default size and smaller ones, at the depths of the configuration."""
+        """Yield a network in PyTorch at its default size and smaller ones, at the configured depths."""
         model = network.model
         # 0: the size is fixed, or not known before the network is built; then there are no smaller ones
         default_size = (model.input_size or 0) if isinstance(model, OfAnySize) else 0
@@ -395,11 +407,12 @@ class Search:
         """Measure the speed of all programs; warn if other processes disturbed it."""
         if not self.subjects:
             return
+
         jobs = [self._speed_job(subject.keys) for subject in self.subjects]
         print(f"measuring {len(jobs)} candidates", flush=True)
         # the runs of all jobs as one job: it measures them in turn, so that other load affects all of them equally
         runs = [run for job in jobs for run in job.plan]
-        execute(replace(jobs[0], plan=runs), alone=True)
+        execute(replace(jobs[0], plan=runs), alone=True)  # waits for runs that another process is doing
         if self.config.device != "gpu":
             self._warn_of_other_processes()
 
@@ -419,21 +432,23 @@ class Search:
     # Training
 
     def probe(self) -> None:
-        """Fit a linear probe to the features of each program within the limits, and to those of HOG.
+        """Fit a linear probe to the features of each program within the limits, and to the features of HOG.
 
-        With many images, programs are first compared on few of them, and only the likeliest answers are probed on all.
-        In the first PATIENCE_S seconds every program is probed, since a wrong expectation could exclude the best one.
-        After that, programs that are unlikely to change the answer are left out. The time of probes of earlier commands
-        counts, so that the same command, given again, tries the same programs.
+        With many images, programs are first compared on few of them, and only the likeliest to be recommended are
+        probed on all. In the first PATIENCE_S seconds every program is probed, since a wrong expectation could exclude
+        the best one. After that, programs that are unlikely to change the recommendation are left out. The time of
+        probes of earlier commands counts, so that the same command, given again, tries the same programs.
         """
         subjects = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
         # One pass over the images gives the features of all depths of a network.
         n_passes = len({pass_of_features(subject) for subject in subjects})
-        if self.is_screened and n_passes > FINALISTS:
+        if self.is_screened and n_passes > FINALISTS:  # with fewer passes all would be computed anyway
             subjects = self._screened(subjects)
 
-        seconds_by_run: dict[str, float] = {}  # by run, so that features which depths of a program share count once
+        # time of each run; several depths of a program share the run of their features, which thus counts once
+        seconds_by_run: dict[str, float] = {}
         n_left_out = 0
+        # work: the expected time of each, for the progress bar
         with Meter("probing programs", len(subjects), work=self._work_of(subjects)) as meter:
             for subject in subjects:
                 if self._is_to_be_probed(subject, sum(seconds_by_run.values())):
@@ -461,21 +476,23 @@ class Search:
         return sum(int(row[f"n_{split}"]) for split in USES)
 
     def _screened(self, subjects: Sequence[Subject]) -> list[Subject]:
-        """Probe these programs on few training images, and return those that may well be the answer.
+        """Probe these programs (fit a linear classifier to their features) on few training images.
 
-        Returns all of them if no program is within the limits, or if all of these probes failed.
+        Returns the programs that may well be recommended, or all of them if no program is within the limits, or if all
+        of these probes failed.
         """
         n_images = self.config.screen
         allowed = [subject for subject in subjects if self._is_allowed(subject)]
         with Meter(f"probing programs on {n_images} images", len(allowed), work=self._work_of(allowed)) as meter:
             for subject in allowed:
                 job = self.jobs.job({"task": "screen", "task.images": n_images, **subject.keys})
-                execute(job, alone=False)
+                execute(job, alone=False)  # errors are recorded, not raised
                 show_failures(self.store, [run.run_id for run in job.plan])
                 meter.add(1)
 
         evidence = screened_evidence(self.store, *self.fingerprint_and_classes)
         comparison = self.analysis.compare(evidence, self.other_jobs)
+        # a pass over the images gives the features of all depths of a program, which are chosen together
         pass_of = {self._program_of(subject, comparison): pass_of_features(subject) for subject in allowed}
         chosen_passes = finalists(comparison, pass_of)
         if not chosen_passes:  # no program is within the limits, or all failed, which was shown
@@ -496,7 +513,7 @@ class Search:
         return comparison.evidence.program_of(row)
 
     def _work_of(self, subjects: Sequence[Subject]) -> list[float]:
-        """The work of a probe on each subject, for the progress bar; 0 for those that are left out.
+        """The work of a probe on each subject, for the progress bar; 0 for subjects that are left out.
 
         It is the time for one image: most of the work is computing features, which depths of a program share.
         """
@@ -537,15 +554,16 @@ class Search:
         return {run_id: seconds_of(self.store.row(run_id)) for run_id in finished}
 
     def _is_worth_a_probe(self, subject: Subject) -> bool:
-        """Whether a probe of the subject has a probability of at least WORTH to change the answer.
+        """Whether a probe of the subject has a probability of at least WORTH to change the recommendation.
 
-        It would if the subject were better than the best so far by the margin, or smaller than the answer and within
-        the margin of the best.
+        It would if the subject were better than the best so far by the margin, or if it were smaller than the
+        recommended program and within the margin of the best.
         """
         comparison = self.compare()
         if comparison.answer is None or comparison.best is None:  # there is no answer yet
             return True
 
+        # the subject is a candidate already, as its speed was measured: its accuracy is expected from other jobs
         i = comparison.position(self._program_of(subject, comparison))
         margin = comparison.limits.within
         difference = comparison.draws[:, i] - comparison.draws[:, comparison.best]
@@ -555,7 +573,7 @@ class Search:
         return bool(may_be_better or (is_smaller and may_be_as_good))
 
     def train(self) -> None:
-        """Fine-tune the networks of the answer, then train networks from scratch, until the minutes are over.
+        """Fine-tune the recommended networks, then train networks from scratch, until the minutes are over.
 
         A training that has begun is finished even after that.
         """
@@ -569,7 +587,10 @@ class Search:
             self._train(keys)
 
     def _finetuning_jobs(self) -> Iterator[dict[str, Any]]:
-        """The keys of a fine-tuning for each network that the lines of the answer recommend as a linear probe."""
+        """The configuration keys of a fine-tuning for each network that is recommended as a linear probe.
+
+        Empty if the configuration excludes fine-tuning, or if no network has weights.
+        """
         if FINETUNE not in self.config.adaptations or not self._has_weights:
             return
 
@@ -579,7 +600,7 @@ class Search:
         network_of_label = {network.label: network for network in self.networks}
         # networks are trained in fp32, so two programs that differ in precision alone are one training
         for program in dict.fromkeys(program._replace(precision=FP32) for program in probed):
-            if program.network in network_of_label:  # the answer may have a network of an earlier command
+            if program.network in network_of_label:  # else it is a network of an earlier command only
                 yield {
                     **network_of_label[program.network].keys,
                     "model.input_size": program.size,
@@ -609,19 +630,20 @@ class Search:
     def _train(self, keys: Mapping[str, Any]) -> None:
         """Do one training, and predict the validation images with it, which judge it later.
 
+        keys: of its configuration: the model and the adaptation.
         A probe needs no prediction, since its training already stores its outputs for these images.
         A training that fails or diverges is recorded, shown and left out.
         """
         job = self.jobs.job({"task": "train", **keys})
         train = self._training(keys)
         is_probe = keys["adaptation"] == PROBE
-        if not is_probe:
+        if not is_probe:  # it may take minutes
             print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.metadata['model']}", flush=True)
 
         for planned in job.plan:
             self.store.forgive(planned.run_id)  # one that failed in an earlier command is tried again
         if not is_probe or unfinished(self.store, job.plan):
-            self._comparison = None  # candidates are about to change
+            self._comparison = None  # the comparison in memory lacks the new training: it is computed again
         execute(job, alone=False)  # errors are recorded, not raised
         show_failures(self.store, [run.run_id for run in job.plan])
 
@@ -637,6 +659,7 @@ class Search:
         """Measure the learning curve of the recommended linear probe: its accuracy with parts of the training images.
 
         Nothing is measured for other models, and where the table of the curve stays empty: with costs, and at chance.
+        comparison: of the candidates; it has the recommended one (`chosen`).
         """
         chosen = comparison.chosen
         if chosen is None or chosen["adaptation"] != PROBE:
@@ -652,7 +675,7 @@ class Search:
         except FcaError as error:  # a class with so few images that none can be left out
             print(f"the gain from more images is not known: {error}", flush=True)
             return
-        execute(job, alone=False)
+        execute(job, alone=False)  # errors are recorded, not raised
         show_failures(self.store, [run.run_id for run in job.plan])
 
     def _is_probe_of(self, subject: Subject, run_id: str) -> bool:
@@ -668,23 +691,26 @@ class Search:
 
     @cached_property
     def other_jobs(self) -> OtherJobs:
-        """Results of programs on other images: those that come with the package, and those of the store."""
+        """Results of programs on other images, from the package and from the store."""
         fingerprint, _ = self.fingerprint_and_classes
         jobs = [job for job in evidence_of_jobs(self.store, None) if job.job.fingerprint != fingerprint]
         return gather_other_jobs(jobs, self.analysis.metric_of_others)
 
     def answer(self, comparison: Comparison) -> None:
-        """Print the headlines of the analysis of these images, write the page, and print the next commands."""
+        """Print the headlines of the analysis of these images, write the page, and print the next commands.
+
+        comparison: of the candidates, which has the recommended model.
+        """
         fingerprint, classes = self.fingerprint_and_classes
         query = f"fingerprint == '{fingerprint}' and classes == {classes}"
         analysis = replace(self.analysis, query=query)
         tables = {table.name: table for table in analysis(self.store)}
-        n_findings = len(study_findings(analysis))
+        n_findings = len(study_findings(analysis))  # each has at most one headline: all are printed
         print()
         for answer in page_headlines([analysis], tables, n_findings):
             print(answer.sentence)
 
-        options = {name: getattr(analysis, name) for name in OF_ANALYSIS}
+        options = {name: getattr(analysis, name) for name in OF_ANALYSIS}  # the user's metric, costs and limits
         if analysis.cost_table is not None:
             options["costs"] = analysis.cost_table.by_name  # the page keeps the costs, whatever happens to the file
         page = write_report("recommend", self.config.outputs, query, options=options)

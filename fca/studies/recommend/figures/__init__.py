@@ -66,22 +66,22 @@ from fca.types import Column, Table, interval_columns
 FRONT_LINE = Column("front")
 SHARE_BALANCED = BALANCED_TOP1.with_format(".1%", "balanced accuracy")
 SHARE_RIGHT = TOP1.with_format(".1%", "accuracy")
-GUESS_RIGHT = CHANCE.with_format(".1%", "accuracy of guessing")
-RIGHT = EXPECTED.with_format(".1%", "expected accuracy")
-PAID = COST_EXPECTED.with_format(".3g", "expected cost of an image")
-MS = LATENCY.with_format(".1f", "ms an image")
+GUESSING_ACCURACY = CHANCE.with_format(".1%", "accuracy of guessing")
+EXPECTED_ACCURACY = EXPECTED.with_format(".1%", "expected accuracy")
+EXPECTED_COST = COST_EXPECTED.with_format(".3g", "expected cost of an image")
+TIME_MS = LATENCY.with_format(".1f", "ms an image")
 SURE = WITHIN.with_format(".0%", "sure to be good enough")
-DOUBT = images.MARGIN.with_format(".2f", "how sure")
+SUSPICION = images.MARGIN.with_format(".2f", "how sure")
 HEIGHT = 320  # of the figure of accuracy and time, pixels
-FAR = 0.25  # of accuracy: candidates so far below the best would press the others together
-SHOWN = 15  # confusions in the figure
-_PLACES: dict[str, dict[str, Any]] = {  # of names above intervals, so that two close ones do not meet
+MAX_BELOW_BEST = 0.25  # of accuracy: candidates so far below the best would press the others together
+MAX_CONFUSIONS = 15  # confusions in the figure
+_PLACES_OF_NAMES: dict[str, dict[str, Any]] = {  # of names above intervals, so that two close ones do not meet
     SMALLEST: {"align": "right", "dx": 5},
     BEST: {"align": "left", "dx": -5},
     FASTER: {"align": "right", "dx": 5},
 }
 # One colour for each verdict, 3:1 on white and on black; only one candidate is recommended, or the best guess.
-_VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "#6a5acd", "#7d8590")
+_VERDICT_COLOURS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "#6a5acd", "#7d8590")
 
 
 def front_figure(candidates: Table) -> alt.FacetChart:
@@ -97,11 +97,11 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     frame = _near_the_best(measured, value)
     far_sentence = ""
     if len(frame) < len(measured):  # candidates far below the best are left out of the figure
-        far_sentence = f" Candidates more than {100 * FAR:.0f} points below the best are only in the table."
+        far_sentence = f" Candidates more than {100 * MAX_BELOW_BEST:.0f} points below the best are only in the table."
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
-    # one mark per candidate, with its interval
-    by_verdict = kinds.hue(VERDICT, frame, _VERDICTS, title="Colour: verdict", columns=4)
+    # one mark per candidate, with its interval; its colour shows the verdict, its shape the precision
+    by_verdict = kinds.hue(VERDICT, frame, _VERDICT_COLOURS, title="Colour: verdict", columns=4)
     by_precision = kinds.hue(PRECISION, frame, title="Shape: precision")
     across = kinds.quantity(alt.X, LATENCY, "time for one image, ms", grid=True, type="log", padding=70, nice=False)
     up = kinds.quantity(alt.Y, value, value.meaning, grid=True)
@@ -111,7 +111,8 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     dots: Any = base.mark_point(filled=True, size=90)
     dots = dots.encode(y=up, shape=by_precision.shape(), tooltip=kinds.tooltips(hover))
     dots = dots.add_params(by_verdict.picked)  # a click in the legend dims the other verdicts
-    names = [_line_names(line, value, across, **place) for line, place in _PLACES.items()]
+    # names beside the recommended candidates: the smallest, the best, and one of half the time
+    names = [_line_names(line, value, across, **place) for line, place in _PLACES_OF_NAMES.items()]
     layers = [kinds.interval_marks(base, value, upright=True), dots, *names]
 
     # the limit of the time is in the first layers, so that marks are drawn over it
@@ -122,7 +123,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
         limit_sentence = f" The dashed line is the limit of {limit:g} ms: candidates to its right are too slow."
 
     question, best = "Which model is accurate enough, and how fast is it?", "the most accurate"
-    if value is PAID:
+    if value is EXPECTED_COST:
         question, best = "Which model costs little, and how fast is it?", "the one of least cost"
     title = style.title(
         question,
@@ -134,22 +135,22 @@ def front_figure(candidates: Table) -> alt.FacetChart:
 
 
 def _near_the_best(frame: pd.DataFrame, value: Column) -> pd.DataFrame:
-    """The candidates in the figure: those at most FAR below the best of their data set; with costs, all of them."""
-    if value is PAID:
+    """The candidates in the figure: at most MAX_BELOW_BEST below the best of their data set; all of them with costs."""
+    if value is EXPECTED_COST:
         return frame.reset_index(drop=True)
     # for each candidate, the highest value of its data set
     best = frame.groupby(DATASET)[str(value)].transform("max")
-    return frame[frame[value] >= best - FAR].reset_index(drop=True)
+    return frame[frame[value] >= best - MAX_BELOW_BEST].reset_index(drop=True)
 
 
 def _compared_column(frame: pd.DataFrame) -> Column:
-    """The column by which candidates are compared: PAID (expected cost) if there are costs, else RIGHT (accuracy)."""
+    """The column by which candidates are compared: EXPECTED_COST if there are costs, else EXPECTED_ACCURACY."""
     has_costs = COST_EXPECTED in frame and frame[COST_EXPECTED].notna().any()
-    return PAID if has_costs else RIGHT
+    return EXPECTED_COST if has_costs else EXPECTED_ACCURACY
 
 
 def _line_names(line: str, value: Column, across: Any, align: Any, dx: int) -> Any:
-    """A layer with the name of a line of the answer, such as "smallest", above the interval of its candidate."""
+    """A layer with the name of a recommended line, such as "smallest", above the interval of its candidate."""
     text: Any = alt.Chart().mark_text(align=align, dx=dx, dy=-9, fontSize=12, fontWeight="bold")
     text = text.transform_filter(f"datum.{LINE} == '{line}'")
     return text.encode(x=across, y=f"{value.high}:Q", text=f"{LINE}:N")
@@ -164,12 +165,12 @@ def _limit_line(limit: float, across: Any) -> list[Any]:
 
 
 def confusions_figure(confusions: Table) -> alt.FacetChart:
-    """The figure of the first SHOWN confusions of each data set: a bar for each class and its wrong prediction.
+    """The figure of the first MAX_CONFUSIONS confusions of each data set: a bar for each class and wrong prediction.
 
     confusions: table `recommendation_confusions`, with the most frequent confusions first; with costs, the most
                 expensive ones.
     """
-    frame = confusions.frame.groupby(DATASET).head(SHOWN).reset_index(drop=True)
+    frame = confusions.frame.groupby(DATASET).head(MAX_CONFUSIONS).reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET), pair=frame[LABEL] + " → " + frame[PREDICTED_CLASS])
     down = kinds.category(alt.Y, "pair", None)
     chart = kinds.bars(kinds.quantity(alt.X, ERRORS, "test images", zero=True, padding=0), down, confusions.columns)
@@ -224,8 +225,8 @@ def classes_figure(classes: Table) -> alt.FacetChart:
 def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Statement]:
     """The statement on which model to use, with its accuracy or cost on test images, its time and its size.
 
-    The recommended model is the smallest one that is good enough. If it is at the level of chance, the sentence says
-    so instead of recommending it.
+    The recommended model is the smallest one that is good enough. If it is at the level of chance, the sentence states
+    this instead of recommending it.
 
     lines:      table `recommendation_answer` of one data set: the smallest, the most accurate and the fast model.
     candidates: table `recommendation` of the same data set, with all candidates, for the chart.
@@ -261,7 +262,7 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
         candidates.dropna(subset=value),
         CANDIDATE,
         value,
-        (CANDIDATE, VERDICT, *interval_columns(value), MS),
+        (CANDIDATE, VERDICT, *interval_columns(value), TIME_MS),
     )
     if answer.get(AT_CHANCE):
         return [Statement(_at_chance_sentence(answer, tested_images), chart)]
@@ -269,7 +270,7 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
     unsure = ""
     if answer[VERDICT] == GUESS:  # no candidate is surely good enough
         unsure = f"; a best guess, {100 * answer[WITHIN]:.0f} % sure"
-    if value is PAID:
+    if value is EXPECTED_COST:
         result = _cost_on_test_images(answer, tested_images)
         further_sentences = _expected_cost_sentences(answer)
     elif _is_balanced(answer):
@@ -285,11 +286,13 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
 def _at_chance_sentence(answer: Mapping[Any, Any], tested_images: str) -> str:
     """The sentence about a model that is no better than guessing on test images.
 
-    answer: the first line of the answer.    tested_images: their number in words, such as "100 test images".
+    answer: the first line of the recommendation.    tested_images: their number in words, such as "100 test images".
     """
     model = "the best guess" if answer[VERDICT] == GUESS else "the model chosen on other images"
     right = f"is right on {small.format_with_interval(answer, SHARE_RIGHT)} of {tested_images}"
-    guess = f"always guessing the most frequent class is right on {small.format_with_interval(answer, GUESS_RIGHT)}"
+    guess = (
+        f"always guessing the most frequent class is right on {small.format_with_interval(answer, GUESSING_ACCURACY)}"
+    )
 
     verdict = "That is the level of chance"
     if answer[TOP1] > answer[CHANCE]:  # better, but its interval contains the accuracy of guessing
@@ -306,16 +309,16 @@ def _time_and_size(line: Mapping[Any, Any]) -> str:
 def _expected_accuracy_sentences(line: Mapping[Any, Any]) -> str:
     """Sentences, each after a space, on the accuracy that was expected when the model was chosen.
 
-    Models are chosen on other images than the test images. A second sentence says that test images are harder (or
-    easier), if the interval of the accuracy on them is below (or above) the interval of the expected accuracy. A last
-    one counts test images that are copies of training or validation images, if there are any.
+    Models are chosen on other images than the test images. If the interval of the accuracy on test images is below (or
+    above) the interval of the expected accuracy, a second sentence states that test images are harder (or easier). If
+    some test images are copies of training or validation images, a last sentence gives their number.
     line: the line of the recommended model in table `recommendation_answer`.
     """
     # The expected accuracy may be balanced (the mean over classes) while only plain accuracy is known for test images.
     # Then the two cannot be compared
     has_same_metric = line.get(METRIC) != BALANCED or _is_balanced(line)
     metric = "a balanced accuracy" if line.get(METRIC) == BALANCED else "an accuracy"
-    expected = small.format_with_interval(line, RIGHT)
+    expected = small.format_with_interval(line, EXPECTED_ACCURACY)
     sentences = f" It was chosen on other images, which suggest {metric} of {expected}."
 
     tested = BALANCED_TOP1 if _is_balanced(line) else TOP1
@@ -341,10 +344,10 @@ def _copies_sentence(line: Mapping[Any, Any]) -> str:
     return f" {number} of training or validation images: new ones are harder."
 
 
-def _paid(line: Mapping[Any, Any], value: Column) -> str:
+def _cost_with_interval(line: Mapping[Any, Any], value: Column) -> str:
     """A cost with its interval in the user's unit; without the interval where an end is missing.
 
-    >>> _paid({"cost": 0.4166, "cost_low": 0.31, "cost_high": 1234.5}, COST)
+    >>> _cost_with_interval({"cost": 0.4166, "cost_low": 0.31, "cost_high": 1234.5}, COST)
     '0.417 [0.31, 1,230]'
     """
     cost, low, high = (float(line.get(column, "nan")) for column in interval_columns(value))
@@ -357,7 +360,7 @@ def _cost_on_test_images(line: Mapping[Any, Any], tested_images: str) -> str:
     """The mean cost of the answers for test images in words; "not tested" if it is unknown."""
     if pd.isna(line[COST]):
         return "not tested"
-    return f"costs {_paid(line, COST)} an image on {tested_images}"
+    return f"costs {_cost_with_interval(line, COST)} an image on {tested_images}"
 
 
 def _expected_cost_sentences(line: Mapping[Any, Any]) -> str:
@@ -367,7 +370,9 @@ def _expected_cost_sentences(line: Mapping[Any, Any]) -> str:
     such answer). A last one counts test images that are copies of training or validation images, if there are any.
     line: the line of the recommended model in table `recommendation_answer`.
     """
-    sentences = f" It was chosen on other images, which suggest a cost of {_paid(line, COST_EXPECTED)} an image."
+    sentences = (
+        f" It was chosen on other images, which suggest a cost of {_cost_with_interval(line, COST_EXPECTED)} an image."
+    )
     if not pd.isna(line[COST]):
         cost_of_one_answer = format_cost(float(line[COST_OF_ONE_ANSWER]))
         sentences += f" Always answering {line[ONE_ANSWER]} would cost {cost_of_one_answer} an image"
@@ -385,7 +390,7 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
                 one, is not described here.
     candidates: table `recommendation` of the same data set, for the chart of candidates that no other candidate beats
                 in both accuracy (or cost) and time: the front.
-    Empty if the recommended model is at the level of chance, or if the answer has no alternatives.
+    Empty if the recommended model is at the level of chance, or if there are no alternatives.
 
     >>> line = {"dataset": "photos", "file_mb": 4.0}
     >>> smallest = line | {"line": "smallest", "candidate": "small", "top1_expected": 0.9, "latency_ms": 4.0}
@@ -402,7 +407,7 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
     value = _compared_column(candidates)
     headings = {BEST: "Most accurate within the limits", FASTER: "Half the time for at most 2 points"}
     better = "more accurate"
-    if value is PAID:
+    if value is EXPECTED_COST:
         headings = {BEST: "Least cost within the limits", FASTER: "Half the time for little more cost"}
         better = "of less cost"
 
@@ -412,7 +417,11 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
         if line[CANDIDATE] == answer[CANDIDATE]:
             sentences.append(f"No model within the limits is expected to be {better}.")
             continue
-        expected = f"{_paid(line, PAID)} an image" if value is PAID else small.format_with_interval(line, RIGHT)
+        expected = (
+            f"{_cost_with_interval(line, EXPECTED_COST)} an image"
+            if value is EXPECTED_COST
+            else small.format_with_interval(line, EXPECTED_ACCURACY)
+        )
         heading = headings[line[LINE]]
         sentences.append(f"{heading}: {line[CANDIDATE]}, {expected} expected, {_time_and_size(line)}.")
     if not sentences:
@@ -420,7 +429,7 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
 
     measured = candidates.dropna(subset=[value, LATENCY])
     front = measured[measured[ON_FRONT].astype(bool)].sort_values(LATENCY).assign(front="front")
-    chart = small.lines(front, MS, value, FRONT_LINE, (CANDIDATE, MS, value))
+    chart = small.lines(front, TIME_MS, value, FRONT_LINE, (CANDIDATE, TIME_MS, value))
     return [Statement(" ".join(sentences), chart)]
 
 
@@ -452,7 +461,7 @@ def _most_frequent_confusions(confusions: pd.DataFrame) -> str:
     """The sentence on the most frequent confusion: a class and the class that was predicted instead.
 
     If several confusions are the most frequent, the sentence names them. If all confusions are equally frequent, it
-    says so and names only the first few.
+    states this and names only the first few.
     confusions: lines of table `recommendation_confusions` of one data set, one for each pair of classes.
     """
     errors = confusions[ERRORS].max()
@@ -493,7 +502,7 @@ def _cost_statements(confusions: pd.DataFrame) -> list[Statement]:
 
 
 def _most_expensive_confusions(confusions: pd.DataFrame) -> str:
-    """The sentence on the confusion that costs most; it names all of them if several cost the same.
+    """The sentence on the confusion whose errors cost most in total; it names several confusions of the same cost.
 
     confusions: lines of table `recommendation_confusions` of one data set, with costs, the highest first.
     """
@@ -534,7 +543,7 @@ def label_statements(relabel: pd.DataFrame) -> list[Statement]:
     number = "1 label disagrees" if len(relabel) == 1 else f"{len(relabel)} labels disagree"
     first = f"look first at {worst[IMAGE_ID]}, labelled {worst[LABEL]}, which resembles {worst[images.SUGGESTED]}"
     changes = relabel.assign(change=relabel[LABEL].astype(str) + " → " + relabel[images.SUGGESTED].astype(str))
-    chart = small.dots(changes, "change", DOUBT, (IMAGE_ID, LABEL, images.SUGGESTED, DOUBT))
+    chart = small.dots(changes, "change", SUSPICION, (IMAGE_ID, LABEL, images.SUGGESTED, SUSPICION))
     return [Statement(f"{number} with images that resemble theirs: {first}.", chart)]
 
 

@@ -33,8 +33,8 @@ COLOURS = ("#0072b2", "#c4562b")  # 3:1 on white and on black
 def more_images_figure(curve: Table) -> alt.FacetChart:
     """The figure of accuracy against training images per class: measured with up to all images, predicted with more.
 
-    curve: table `recommendation_more_images`, with a line for each number of images. Column POINT says whether its
-           accuracy was measured or predicted.
+    curve: table `recommendation_more_images`, with a line for each number of images. Its accuracy was measured or
+           predicted, as column POINT states.
     """
     frame = curve.frame.assign(panel=style.panels(curve.frame, DATASET))
     across = kinds.quantity(alt.X, A_CLASS, "training images per class", grid=True, type="log", padding=20, nice=False)
@@ -51,7 +51,7 @@ def more_images_figure(curve: Table) -> alt.FacetChart:
     points: Any = base.mark_point(filled=True, size=45)
     points = points.encode(y=up, tooltip=kinds.tooltips(hover))
 
-    # the measured accuracies
+    # the measured accuracies, from which the expected ones are estimated
     diamonds: Any = alt.Chart().mark_point(shape="diamond", filled=True, size=90, color=COLOURS[0], opacity=1)
     diamonds = diamonds.transform_filter(f"datum.{POINT} == '{MEASURED}'")
     diamonds = diamonds.encode(x=across, y=f"{SHARE_RIGHT}:Q", tooltip=kinds.tooltips([A_CLASS, SHARE_RIGHT]))

@@ -88,6 +88,7 @@ def measured_from(
 ) -> Measured:
     """Accuracies of classifiers of several sizes, and the covariance that the shared judging images give them.
 
+    sizes, fits: the numbers of training images, and how many classifiers were fitted with each.
     right:   share of the classifiers of each size that are right about each image.
     weights: how much each image counts; None: all the same.
 
@@ -101,7 +102,7 @@ def measured_from(
     image_weights = np.ones(right.shape[1]) if weights is None else np.asarray(weights, float)
     total = image_weights.sum()
     accuracy = right @ image_weights / total
-    deviations = right - accuracy[:, None]
+    deviations = right - accuracy[:, None]  # sizes x images
     squared_weights = image_weights**2
     covariance = (deviations * squared_weights) @ deviations.T / squared_weights.sum()
     effective_images = float(total**2 / squared_weights.sum())
@@ -129,8 +130,8 @@ def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
     typical_sd = np.sqrt(accuracy * (1 - accuracy))
     shared = np.outer(typical_sd, typical_sd)
     separate = np.diag(np.diag(shared))
-    of_pseudo_images = PSEUDO_IMAGES / 2 * (shared + separate)
-    covariance = (measured.covariance * measured.images + of_pseudo_images) / total**2
+    pseudo_covariance = PSEUDO_IMAGES / 2 * (shared + separate)
+    covariance = (measured.covariance * measured.images + pseudo_covariance) / total**2
 
     value = ndtri(accuracy)
     slope = np.sqrt(2 * np.pi) * np.exp(value**2 / 2)  # of the probit: 1 / normal density
@@ -172,7 +173,7 @@ class Forecast:
         return ndtr(centre / np.sqrt(1 + sd**2))
 
     def interval(self, sizes: PerSize, level: float = 0.9) -> tuple[PerSize, PerSize]:
-        """Ends of the central interval of the accuracy of a probe on so many training images."""
+        """Ends of the central interval of the accuracy of a probe, for each number of training images."""
         centre, sd = self._normal(sizes)
         z = ndtri((1 + level) / 2)
         return ndtr(centre - z * sd), ndtr(centre + z * sd)
@@ -274,8 +275,10 @@ def _update(
 def fit(jobs: Sequence[Job]) -> Hyperparameters:
     """The most likely hyperparameters given earlier jobs, by expectation and maximisation.
 
-    Expectation: for each job j the posterior mean m_j and covariance C_j of its (η, b, c), and the expected square of
-    each probe's deviation from its size's mean. Maximisation, with weights w_j that give every data set the same sum:
+    A learning curve has three numbers (η, b, c), see `design`; hyperparameters are their mean and covariance over jobs,
+    and the spread of the probes of one size. Expectation: for each job j the posterior mean m_j and covariance C_j of
+    its (η, b, c), and the expected square of each probe's deviation from its size's mean. Maximisation, with weights
+    w_j that give every data set the same sum:
 
         mean = Σ_j w_j m_j,   covariance = Σ_j w_j ((m_j - mean) (m_j - mean)' + C_j),   fit_sd² = Σ_j w_j E[deviation²]
 
@@ -286,25 +289,28 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
     dataset_of_job = [job.dataset for job in jobs]
     weights = np.array([1 / dataset_of_job.count(dataset) for dataset in dataset_of_job])
     weights /= weights.sum()
+    # of each job: Φ^-1 of its accuracies, the covariance of their noise, their design, and the number of probes of each
     observations = [_observations(job) for job in jobs]
 
     current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)  # where to start
     for _ in range(ITERATIONS):
+        # expectation: one entry for each job
         means, covariances, fit_variances = [], [], []
         for value, noise, matrix, fits in observations:
-            fit_noise = np.diag(current.fit_sd**2 / fits)
+            fit_noise = np.diag(current.fit_sd**2 / fits)  # variance of the mean of the probes of each size
             posterior = _update(current, value, noise + fit_noise, matrix)
             means.append(posterior.mean)
             covariances.append(posterior.covariance)
 
-            # posterior mean and covariance of the mean deviation of the probes of a size; that of one probe has a
-            # variance `fits` times as large
+            # posterior mean and covariance of the mean deviation of the probes of a size; the deviation of one probe
+            # has a variance `fits` times as large
             share = np.linalg.solve(posterior.total, fit_noise).T
             deviation = share @ posterior.residual
             spread = fit_noise - share @ fit_noise
             squared_deviation = deviation**2 + np.diag(spread)
             fit_variances.append((squared_deviation * fits).mean())
 
+        # maximisation: the equations above
         mean = weights @ np.array(means)
         deviations = np.array(means) - mean
         # j: jobs; a, b: the numbers (η, b, c) of a curve

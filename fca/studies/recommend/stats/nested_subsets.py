@@ -64,6 +64,7 @@ def nested_parts(
 def possible_halvings(labels: Labels, groups: Groups) -> int:
     """How often the images can be halved, at most HALVINGS times, so that every part has FEWEST groups of each class.
 
+    labels: 0 to classes - 1, for each image.
     groups: number of each image's group. Images of one group stay together in a part, and count as one.
     Raises FcaError if the images cannot be halved even once.
 
@@ -94,6 +95,7 @@ def measure(
     fca.stats.features.MAX_LEFT_OUT) is predicted by the probes of all parts without it, and by a fit of the probe of
     its own part that leaves it out. A validation image is predicted by all probes.
 
+    features, labels: of the training images; labels are 0 to classes - 1.
     groups: images with the same number are left out together; None: each image by itself.    seed: of the parts.
     Raises FcaError for classes of fewer than four images.
 
@@ -159,17 +161,20 @@ def _predictions(
 ) -> tuple[Int[np.ndarray, " judged"], Float[np.ndarray, " judged"]]:
     """The predicted class of each judged image, and the number of images to which the predicting probe was fitted.
 
-    rows: the images to which the probe was fitted. A judged image among them is predicted by a fit that left it out
+    rows:     positions of the images to which the probe was fitted.
+    features: of all images, training images first.    judged: positions of the images to predict.
+
+    A judged image among them is predicted by a fit that left it out
     with its fold. Its class is -1 if no fold left it out.
     """
     predicted = probe.logits(features[judged]).argmax(axis=1)
     n_fitted = np.full(len(judged), float(len(rows)))
 
-    # by position among all images; probe.judged: positions among `rows` of those that a fold left out
+    # by position among all images; probe.judged: positions among `rows` of the images that a fold left out
     left_out_class = np.full(len(features), -1)
     left_out_class[rows[probe.judged]] = probe.left_out.argmax(axis=1)
     is_fitted: Bool[np.ndarray, " judged"] = np.isin(judged, rows)
     predicted[is_fitted] = left_out_class[judged[is_fitted]]
-    share_without_one_fold = 1 - 1 / min(FOLDS, len(rows))
+    share_without_one_fold = 1 - 1 / min(FOLDS, len(rows))  # of `rows`, to which the fit without a fold was fitted
     n_fitted[is_fitted] *= share_without_one_fold
     return predicted, n_fitted

@@ -51,8 +51,8 @@ class LearningCurve:
         training images.
         """
         context.check_clean("learning_curve")
-        data = for_training(context.data)
-        features, work = features_run_and_work(context, data)
+        data = for_training(context.data)  # a data set that is all test is split
+        features, work = features_run_and_work(context, data)  # work: what the run of the curve reads
 
         train = data.rows("train", context.subset.classes)
         labels = context.subset.new_labels(data.labels[train])
@@ -94,7 +94,7 @@ def _measured(run: Run[ProbeWork], context: RunContext) -> Finished:
         N_VAL: len(val),
         N_JUDGED: len(subsets.judged),
         N_FITS: int(subsets.fits.sum()),
-        FEWEST_IMAGES: round(subsets.sizes[-1]),
+        FEWEST_IMAGES: round(subsets.sizes[-1]),  # of the smallest parts
         CURVE_S: seconds,
         "input_size": context.store.row(run.work.features)["input_size"],  # of the network, by the run of its features
     }

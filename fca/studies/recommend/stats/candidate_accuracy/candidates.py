@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from fca.types import FcaError
 
-WHOLE, FP32, PROBE = "whole", "fp32", "probe"  # what a candidate is unless it says otherwise
+WHOLE, FP32, PROBE = "whole", "fp32", "probe"  # the usual depth, precision and adaptation
 HAND_MADE = "hog"  # features that no image taught: much better or worse from data set to data set
 USUAL_SIZE_PX, USUAL_CLASSES, USUAL_IMAGES = 192.0, 5.0, 30.0  # where covariates are 0
 FARTHEST_STEP = 3.0  # logit units, of one linearisation: one that starts far off would jump past its end
@@ -176,7 +176,7 @@ def records_of(frame: pd.DataFrame) -> tuple[Candidates, tuple[JobRecord, ...]]:
             step = "give one line a job and candidate"
             raise FcaError("lines of a candidate", f"several in job {job} of {dataset}", "one", step)
 
-        first_line = lines.iloc[0]  # classes and images are those of the job, the same in all of its lines
+        first_line = lines.iloc[0]  # number of classes and images are equal in all lines of a job
         counts = {column: lines[column].fillna(0).to_numpy(float) for column in COUNTS}
         record = JobRecord(
             dataset=str(dataset),

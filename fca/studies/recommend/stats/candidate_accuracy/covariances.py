@@ -187,6 +187,8 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     Each is a sum of three parts: a variance that all candidates share; effects of their attributes (a slope or an
     offset with variance σ² adds σ² v v', with the values v of the candidates); and individual effects, which are
     correlated between similar candidates. Hand-made features (HOG) are no network, so input size has no effect on them.
+
+    hyperparameters: standard deviations of the effects (names in _sd), factors of them, and correlations of the noise.
     """
     h = hyperparameters
 
@@ -199,27 +201,29 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
 
     # effects of input size and of cutting, per unit of their variance
     log_size_of_networks = candidates.log_size * (1 - is_hand_made)
-    of_size = np.outer(log_size_of_networks, log_size_of_networks)
+    size_effects = np.outer(log_size_of_networks, log_size_of_networks)
     is_cut = 1 - candidates.are("depth", WHOLE)
-    of_cut = np.outer(is_cut, is_cut)
+    cut_effects = np.outer(is_cut, is_cut)
 
     # what attributes gain over all jobs; it is hardly known before any job
-    gains = SIZE_GAIN_SD**2 * of_size + CUT_GAIN_SD**2 * of_cut
+    gains = SIZE_GAIN_SD**2 * size_effects + CUT_GAIN_SD**2 * cut_effects
     is_int8 = 1 - candidates.are("precision", FP32)
     gains += INT8_GAIN_SD**2 * np.outer(is_int8, is_int8)
     for adaptation in ANOTHER_ADAPTATION:
         has_adaptation = candidates.are("adaptation", adaptation)
         gains += ADAPTATION_GAIN_SD**2 * np.outer(has_adaptation, has_adaptation)
 
-    of_dataset = h.dataset_size_sd**2 * of_size + h.dataset_cut_sd**2 * of_cut
-    of_job = h.job_size_sd**2 * of_size + h.job_cut_sd**2 * of_cut
+    # how much the effects of attributes differ between data sets, and between jobs of a data set
+    dataset_attributes = h.dataset_size_sd**2 * size_effects + h.dataset_cut_sd**2 * cut_effects
+    job_attributes = h.job_size_sd**2 * size_effects + h.job_cut_sd**2 * cut_effects
 
+    # correlation of two candidates' noise on the same images: a part that all share, and more if they are alike
     paired = h.noise_shared + (1 - h.noise_shared) * h.noise_alike * alike
     np.fill_diagonal(paired, 1.0)  # the correlation of a candidate's noise with itself
     return Covariances(
         overall=USUAL_LOGIT_SD**2 + gains + h.candidate_sd**2 * individual,
-        dataset=h.dataset_sd**2 + h.dataset_candidate_sd**2 * individual + of_dataset,
-        job=h.job_sd**2 + h.job_candidate_sd**2 * individual + of_job,
+        dataset=h.dataset_sd**2 + h.dataset_candidate_sd**2 * individual + dataset_attributes,
+        job=h.job_sd**2 + h.job_candidate_sd**2 * individual + job_attributes,
         shift=h.job_shift_sd**2 + h.candidate_shift_sd**2 * individual,
         dataset_shift=np.array([[h.dataset_shift_sd**2]]),
         paired=paired,

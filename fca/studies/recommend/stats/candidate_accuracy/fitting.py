@@ -38,15 +38,16 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
     log p(logits of all jobs | hyperparameters) + log p(hyperparameters on their free scales)
 
     The priors keep a variance that few data sets hardly show from being 0 (Chung et al. 2013, Psychometrika 78).
-    candidates: those that the records' positions mean. 150 jobs of 50 candidates take a minute on one core.
-    Raises FcaError without records.
+    records:    results of earlier jobs.    candidates: the candidates to which the records' positions refer.
+    iterations: of L-BFGS, at most, in each of ROUNDS rounds.
+    150 jobs of 50 candidates take a minute on one core. Raises FcaError without records.
     """
     if not records:
         raise FcaError("earlier jobs", 0, "1 or more", "give records, or take usual_hyperparameters()")
     batches = batches_of(records)
     datasets = len({record.dataset for record in records})
 
-    free = np.zeros(len(PRIORS))  # the centres of the priors
+    free = np.zeros(len(PRIORS))  # the hyperparameters on their free scales; 0 is the centre of each prior
     bounds = [(-WIDEST, WIDEST)] * len(free)
     options = {"maxiter": iterations, "ftol": 1e-8}
     for _ in range(ROUNDS):
@@ -56,6 +57,7 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
             return -value, -gradient
 
         free = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        # shares are linearised at the expected logits, which the new hyperparameters change
         covariances_here = covariances(hyperparameters_at(free, datasets), candidates)
         _, batches = settled(records, batches, candidates, covariances_here)
     return hyperparameters_at(free, datasets)
@@ -64,7 +66,10 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
 def log_posterior(
     free: Free, records: Sequence[JobRecord], batches: Sequence[JobBatch], candidates: Candidates
 ) -> tuple[float, Free]:
-    """Log marginal posterior of parameters on their free scales (up to a constant) and its gradient.
+    """Log marginal posterior of hyperparameters on their free scales (up to a constant) and its gradient.
+
+    records, batches, candidates: results of earlier jobs, the same as batches (see `batches_of`), and the candidates to
+    which their positions refer.
 
     On these scales (see `free_of`) the prior is N(0, I), with the logarithm -free' free / 2 and the gradient -free. The
     gradient of the likelihood is the chain rule over all elements of the covariances, whose derivatives by a parameter

@@ -130,7 +130,7 @@ class JobForecast:
     ) -> JobForecast:
         """The forecast given the results of the job's own images; `self` must be the forecast before any of them.
 
-        So more images need a new update of the prior with all images so far, not an update of this result.
+        When there are more images, update the first forecast again with all images, instead of updating this result.
 
         correct: 1 right, 0 wrong (after `of_losses`: 1 minus the loss), NaN not judged, on left-out training images and
                  validation images that all candidates share; a row of NaN for a candidate that was not judged yet.
@@ -155,6 +155,7 @@ class JobForecast:
         """Joint draws of all candidates' accuracies from this distribution, the same at every call.
 
         They are accuracies on images like the test images; if `judged`, on images like those that judge the job.
+        The number of draws is `count`.
         """
         rng = keyed_rng("candidate accuracy", 0)
         weights = np.exp(self.mixture.log_weights)
@@ -201,12 +202,16 @@ def conditioned(
 ) -> Mixture:
     """The mixture given normal observations y of the judged candidates' logits, whose noise has the deviations `sds`.
 
-    For a component N(m, C), with H the rows of the judged candidates, N the covariance of the noise, S = H C H' + N and
+    mixture:  of normal distributions of the logits of all candidates.
+    observed: has the positions of the judged candidates and the correlation of their noise.
+    logits:   the observations y.
+
+    For a component N(m, C), with H the rows of the judged candidates, R the covariance of the noise, S = H C H' + R and
     the gain K = C H' S^-1:
 
         mean = m + K (y - H m),   covariance = C - K H C,   log weight + log N(y; H m, S)
     """
-    judged = observed.judged  # logits on judged images come first, so these are positions in a mean, too
+    judged = observed.judged  # logits on judged images come first, so these are also positions in a mean
     noise = observed.correlation * np.outer(sds, sds)
     log_weights, means, covariances = [], [], []
     for log_weight, mean, covariance in zip(*mixture, strict=True):
@@ -247,9 +252,10 @@ def prior(
     A job is a set of images and classes for which a model is needed; it judges candidates on left-out training images
     and validation images.
 
+    hyperparameters: variances of the effects of data sets, jobs and candidates, fitted to earlier jobs.
     records:        results of earlier jobs.
     recorded:       the candidates to which the records' positions refer.
-    candidates:     those of the new job, recorded or not.
+    candidates:     the candidates of the new job, recorded or not.
     ncl:            number of classes of the new job.
     images_a_class: its training images per class.
     dataset:        name of its data set if the records may have other jobs of it; None: a new one. How far a new one is
@@ -267,11 +273,18 @@ def prior(
     block = np.ix_(position, position)
     covariates = covariates_of(ncl, images_a_class)
     matrix = design(all_candidates, position, position, covariates[None])[0]
+    # additional uncertainty of candidates whose network no earlier job has, on judged and on test images
     unrecorded = np.tile(covariance_of_unrecorded(recorded, candidates), (2, 2))
     count = len(candidates)
 
     def normal_at(dataset_scale: float, shift_scale: float) -> Normal:
-        """The distribution of these logits if the variances of effects and of shifts had these factors."""
+        """The distribution of the candidates' logits, on judged and then on test images, for given variances.
+
+        The variances of a new data set are multiplied by two factors:
+
+        dataset_scale: of the effects of the data set and the job on candidates.
+        shift_scale:   of the shifts from judged to test images.
+        """
         if has_dataset:
             state = dataset_posterior(result, str(dataset), dataset_effects(effects))
         else:  # the state that all jobs share, plus the unknown effects of a new data set
@@ -281,7 +294,7 @@ def prior(
             )
             state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
         covariance = matrix @ state.covariance @ matrix.T
-        # the effect of the job on a candidate is the same on judged and test images; shifts add to the latter
+        # the effect of the job on a candidate is the same on judged and test images; shifts are added on test images
         covariance += np.tile(dataset_scale * effects.job[block], (2, 2)) + unrecorded
         covariance[count:, count:] += shift_scale * effects.shift[block]
         return Normal(matrix @ state.mean, covariance)
@@ -353,7 +366,7 @@ def observe(
     overlap: Σ w² over the images that both were judged by / sqrt(product of Σ w² over all images of each).
 
     correct: 1 right, 0 wrong, NaN not judged.    weights: w of each image; None: 1 for all.
-    losses:  of the possible mistakes, see `JobForecast.of_losses`.
+    losses:  what each possible mistake loses, a part of 1; see `JobForecast.of_losses`.
     Raises FcaError for values outside [0, 1], for others than 1, 0 and NaN where every mistake loses 1, and for weights
     that are not above 0.
     """

@@ -140,17 +140,17 @@ def batches_of(records: Sequence[JobRecord]) -> list[JobBatch]:
 
 
 def _observed_logits(record: JobRecord) -> tuple[Float[np.ndarray, " observed"], ...]:
-    """Shares right, numbers of images, empirical logits and variances of their noise.
+    """Shares right of a job's candidates, numbers of images, empirical logits and variances of their noise.
 
-    Each array has first the results of judged candidates on the job's own images, then those of tested ones on its test
-    images.
+    Each array has first the results of judged candidates on the job's own images, then the results of tested candidates
+    on its test images.
     """
     is_judged = record.n_judged > 0
     is_tested = record.n_test > 0
     images = np.concatenate([record.n_judged[is_judged], record.n_test[is_tested]])
     right = np.concatenate([record.right_judged[is_judged], record.right_test[is_tested]])
 
-    # separately, as the variance of the noise is that of the mean share of the candidates in one call
+    # separately: the variance of the noise is computed from the mean share of the candidates in one call
     judged_logits, judged_variances = logit_of_counts(record.right_judged[is_judged], record.n_judged[is_judged])
     tested_logits, tested_variances = logit_of_counts(record.right_test[is_tested], record.n_test[is_tested])
     logits = np.concatenate([judged_logits, tested_logits])
@@ -261,6 +261,12 @@ def upward(
 ) -> tuple[Pass, list[BatchTerms]]:
     """Pass all messages from the jobs over the data sets to the shared state; also returns the terms of each batch.
 
+    The model is a tree: a state that all jobs share, below it one state for each data set, below that its jobs. The
+    result has the posterior of the shared state and the log likelihood of all records.
+
+    records, batches: results of earlier jobs, and the same as batches (see `batches_of`).
+    candidates:       the candidates to which their positions refer.    covariances: of the effects at each level.
+
     A state has the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is
     what was observed below a node, as a log density of its state: constant + linear' x - x' precision x / 2.
 
@@ -295,6 +301,7 @@ def upward(
             by_dataset[dataset] = by_dataset[dataset].plus(message)
         terms.append(BatchTerms(inverse, weighted, matrix))
 
+    # from the states of the data sets to the shared state
     effects = dataset_effects(covariances)
     top = no_observations
     for message in by_dataset.values():
@@ -329,9 +336,11 @@ def linearised_again(
 ) -> list[JobBatch]:
     """The batches with their shares linearised anew, at the posterior means of the true logits (see `linearised`).
 
-    result, terms: of `upward` with these batches and covariances. Given the mean state m of its data set, the true
-    logits of a job have the posterior mean D m + J S^-1 (y - D m), with D = `design`, J = `job_effects` and S =
-    `job_covariance`.
+    records, batches: results of earlier jobs, and the same as batches (see `batches_of`).
+    result, terms: of `upward` with these batches and covariances.
+
+    Given the mean state m of its data set, the true logits of a job have the posterior mean D m + J S^-1 (y - D m),
+    with D = `design`, J = `job_effects` and S = `job_covariance`.
     """
     effects = dataset_effects(covariances)
     mean_states = {dataset: dataset_posterior(result, dataset, effects).mean for dataset in result.by_dataset}
@@ -373,16 +382,21 @@ def covariance_gradient(
     For observations y ~ N(E, C + S), d log p / dS = (h h' - inverse(C + S)) / 2 with h = inverse(C + S) (y - E). What
     E depends on is itself uncertain: its posterior mean and covariance take its place (Fisher's identity).
 
+    The derivatives are added level by level: for the shared state, for each data set, and for the jobs of each batch.
+
+    records, batches: results of earlier jobs, and the same as batches (see `batches_of`).
     result, terms: of `upward` with these batches and covariances.
     """
     n_candidates = len(covariances.overall)  # the state begins with their mean logits, and ends with the shift
     gradient = Covariances(*(np.zeros_like(covariance) for covariance in covariances))
 
+    # for the shared state, E is the mean of its prior, which is known
     prior = state_prior(covariances.overall)
     known_mean = Normal(prior.mean, np.zeros_like(prior.covariance))
     elements = _gradient_by_effects(result.top.above(prior.covariance), known_mean)
     gradient.overall[:] = elements[:n_candidates, :n_candidates]
 
+    # for each data set, E is the shared state, of which the posterior is known
     effects = dataset_effects(covariances)
     states = {}
     for dataset, message in result.by_dataset.items():
@@ -391,6 +405,7 @@ def covariance_gradient(
         gradient.dataset_shift[:] += elements[-1:, -1:]
         states[dataset] = dataset_posterior(result, dataset, effects)
 
+    # for the jobs, E follows from the state of their data set
     for batch, (inverse, weighted, matrix) in zip(batches, terms, strict=True):
         state_means = np.stack([states[records[job].dataset].mean for job in batch.jobs])
         state_covariances = np.stack([states[records[job].dataset].covariance for job in batch.jobs])
@@ -417,9 +432,10 @@ def _gradient_by_effects(above: Message, state: Normal) -> BetweenStates:
 def _add_job_gradient(
     gradient: Covariances, batch: JobBatch, elements: Float[np.ndarray, "jobs observed observed"]
 ) -> None:
-    """Add what a batch contributes to the gradient by the covariances `job`, `shift` and `paired`.
+    """Add what a batch contributes to the gradient by the covariances `job`, `shift` and `paired`, in place.
 
-    elements: the derivatives by the elements of `job_covariance`.
+    elements: the derivatives by the elements of `job_covariance`. Each of these elements is a sum: the element of `job`
+              for both candidates, on test images also that of `shift`, and the noise: paired x sd x sd.
     """
     judged, tested = batch.judged, batch.tested
     n_judged = len(judged)
