@@ -258,7 +258,7 @@ def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
     The pair (A, B) is compared as B - A, so "first" in the names of columns is B, and "second" is A. The 95 % interval
     is Newcombe's for two accuracies on the same images. The p value is of McNemar's exact test: whether the images that
     only one run classifies right are divided between the runs as by fair coins. With several pairs there is also the
-    p value corrected for their number (Holm).
+    p value corrected for their number (Holm). compared.right has a line for each run: whether each image is right.
     """
     from fca.stats.comparison import holm, mcnemar, paired_interval  # imports SciPy
 
@@ -291,8 +291,8 @@ def _images_that_differ(a: Side, b: Side, compared: Compared, max_images: int) -
 
     There are three kinds of difference: only run a is right, only run b is right, or both are wrong with different
     classes. At most max_images images are named for each kind.
-    compared: the positions in the split of the images that both runs have, with two arrays of one line for each run:
-              the predicted label indices, and whether they are right.
+    compared: `images` are the positions in the split of the images that both runs have. `labels` (the predicted label
+              indices) and `right` (whether they are right) have a line for each run.
     """
     items = a.store.items(a.row["fingerprint"])  # the list of images of the data set, with a line for each
     images = items[items["split"] == a.row["split"]].iloc[compared.images]

@@ -174,7 +174,7 @@ def execute(job: Job, *, alone: bool) -> None:
             claimed_runs = [run for run in pending if run.run_id in token_of_run]
             try:
                 _do_runs(job, claimed_runs, token_of_run, alone)
-            except DamagedFile as damaged:  # a file of a run that these need
+            except DamagedFile as damaged:  # of a run that the claimed runs need
                 message = str(damaged)
                 is_still_damaged = message in earlier_damage  # repeating did not help, as on a disk that is broken
                 if is_still_damaged:

@@ -96,7 +96,7 @@ def job_of_keys(keys: Keys) -> Job:
     from Python is one configuration.
     """
     for key in keys:
-        root = key.partition(".")[0]
+        root = key.partition(".")[0]  # the nodes of sweeps are sweep and hydra
         is_allowed = key == "hydra.searchpath"  # only adds folders with options
         if root in NODES_OF_SWEEPS and not is_allowed:
             step = "leave it out, and call once for every configuration"
@@ -139,7 +139,7 @@ class Jobs:
         return self._jobs[tuple(words)]
 
     def configuration(self, keys: Keys) -> DictConfig:
-        """The configuration of `fca run` with these keys, equal to the one that Hydra composes.
+        """The configuration of `fca run` with these keys besides self.words, equal to the one that Hydra composes.
 
         A key that chooses an option of a group (model, dataset, ...) needs Hydra, which is slow. The result of these
         choices is kept, and the other keys are set in a copy of it.

@@ -85,7 +85,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         from joblib.externals.loky import get_reusable_executor
 
         with tempfile.TemporaryDirectory(prefix="fca-slots-") as folder:
-            # the base class has joblib call self.task_function for each job, with the arguments self.joblib
+            # what super().launch reads: joblib calls self.task_function for each job, with the settings self.joblib
             self.task_function = partial(in_slot, self.work, folder, gpu_of_slot)
             # with 1 worker, joblib would do the job in this process, which a crash would end; hence 2 at least
             self.joblib = {"n_jobs": max(2, len(gpu_of_slot))}
@@ -195,8 +195,8 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
     try:
         return work(config)
     finally:
-        # joblib is given two workers at least, as it would do the jobs of a single worker in the process of the sweep;
-        # if there is only one slot, it is released after each job, since the other worker may have the next job
+        # joblib has two workers even for one slot, as it would do the jobs of a single worker in the sweep's process.
+        # So the only slot is released after each job: the other worker may have the next job.
         if len(gpu_of_slot) == 1:
             os.close(_slot_lock.pop())
 

@@ -85,7 +85,8 @@ def _command_for(done: pd.DataFrame) -> tuple[list[str], bool]:
     the commands that fit, the command with the lowest rank is returned. If none fits, it is `fca results`, which lists
     the runs.    done: rows of finished runs.
     """
-    shift_family = done[SHIFT].astype("object").str.partition("/")[0]  # corruption, of corruption/fog/3
+    # a further column for queries: corruption, of corruption/fog/3
+    shift_family = done[SHIFT].astype("object").str.partition("/")[0]
     # queries may name any column that all tasks share (BASE); a column that these rows lack gets missing values
     all_columns = [*dict.fromkeys([*done, *BASE])]
     queried_rows = done.reindex(columns=all_columns).assign(shift_family=shift_family)

@@ -130,11 +130,12 @@ class Console(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print a warning, unless one that differs only in names and numbers was printed before.
 
-        Every warning is noted for the line with their number that the command prints at its end. Inside `gathered`, the
-        warning is neither printed nor noted now, but kept in `held`, and `gathered` does both at its end.
+        Every warning is noted, so that the command can print at its end how often each was repeated. Inside `gathered`,
+        where `held` is not None, the warning is only kept in `held`, and `gathered` notes and prints it at its end.
         """
         try:
-            text, key, names = text_key_and_names(record)  # the key is equal for warnings that differ only in names
+            # the key is equal for warnings that differ only in names and numbers
+            text, key, names = text_key_and_names(record)
             if self.held is not None:
                 self._hold(text, key, names)
                 return

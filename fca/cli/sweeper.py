@@ -66,7 +66,7 @@ def progress(
 ) -> Iterator[None]:
     """While the body runs, show how many of the `total` runs are done and failed, and the time to go.
 
-    The body has workers, in other processes or on other machines, do `runs`. So a thread reads their states from the
+    Workers in other processes, or on other machines, do the runs, so a thread reads the states of the runs from the
     store. A terminal gets a progress bar, other output a line from time to time.
 
     runs:        the runs that are pending at the start.    total: the number of all runs of the sweep.
@@ -92,7 +92,7 @@ def progress(
             A terminal shows the progress bar `bar`, other output `lines`. If no run is at work for long, `idle` prints
             the reason.
             """
-            is_active = watched.look()  # reads the states
+            is_active = watched.look()
             idle.look(at_work=is_active or not body_is_running)  # after the body, nothing is waited for
 
             seconds = watched.seconds_to_go()
@@ -359,13 +359,14 @@ class ResumingSweep:
         store = points[0].job.context.store  # all points have the same store, since no sweep may vary `outputs`
         runs = {run.run_id: run for point in points for run in point.job.plan}  # each once: points may share runs
         states = {run_id: store.state(run_id) for run_id in runs}
+        # void: runs that can never be done, since they need the weights of a training that diverged
         pending, void_ids = self._find_pending_and_void(store, runs, states)
         _print_plan(points, runs, states, pending, void_ids)
 
         self._prepare_store_and_tracker(points, runs, states, pending)
         self._run_pending(points, runs, pending)
 
-        axes = swept_columns([point.overrides for point in points])
+        axes = swept_columns([point.overrides for point in points])  # for a table with a line for each combination
         print(*outcome(store, list(runs.values()), axes), sep="\n")
         failed_ids = show_failures(store, runs)  # prints the failures
         if failed_ids:
@@ -412,7 +413,7 @@ class ResumingSweep:
         runs:   all runs of this sweep, by id.    pending: ids of the runs to do.
         """
         store = points[0].job.context.store
-        weights = Weights(point.job for point in points)
+        weights = Weights(point.job for point in points)  # removes weights that no unfinished run needs
         pending_runs = [run for run_id, run in runs.items() if run_id in pending]
         parent_of_pending = {run_id: runs[run_id].parent for run_id in pending}
         with (
@@ -497,7 +498,7 @@ class ResumingSweep:
             if any(run.run_id in pending and run.light for run in point.job.plan):
                 # alone=False: does not wait for runs that another worker has claimed, and records errors
                 execute(point.job, alone=False)
-        points[0].job.context.tracker.close()  # all points have the same tracker
+        points[0].job.context.tracker.close()  # passes on the rows of the light runs; all points have the same tracker
 
     def _launch(self, launches: Sequence[Configuration], pending: set[str]) -> None:
         """Have the launcher do these jobs, and record the runs at which workers died.
@@ -596,8 +597,8 @@ class ResumingSweep:
 
         Points whose data set has too few classes for their subset are left out, with a line on stderr.
 
-        A word KEY=VALUE has two forms: as the user types it, and as Hydra reads it. A typed word such as
-        shift=corruption/fog/3 may become several words of Hydra.
+        An override KEY=VALUE, here called a word, has two forms: as the user types it, and as Hydra reads it. One typed
+        word, such as shift=corruption/fog/3, may become several words of Hydra.
 
         arguments:      the overrides of the command line.
         not_downloaded: a list that receives the points whose data set would have to be downloaded; None: such data

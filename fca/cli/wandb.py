@@ -108,7 +108,7 @@ def _write_and_send(tracker: WandbTracker, entries: Sequence[Entry], workers: in
             tracker.write(entry)
             bar.advance(write_task)
 
-        folders = unsent(tracker)
+        folders = unsent(tracker)  # a folder for each file
         send_task = bar.add_task("send", total=len(folders))
         log = Path(tracker.dir, "wandb", LOG)
         not_sent = send(folders, workers, log, lambda number: bar.update(send_task, completed=number))

@@ -54,9 +54,9 @@ class Weights:
         as these runs were not done at the last call.
         """
         for run_id, unfinished_ids in list(self.unfinished.items()):  # a copy, since entries are removed below
-            is_training_left = run_id in unfinished_ids
-            if is_training_left and self.store.state(run_id) is not State.DONE:
-                continue  # no run that needs the weights can be done yet, so their states are not read
+            was_unfinished = run_id in unfinished_ids
+            if was_unfinished and self.store.state(run_id) is not State.DONE:
+                continue  # the training still runs: no run that needs its weights can be done yet
 
             done_ids = {reader for reader in unfinished_ids if self.store.state(reader) is State.DONE}
             unfinished_ids -= done_ids  # changes the set in self.unfinished
