@@ -144,7 +144,7 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
     train_s = rows["train_s"].dropna()
     diverged_ids = set(rows.index[rows[FLAG].eq(DIVERGED)])
 
-    removable: list[Waste] = []
+    removable: list[Waste] = []  # each a path with its kind and size, which `_measured` finds
     n_at_work = 0
     for folder in _entries_without_links(outputs / "runs"):
         run_id = folder.name
@@ -162,7 +162,7 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
             removable.append(_measured("stale", path))
         else:
             n_at_work += 1
-    for name in ("items", "tables", "cache"):
+    for name in ("items", "tables", "cache"):  # unfinished files of processes that have died
         removable += [_measured("stale", path) for path in abandoned_parts(outputs / name)]
 
     if n_at_work:

@@ -62,7 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if not 2 <= len(options.ids) <= len(ascii_uppercase):
         raise FcaError("ids", " ".join(options.ids), f"2 to {len(ascii_uppercase)} runs", "fca diff ID ID")
-    names_and_ids = zip(ascii_uppercase, options.ids, strict=False)  # A, B, ...
+    names_and_ids = zip(ascii_uppercase, options.ids, strict=False)  # A, B, ...; most letters are not needed
+    # a side is one of the runs: its name A, B, ..., its row and its configuration
     sides = [_side(name, typed, options.outputs) for name, typed in names_and_ids]
     print(printable("\n".join(_lines(sides, options.images)), keep="\n"))
     return 0
@@ -141,8 +142,8 @@ def predicted(side: Side) -> Predicted | None:
     """The predictions that belong to a run, or None if there are none, as for a run of task embed.
 
     A training has the predictions of its best weights on the test images. A score run computed the accuracy of another
-    run's predictions on a subset of classes: it has these predictions for images of the subset, with the logits of all
-    other classes left out (protocol masked).
+    run's predictions on a subset of classes. To it belong new predictions for the images of the subset: of each image
+    the class with the largest logit among the classes of the subset (protocol masked).
     side: the run.
     """
     from fca.stats.protocols import masked_answers  # imports SciPy
@@ -156,15 +157,18 @@ def predicted(side: Side) -> Predicted | None:
     if side.row["task"] != "score":
         return Predicted(split, stored.images, stored.predicted_labels, stored.right)
 
-    classes = side.row["classes"]  # label indices of the classes in the subset
-    is_of_classes = stored.of_classes(classes)  # for each image
-    columns_of_classes = stored.columns[np.array(classes)]  # columns of the logits
-    # for each image the column of the largest logit among the classes of the subset
-    predicted_columns = masked_answers(stored.logits[is_of_classes], columns_of_classes)
-    label_by_column = {int(column): label for label, column in enumerate(stored.columns)}
-    labels = np.array([label_by_column[int(column)] for column in predicted_columns], dtype=np.int32)
-    true_columns = stored.true[is_of_classes]  # the column of each image's own class
-    return Predicted(split, stored.images[is_of_classes], labels, predicted_columns == true_columns)
+    # a label index is a position in the classes of the data set; a network may have its logits in another order
+    column_of_label = stored.columns  # label index -> column of the logits
+    label_of_column = {int(column): label for label, column in enumerate(column_of_label)}
+
+    subset_labels = side.row["classes"]  # label indices of the classes in the subset
+    is_of_subset = stored.of_classes(subset_labels)  # for each image, whether its own class is in the subset
+    subset_columns = column_of_label[np.array(subset_labels)]
+    # for each image the column, among those of the subset, with the largest logit
+    predicted_columns = masked_answers(stored.logits[is_of_subset], subset_columns)
+    predicted_labels = np.array([label_of_column[int(column)] for column in predicted_columns], dtype=np.int32)
+    true_columns = stored.true[is_of_subset]  # for each image the column of its own class
+    return Predicted(split, stored.images[is_of_subset], predicted_labels, predicted_columns == true_columns)
 
 
 def _run_with_predictions(side: Side) -> Row | None:
@@ -234,11 +238,12 @@ class Compared:
 def compare(a: Predicted, b: Predicted) -> Compared | None:
     """What two runs predicted on the images that both have; None if they have no image in common.
 
-    a, b: the predictions of each run.
+    a, b: the predictions of each run: `images` are positions in the split, `labels` the predicted label indices, and
+          `right` whether each prediction is right.
     """
-    if a.split != b.split:  # another data set or split: positions of images mean other images
+    if a.split != b.split:  # of another data set or split, where the same position is another image
         return None
-    # at_a, at_b: where the common images are in each of the two arrays
+    # at_a, at_b: where the common images are in the arrays of a and of b
     images, at_a, at_b = np.intersect1d(a.images, b.images, assume_unique=True, return_indices=True)
     if not len(images):
         return None
@@ -250,8 +255,10 @@ def compare(a: Predicted, b: Predicted) -> Compared | None:
 def _differences(pairs: Sequence[tuple[Side, Side, Compared]]) -> pd.DataFrame:
     """A table with a line for each pair of runs: accuracies, their difference with its interval, and McNemar's test.
 
-    The pair (A, B) is compared as B - A, so "first" in the names of columns is B, and "second" is A. With several pairs
-    there is also the p value corrected for their number (Holm).
+    The pair (A, B) is compared as B - A, so "first" in the names of columns is B, and "second" is A. The 95 % interval
+    is Newcombe's for two accuracies on the same images. The p value is of McNemar's exact test: whether the images that
+    only one run classifies right are divided between the runs as by fair coins. With several pairs there is also the
+    p value corrected for their number (Holm). compared.right has a line for each run: whether each image is right.
     """
     from fca.stats.comparison import holm, mcnemar, paired_interval  # imports SciPy
 
@@ -284,28 +291,29 @@ def _images_that_differ(a: Side, b: Side, compared: Compared, max_images: int) -
 
     There are three kinds of difference: only run a is right, only run b is right, or both are wrong with different
     classes. At most max_images images are named for each kind.
-    compared: what both runs predicted on the images that they have in common.
+    compared: `images` are the positions in the split of the images that both runs have. `labels` (the predicted label
+              indices) and `right` (whether they are right) have a line for each run.
     """
-    items = a.store.items(a.row["fingerprint"])
+    items = a.store.items(a.row["fingerprint"])  # the list of images of the data set, with a line for each
     images = items[items["split"] == a.row["split"]].iloc[compared.images]
-    class_keys = images["label"].cat.categories  # position: the label index
+    class_keys = images["label"].cat.categories  # label index -> class key
     right_a, right_b = compared.right
-    has_two_labels = compared.labels[0] != compared.labels[1]
+    is_label_different = compared.labels[0] != compared.labels[1]
     differences = {
         f"only {a.name} right": right_a & ~right_b,
         f"only {b.name} right": right_b & ~right_a,
-        "both wrong, in two ways": ~right_a & ~right_b & has_two_labels,
+        "both wrong, in two ways": ~right_a & ~right_b & is_label_different,
     }
 
     if a.row.get("classes") != b.row.get("classes"):
         yield f"\n{a.name} and {b.name} choose among different classes; compared are the images of those that both know"
-    yield f"\nimages on which {a.name} and {b.name} differ: {int(has_two_labels.sum())}"
+    yield f"\nimages on which {a.name} and {b.name} differ: {int(is_label_different.sum())}"
     for difference, is_different in differences.items():
         yield f"  {difference}: {int(is_different.sum())}"
         for position in np.flatnonzero(is_different)[:max_images]:
             guesses = []
             for side, label in zip((a, b), compared.labels[:, position], strict=True):
-                key = class_keys[label] if label >= 0 else "?"  # -1: a class that the data set does not have
+                key = class_keys[label] if label >= 0 else "?"  # -1: the network has classes that the data set lacks
                 guesses.append(f"{side.name} {key}")
             image = images.iloc[position]
             yield f"    {image['image_id']} ({image['label']}): {', '.join(guesses)}"

@@ -81,7 +81,7 @@ class LogFile(logging.FileHandler):
 def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     """Append everything that libraries and fca log or warn in the body to this file; fca's warnings are also printed.
 
-    path:   the file; it is made when the first line comes.
+    path:   the file; the first line creates it.
     epochs: whether lines about epochs are also printed, if the output is not a terminal.
     """
     root_logger = logging.getLogger()
@@ -155,6 +155,9 @@ def execute(job: Job, *, alone: bool) -> None:
     Runs whose files are damaged are done again. If a run needs another run that failed or was interrupted, it gets the
     same kind of record as that run.
 
+    The runs that can be done now are claimed and done in rounds, until no run is left. A round ends early if a file of
+    an earlier run turns out to be damaged; then that run counts as unfinished, and the next round begins with it.
+
     alone: True for a single job. The job waits for runs that another worker is doing, and takes them over if that
            worker dies. An error in the configuration is raised and leaves no trace in the store.
            False for a job of a sweep. The job does not wait for runs that another worker is doing, since the sweep
@@ -162,22 +165,22 @@ def execute(job: Job, *, alone: bool) -> None:
     """
     store = job.context.store
     done_ids = {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE}
-    keep_items(job, done_ids)  # writes lists of images that are missing
+    keep_items(job, done_ids)  # writes again a list of images that was lost, without which results cannot be read
 
-    damage_met: set[str] = set()  # the messages about damaged files in earlier rounds
+    earlier_damage: set[str] = set()  # the messages about damaged files in earlier rounds
     while pending := unfinished(store, job.plan):
         orphans = record_orphans(job, pending)  # the runs that cannot be done, since the run that they need failed
         with _claimed(pending, store) as token_of_run:
             claimed_runs = [run for run in pending if run.run_id in token_of_run]
             try:
                 _do_runs(job, claimed_runs, token_of_run, alone)
-            except DamagedFile as damaged:  # a file of a run that these need: the next round repeats that run first
+            except DamagedFile as damaged:  # of a run that the claimed runs need
                 message = str(damaged)
-                is_still_damaged = message in damage_met  # repeating did not help, as on a disk that cannot be written
+                is_still_damaged = message in earlier_damage  # repeating did not help, as on a disk that is broken
                 if is_still_damaged:
-                    for run in claimed_runs:
+                    for run in claimed_runs:  # without a record, they would be tried for ever
                         record_failure(job, run, message, None)
-                damage_met.add(message)
+                earlier_damage.add(message)
 
         has_progress = claimed_runs or orphans
         if not has_progress:  # other workers have claimed all runs that can be done now
@@ -265,14 +268,15 @@ def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
             if token is not None:  # None: another worker holds it
                 token_of_folder[folder] = token
                 store.clear(run.run_id)  # damaged files of an earlier attempt would be in the way
-        yield {folder.name: token for folder, token in token_of_folder.items()}
+        yield {folder.name: token for folder, token in token_of_folder.items()}  # the name of the folder is the run_id
 
 
 def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone: bool) -> None:
     """Have the task do these claimed runs, and store each as soon as the task yields it.
 
-    An error is recorded for the first run that is not finished. Then the task starts again with the other runs.
-    Raises DamagedFile if a run that these need has a damaged file.
+    The task does the runs in order and yields each when it is finished. So an error is an error of the first run that
+    is not finished. It is recorded (`_fail`), and the task starts again with the other runs, without those that need
+    the failed run. Raises DamagedFile if a run that these need has a damaged file.
     token_of_run: run_id -> token of its claim.
     alone: whether an FcaError, a mistake in the configuration, is raised, as for a single job; else it is recorded.
     """
@@ -295,7 +299,7 @@ def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone:
 
         except DamagedFile:  # `execute` handles it
             raise
-        except ClaimLost:  # another worker has taken over the run that was to be stored, which is the first
+        except ClaimLost:  # another worker has taken over the first run, as this one was silent for too long
             pending = pending[1:]
         except FcaError as error:
             if alone:  # the user will correct the configuration: leave no trace of this one
@@ -342,7 +346,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         **run.metadata,
         FINGERPRINT_KIND: job.context.data.fingerprint_kind if has_fingerprint else None,
         **finished.columns,
-        "limit": job.context.data.limit,
+        "limit": job.context.data.limit,  # the most images of a split, where the user limits them
         **provenance(),
         "finished": datetime.now(UTC).isoformat(timespec="microseconds"),  # texts of one length, which sort by time
         "run_id": run.run_id,
@@ -350,7 +354,8 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "parent": run.parent,
         "command": job.command,
     }
-    columns = (*job.task.columns, *job.context.adaptation.columns)  # that a row of this task may have
+    # the columns that a row may have beside those of every task; others are refused
+    columns = (*job.task.columns, *job.context.adaptation.columns)
     stored_row = job.context.store.write(row, finished.arrays, token, columns)
     job.context.tracker.finish(stored_row)
     if stop.requested.is_set():
@@ -371,7 +376,8 @@ def record_failure(job: Job, run: Run, message: str, trace: str | None, *, inter
     """Write why a run has no result, with the command that repeats it, into the store and to the tracker.
 
     message: the error.    trace: its traceback; None for an error that needs none, such as a mistake of the user.
-    interrupted: whether the run was killed or lacked resources, so that the same command repeats it by itself.
+    interrupted: whether the run was killed or lacked memory or disk space. The same command does such a run again,
+                 whereas a run that failed is only repeated on request.
     """
     error = {
         "run_id": run.run_id,

@@ -73,11 +73,11 @@ def run(keys: Keys) -> pd.DataFrame:
     Raises FcaError for what `fca run` refuses, and for a run that fails.
     """
     job = job_of_keys(keys)
-    complete(job)
+    complete(job)  # does the unfinished runs; a run that fails is only recorded
 
     store = job.context.store
     for planned in job.plan:
-        if store.state(planned.run_id) in ENDED_EARLY:  # `complete` only records failures
+        if store.state(planned.run_id) in ENDED_EARLY:
             cause = store.error(planned.run_id)["error"]
             log = store.folder(planned.run_id) / "log.txt"
             raise FcaError("run", planned.run_id, f"a run that ends well; this one did not: {cause}", f"look at {log}")
@@ -95,14 +95,17 @@ def job_of_keys(keys: Keys) -> Job:
     Raises FcaError for what `fca run` refuses, for keys of a sweep, and for an experiment that sweeps, since a call
     from Python is one configuration.
     """
-    for key in keys:  # hydra.searchpath only adds folders with options
-        if key.partition(".")[0] in NODES_OF_SWEEPS and key != "hydra.searchpath":
+    for key in keys:
+        root = key.partition(".")[0]  # the nodes of sweeps are sweep and hydra
+        is_allowed = key == "hydra.searchpath"  # only adds folders with options
+        if root in NODES_OF_SWEEPS and not is_allowed:
             step = "leave it out, and call once for every configuration"
             raise FcaError("key", key, "keys of one configuration; this one is about sweeps", step)
-    words = [word(key, value) for key, value in keys.items()]
+
+    words = [word(key, value) for key, value in keys.items()]  # KEY=VALUE, as on a command line
     for typed in words:
-        check_word("run", typed)
-    check_words(words)
+        check_word("run", typed)  # the form of the word, and the kind of its value
+    check_words(words)  # whether a word would run code or read the environment
 
     # an experiment may turn a command into a sweep by hydra.mode; composing, which takes 0.3 s, shows it
     if "experiment" in keys and composed("run", words, with_hydra=True).hydra.mode is RunMode.MULTIRUN:
@@ -136,8 +139,10 @@ class Jobs:
         return self._jobs[tuple(words)]
 
     def configuration(self, keys: Keys) -> DictConfig:
-        """The configuration of `fca run` with these keys, equal to the one that Hydra composes.
+        """The configuration of `fca run` with these keys besides self.words, equal to the one that Hydra composes.
 
+        A key that chooses an option of a group (model, dataset, ...) needs Hydra, which is slow. The result of these
+        choices is kept, and the other keys are set in a copy of it.
         Raises FcaError for what Hydra refuses, with the text that the command line shows.
 
         >>> Jobs().configuration({"model.input_size": 48}).model.input_size
@@ -149,8 +154,9 @@ class Jobs:
             for key, value in keys.items():
                 if not _needs_composition(key):
                     OmegaConf.update(config, key, plain(key, value), merge=True)
-        except OmegaConfBaseException:  # composing with all keys raises the same error as the command line
-            return composed("run", [*self.words, *(word(key, value) for key, value in keys.items())])
+        except OmegaConfBaseException:  # OmegaConf refuses a key or value
+            all_words = [*self.words, *(word(key, value) for key, value in keys.items())]
+            config = composed("run", all_words)  # raises FcaError as the command line does, unless Hydra accepts them
         return config
 
     def _with_choices(self, choices: tuple[str, ...]) -> DictConfig:
@@ -168,26 +174,30 @@ class Jobs:
         """The configuration with these choices, composed without the 0.3 s that Hydra takes.
 
         The keys of each chosen option replace the node of its group in the default configuration.
-        None if the result might differ from Hydra's, since a choice may change more than the node of its group.
-        choices: each as GROUP=OPTION.
+        None if the result might differ from Hydra's, since a choice may change more than the node of its group. Then
+        the caller uses Hydra.    choices: each as GROUP=OPTION.
         """
         # first part of the key of each override: +model.name=x -> model
         changed_by_words = {typed.lstrip("+~").partition("=")[0].partition(".")[0] for typed in self.words}
         option_of_group = dict(choice.split("=", 1) for choice in choices)
-        # without a choice, this is the default configuration, which only Hydra composes; the user's own file in
-        # conf/local may change keys of any group
-        if not option_of_group or USERS_OWN_FILE.is_file():
+        if not option_of_group:  # the default configuration, in which nodes are replaced, comes from Hydra
+            return None
+        if USERS_OWN_FILE.is_file():  # it may change keys of any group
             return None
         # replacing a node would undo changes that `words`, or an experiment in `words`, made in it
         if changed_by_words & {*GROUPS_THAT_CHANGE_OTHERS, *option_of_group}:
             return None
 
-        root = rules_by_field(RunConfig)
-        # group -> keys of the chosen option; None if only Hydra can compose it, as if the group is no key of the root
-        nodes = {group: _option_keys(group, name) if group in root else None for group, name in option_of_group.items()}
-        needs_hydra = None in nodes.values()
-        if needs_hydra or any(root[group][0] is not Any for group in nodes):  # a group has the type Any
-            return None
+        type_and_rule_of_key = rules_by_field(RunConfig)
+        nodes: dict[str, DictConfig] = {}  # group -> keys of the chosen option
+        for group, name in option_of_group.items():
+            # a group with its node in the root of the configuration is declared there with the type Any; others, such
+            # as recipe/augment, have their node elsewhere
+            is_group_of_root = group in type_and_rule_of_key and type_and_rule_of_key[group][0] is Any
+            keys = _option_keys(group, name) if is_group_of_root else None
+            if keys is None:  # only Hydra can compose this choice
+                return None
+            nodes[group] = keys
 
         config = self._with_choices(())  # the default configuration
         with open_dict(config):
@@ -197,14 +207,16 @@ class Jobs:
 
 
 def _option_keys(group: str, name: str) -> DictConfig | None:
-    """The keys of conf/<group>/<name>.yaml; None if it consists of more than keys, which only Hydra can compose.
+    """The keys of an option, such as model=resnet18; None if it consists of more than keys, which only Hydra composes.
 
-    It may build on one other option of its group, whose keys it changes.
+    They are in the file conf/<group>/<name>.yaml, or in a table of many options (options.yaml). The option may build on
+    one other option of its group, whose keys it changes.
     Raises FcaError, as Hydra's loader does here, for keys that a file may not set.
     """
     file = CONF / group / f"{name}.yaml"
-    if file in rows():
-        keys = OmegaConf.create(rows()[file])  # a row of options.yaml in place of a file
+    keys_by_file = rows()  # the options in tables: path that the option would have as a file -> its keys
+    if file in keys_by_file:
+        keys = OmegaConf.create(keys_by_file[file])
     elif not file.is_file() or "@package" in file.read_text():  # @package: it sets keys of other groups
         return None
     else:
@@ -214,7 +226,8 @@ def _option_keys(group: str, name: str) -> DictConfig | None:
     match keys.pop("defaults", []):  # Hydra's list of the options on which this one builds
         case []:
             return keys
-        case [str(base_name), "_self_"]:
+        case [str(base_name), "_self_"]:  # one option, changed by the keys of this one (_self_)
+            # @_here_ places the keys of the other option where those of this one go, as they are merged here
             base_keys = _option_keys(group, base_name.removesuffix("@_here_"))
             return None if base_keys is None else DictConfig(OmegaConf.merge(base_keys, keys))
     return None  # any other list of defaults

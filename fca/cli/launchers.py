@@ -85,6 +85,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         from joblib.externals.loky import get_reusable_executor
 
         with tempfile.TemporaryDirectory(prefix="fca-slots-") as folder:
+            # what super().launch reads: joblib calls self.task_function for each job, with the settings self.joblib
             self.task_function = partial(in_slot, self.work, folder, gpu_of_slot)
             # with 1 worker, joblib would do the job in this process, which a crash would end; hence 2 at least
             self.joblib = {"n_jobs": max(2, len(gpu_of_slot))}
@@ -96,6 +97,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
     def _measure_first_job(self, jobs: Sequence[Sequence[str]], first: int) -> Sequence[JobReturn]:
         """Do one job alone on the first GPU, and set the number of slots by the memory and the GPU time that it used.
 
+        `slots_for` returns how many such runs the GPU's free memory, its time and the CPU cores allow at once.
         jobs: a list with the overrides of the job.    first: the number of the job.
         Returns a list with the result of the job.
         """
@@ -119,7 +121,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         # memory above the level before the run shows that the run is on the GPU; without any such sample,
         # the run counts as one that needs a whole GPU
         samples_at_work = [(used - used_before, busy) for used, busy in samples if used > used_before]
-        peak = max((used for used, _ in samples_at_work), default=total)  # MiB
+        peak = max((used_by_run for used_by_run, _ in samples_at_work), default=total)  # MiB
         mean_busy = mean([busy for _, busy in samples_at_work] or [100.0])  # %
         cores_per_gpu = joblib.cpu_count() // len(self.gpus)
         self.slots_per_gpu = slots_for(peak / (total - used_before), mean_busy / 100, cores_per_gpu)
@@ -180,7 +182,7 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
     work: does the job, given `config`.    folder: holds the files that are locked, one for each slot.
     gpu_of_slot: the GPU that each slot sees; empty for a share of the CPU.
     """
-    if not _slot_lock:  # the first job of the worker, or it released its slot after the job before, see below
+    if not _slot_lock:  # the first job of the worker; or it released its slot after the last job, see below
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as nvidia-smi counts
         gpu = gpu_of_slot[_take_slot(folder, len(gpu_of_slot))]
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
@@ -193,7 +195,9 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
     try:
         return work(config)
     finally:
-        if len(gpu_of_slot) == 1:  # joblib has two workers for this one slot: release it, so that the other may work
+        # joblib has two workers even for one slot, as it would do the jobs of a single worker in the sweep's process.
+        # So the only slot is released after each job: the other worker may have the next job.
+        if len(gpu_of_slot) == 1:
             os.close(_slot_lock.pop())
 
 

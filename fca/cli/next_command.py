@@ -60,13 +60,15 @@ class Reader(NamedTuple):
 def next_command(store: Store, done: pd.DataFrame) -> str:
     """The command to type next, which reads these runs.
 
-    It has a filter for the data sets of these runs if the store also has runs on other data sets.
+    A command that puts all trainings into one table refuses trainings of different settings, such as numbers of epochs.
+    It gets filters, such as recipe_epochs=5, that leave trainings of equal settings. If the store also has runs on
+    other data sets, there is a filter for the data sets of these runs.
     done: rows of finished runs, at least one.
     """
-    words, one_table = _command_for(done)  # one_table: the command puts all trainings into one table
+    words, has_one_table = _command_for(done)
     trained = done[done[TASK] == "train"]
-    if one_table and len(trained):
-        words += filters_that_agree(trained)  # the command refuses trainings that may not stand in one table
+    if has_one_table and len(trained):
+        words += filters_that_agree(trained)  # none if the settings are equal
     if str(store.outputs) != "outputs":  # the default store need not be typed
         words.append(f"outputs={store.outputs}")
 
@@ -79,11 +81,13 @@ def next_command(store: Store, done: pd.DataFrame) -> str:
 def _command_for(done: pd.DataFrame) -> tuple[list[str], bool]:
     """The words behind `fca` of the command that reads these runs, and whether it puts all trainings into one table.
 
-    Of several commands that fit, the command with the lowest rank is used. If none fits, it is `fca results`, which
-    lists the runs.    done: rows of finished runs.
+    The studies declare commands (readers), each with its rank and with queries that show whether it reads the runs. Of
+    the commands that fit, the command with the lowest rank is returned. If none fits, it is `fca results`, which lists
+    the runs.    done: rows of finished runs.
     """
-    shift_family = done[SHIFT].astype("object").str.partition("/")[0]  # corruption, of corruption/fog/3
-    # queries may name columns that none of these rows has: they are added, with missing values
+    # a further column for queries: corruption, of corruption/fog/3
+    shift_family = done[SHIFT].astype("object").str.partition("/")[0]
+    # queries may name any column that all tasks share (BASE); a column that these rows lack gets missing values
     all_columns = [*dict.fromkeys([*done, *BASE])]
     queried_rows = done.reindex(columns=all_columns).assign(shift_family=shift_family)
     for reader in sorted(_readers(), key=lambda reader: reader.rank):
@@ -105,6 +109,7 @@ def _readers() -> Iterator[Reader]:
         if not file.is_file():
             continue
         try:
+            # a list, so that one wrong entry is found before any entry of the file is used
             yield from [_reader(str(word), keys) for word, keys in plain_values(file).items()]
         except FcaError as error:
             log.warning("%s is left out: %s", file, error)

@@ -80,33 +80,35 @@ class Notice:
 def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
     """The text of a warning, a key that it shares with warnings like it, and the names and numbers in the text.
 
-    The key is the text with ... in place of each name, run id and number. If the message has fewer than _ENOUGH_WORDS
-    other words, only run ids are replaced, so that different warnings do not share a key.
+    The key is the text with ... in place of each name, run id and number. A name is an argument of the message that is
+    one word. If the message has fewer than _ENOUGH_WORDS words beside its arguments, only run ids are replaced, so that
+    different warnings do not share a key.
 
     >>> record = logging.makeLogRecord({"msg": "run %s is left out: its row lacks one of %s", "args": ("0a", "top1")})
     >>> text_key_and_names(record)
     ('run 0a is left out: its row lacks one of top1', 'run ... is left out: its row lacks one of ...', ['0a', 'top1'])
     """
     text = record.getMessage()
-    values = record.args if isinstance(record.args, tuple) else ()  # logging also allows one mapping
-    message_without_values = _PLACEHOLDER.sub("", str(record.msg))
-    words = re.findall(r"[^\W\d_]{2,}", message_without_values)  # two or more letters
+    arguments = record.args if isinstance(record.args, tuple) else ()  # logging also allows one mapping
+    message_without_placeholders = _PLACEHOLDER.sub("", str(record.msg))  # without %s, the place of an argument
+    words = re.findall(r"[^\W\d_]{2,}", message_without_placeholders)  # two or more letters
     has_enough_words = len(words) >= _ENOUGH_WORDS
-    names = []
-    if has_enough_words:
-        names = [str(value) for value in values if isinstance(value, str) and _is_name(value)]
 
     key = text
+    names: list[str] = []
+    if has_enough_words:
+        names = [str(value) for value in arguments if isinstance(value, str) and _is_name(value)]
     for name in names:
         key = key.replace(name, "...", 1)
-    # numbers are replaced last, since run ids contain digits; a name that comes twice is not listed again
-    runs = [run for run in _RUN.findall(key) if run not in names]
+
+    run_ids = [run_id for run_id in _RUN.findall(key) if run_id not in names]  # a name that comes twice is listed once
     key = _RUN.sub("...", key)
+
     numbers: list[str] = []
-    if has_enough_words:
+    if has_enough_words:  # after the run ids, which contain digits
         numbers = _NUMBER.findall(key)
         key = _NUMBER.sub("...", key)
-    return text, key, [*names, *runs, *numbers]
+    return text, key, [*names, *run_ids, *numbers]
 
 
 def _is_name(value: str) -> bool:
@@ -126,15 +128,19 @@ class Console(logging.Handler):
         self.held: dict[str, Notice] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a warning, or keep it for the end of `gathered`.
+        """Print a warning, unless one that differs only in names and numbers was printed before.
 
-        If a warning that differs only in names and numbers was printed before, this one is only counted.
+        Every warning is noted, so that the command can print at its end how often each was repeated. Inside `gathered`,
+        where `held` is not None, the warning is only kept in `held`, and `gathered` notes and prints it at its end.
         """
         try:
+            # the key is equal for warnings that differ only in names and numbers
             text, key, names = text_key_and_names(record)
             if self.held is not None:
                 self._hold(text, key, names)
-            elif _is_first(key, text, names):
+                return
+            is_first = _note(key, text, names)
+            if is_first:
                 _print(text)
         except Exception:  # as in every handler of logging: a warning must not end any work
             self.handleError(record)
@@ -173,14 +179,16 @@ def gathered() -> Iterator[None]:
         yield
         return
 
-    handler.held = {}
+    handler.held = {}  # the handler keeps the warnings of the body in it, and prints none
     try:
         yield
     finally:
-        notices, handler.held = handler.held, None
+        notices = handler.held
+        handler.held = None  # the handler prints warnings again
         for key, notice in notices.items():
-            # not counted by `shared`: the line that is printed here has the count
-            if _is_first(key, notice.text, notice.names, counted=False):
+            # noted for other processes, but not to be counted at the end: the line here has the count
+            is_first = _note(key, notice.text, notice.names, counted=False)
+            if is_first:
                 _print(notice.line())
 
 
@@ -213,8 +221,8 @@ def _print(text: str) -> None:
     print(printable(text, keep="\n"), file=sys.stderr, flush=True)
 
 
-def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) -> bool:
-    """Whether no process of this command had a warning with this key before; also notes the warning for the others.
+def _note(key: str, text: str, names: list[str], *, counted: bool = True) -> bool:
+    """Note a warning for all processes of this command; returns whether none of them had one with this key before.
 
     The processes of a command share a folder, whose path is in an environment variable. Each key has a file in this
     folder, to which every process appends a line for each warning with the key. So the process that creates the file
@@ -247,7 +255,7 @@ def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) ->
 def _counted_notices(folder: Path) -> Sequence[Notice]:
     """The warnings that the processes of a command noted in a folder, in the order in which each last came.
 
-    Each file of the folder has the warnings with one key, as a JSON object on each line (see `_is_first`). Warnings
+    Each file of the folder has the warnings with one key, as a JSON object on each line (see `_note`). Warnings
     that `gathered` printed are left out, because their lines already had a count.
     """
     notices = []

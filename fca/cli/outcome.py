@@ -49,8 +49,8 @@ def swept_columns(overrides: Sequence[Sequence[str]]) -> list[str]:
 def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[str]:
     """Yield what a sweep prints at its end: a table of mean accuracies, and the command to type next.
 
-    The table has a line for each combination of values of the axes. There is no table if no run has an accuracy, and
-    nothing at all is yielded if no run is done.
+    The table has a line for each combination of values of the axes, with the mean accuracy over its runs, the interval
+    and the number of runs. There is no table if no run has an accuracy. Nothing at all is yielded if no run is done.
     store: of the sweep.    runs: all runs of the sweep.
     axes: the columns of the swept keys. Other columns of the configuration in which the runs differ are axes, too.
     """
@@ -59,14 +59,14 @@ def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[
     if done_rows.empty:
         return
 
-    measured_rows, headline = _rows_with_accuracy(done_rows)
-    if headline is not None:
+    measured_rows, accuracy_column = _rows_with_accuracy(done_rows)
+    if accuracy_column is not None:
         group_columns = _differing_columns(measured_rows, axes) or [MODEL]  # MODEL if all have the same values
-        table = grouped(measured_rows, group_columns, [headline])
+        table = grouped(measured_rows, group_columns, [accuracy_column])
         # if no group has an interval, the columns of its bounds have only missing values and are dropped
-        table = table.rename(columns={f"{headline}_n": "runs"}).dropna(axis="columns", how="all")
+        table = table.rename(columns={f"{accuracy_column}_n": "runs"}).dropna(axis="columns", how="all")
         columns = ", ".join(group_columns)
-        title = f"{headline} by {columns}: mean over the runs, with its 95 % interval where it has one"
+        title = f"{accuracy_column} by {columns}: mean over the runs, with its 95 % interval where it has one"
         yield as_text(table, title, MAX_LINES)
     yield f"next: {next_command(store, done_rows)}"
 

@@ -113,15 +113,20 @@ class Pace:
             self.done_s += seconds
 
     def to_go(self, now: float, working: Mapping[str, float]) -> float | None:
-        """The estimated seconds until all runs are done; None as long as they are unknown.
+        """The estimated seconds until all runs are done.
+
+        None until the duration of every unfinished run can be expected, and MIN_SHARE_DONE of all work was done since
+        then.
 
             to go = max(longest_s, (unfinished_s - in_progress_s) * (now - begun) / done_since_s)
 
         longest_s:     the expected seconds until the last of the runs in progress ends
-        unfinished_s:  the work of all runs that have not ended, in seconds of one worker
+        unfinished_s:  the work of all runs that have not ended; work is counted in seconds of one worker
         in_progress_s: the part of this work that the runs in progress have done already
         done_since_s:  the work that was done since `begun`, the moment from which the pace is measured
 
+        self.done_s is the work of the runs that have ended, and self.works has the kind and the number of classes of
+        each unfinished run, from which `_expected` estimates its seconds.
         now:     the time in seconds, by the same clock in all calls. The sweep should call every few seconds.
         working: id of each run in progress -> seconds since it began.
         """
@@ -132,16 +137,16 @@ class Pace:
         in_progress_s = 0.0
         longest_s = 0.0
         for run_id, passed in working.items():
-            # a run without work (a light one) has no expected duration
-            expected = self._expected(*self.works[run_id]) if run_id in self.works else None
+            work = self.works.get(run_id)  # None for a light run, which takes no time worth estimating
+            expected = None if work is None else self._expected(work.kind, work.size)
             if expected is not None:
-                in_progress_s += min(passed, expected)  # a run that takes longer has done no more than its work
+                in_progress_s += min(passed, expected)  # a run that takes longer than expected has done no more work
                 longest_s = max(longest_s, expected - passed)
         done_s = self.done_s + in_progress_s
 
-        if self.begun is None:  # the first call in which the duration of every unfinished kind is known
+        if self.begun is None:  # the first call in which the duration of every unfinished run can be expected
             self.begun = now
-            self.done_before_s = done_s
+            self.done_before_s = done_s  # the work that does not count for the pace
         done_since_s = done_s - self.done_before_s
         total_s = self.done_s + unfinished_s
         if done_since_s <= 0 or now <= self.begun or done_since_s < MIN_SHARE_DONE * total_s:

@@ -30,6 +30,8 @@ class SamePaths(JobConfig):
 def connect(init: DictConfig) -> None:
     """Start Ray, or connect to its cluster, once in a process; this process keeps its own handler of SIGTERM.
 
+    Ray would add the current folder to those from which its workers import. There, a numpy.py that came with a folder
+    of images would be taken for numpy. SamePaths leaves such folders out.
     init: the arguments of ray.init.
     """
     if ray.is_initialized():
@@ -38,8 +40,8 @@ def connect(init: DictConfig) -> None:
         "object_store_memory": OBJECT_STORE_BYTES,
         **OmegaConf.to_container(init, resolve=True),  # type: ignore[dict-item]
     }
-    # workers import only from the folders of this process; Ray's client adds no folder, so it needs no such setting
-    if not str(arguments.get("address") or "").startswith(CLIENT_PREFIX):
+    uses_client = str(arguments.get("address") or "").startswith(CLIENT_PREFIX)
+    if not uses_client:  # with an address ray://..., Ray adds no folder
         arguments["job_config"] = SamePaths()
 
     handler = signal.getsignal(signal.SIGTERM)
@@ -49,8 +51,8 @@ def connect(init: DictConfig) -> None:
     except SystemExit:  # Ray's own handler raises it at SIGTERM
         is_stopped = True
     finally:
-        # Ray's handler would abort this process 3 s after a signal, before all of Ray has ended, with exit code 134.
-        signal.alarm(0)
+        # Ray's handler aborts this process with exit code 134, by an alarm 3 s after a signal, before all of Ray ended
+        signal.alarm(0)  # cancels the alarm
         signal.signal(signal.SIGTERM, handler)
     if is_stopped:
         signal.raise_signal(signal.SIGTERM)  # now our own handler gets it

@@ -77,8 +77,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="write it to this file; csv, json and parquet: all columns"
     )
-    options = parser.parse_intermixed_args(as_options(_with_signs(arguments), ("query", "outputs")))
+    words = _with_signs(arguments)  # --sort -top1 as one word, since argparse would take -top1 for an option
+    words = as_options(words, ("query", "outputs"))  # query=... becomes --query=..., and outputs=... as well
+    options = parser.parse_intermixed_args(words)
     check_store(options.outputs)
+
     # the format: as given, else by the suffix of the file, else a table to read
     kind = options.format
     if not kind:
@@ -86,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
     if kind == "parquet" and options.out is None:
         raise FcaError("--format", kind, "csv, json, markdown or table without --out", "add --out runs.parquet")
 
-    frame = _selected(options, kind)
+    frame = _selected(options, kind)  # a line for each run, or with --by for each group of runs
     lines = "groups of runs" if options.by else "runs"
     text = _formatted(frame, kind, f"{len(frame)} {lines} in {options.outputs}")
     if options.out is None:
@@ -123,9 +126,10 @@ def results(
     fca.types.FcaError: outputs = no/such/folder; allowed: a folder that fca run filled; next: ...
     """
     check_store(outputs, "outputs")
-    words = words_of(filters)
-    columns = [present_name(name) for name in columns]
-    frame = frame_with_columns(outputs, named_columns(query, words) | set(columns))
+    words = words_of(filters)  # a dictionary as words too: "ncl=2,5"
+    columns = [present_name(name) for name in columns]  # a column may be named as an earlier version of fca called it
+    needed_columns = named_columns(query, words) | set(columns)
+    frame = frame_with_columns(outputs, needed_columns)
     for name in columns:
         check_choice("--columns", name, frame, "name columns of the results")
     condition = combined_query(query, words, frame)
@@ -157,7 +161,7 @@ def _selected(options: Any, kind: str) -> pd.DataFrame:
     sort = _typed_columns(options.sort) if options.sort else []
     column_names = _typed_columns(options.columns) if options.columns is not None else []
 
-    # Declared columns that no run has are added if the options name them; patterns only select existing columns
+    # A declared column that no run has is added if the options name it. Patterns select only existing columns.
     needed = {*group_columns, *column_names, *(name.lstrip("-") for name in sort)}
     needed |= named_columns(options.query, options.filters)
     frame = frame_with_columns(options.outputs, (name for name in needed if not _is_pattern(name)))
@@ -219,8 +223,9 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
     """A table with one line for each group of runs that have equal values in the columns `by`.
 
     For each column in `values` (empty: the accuracies) a line has the mean, the ends of its 95 % interval (`_low`,
-    `_high`), and the number of runs that have a value (`_n`). The interval is computed by `mean_with_interval` over the
-    randomly drawn class subsets, or over the seeds of the initial weights if no subset was drawn.
+    `_high`), and the number of runs that have a value (`_n`). The interval is a jackknife interval of the mean, which
+    leaves out one draw at a time. A draw is a randomly drawn class subset, or the seed of the initial weights if no
+    subset was drawn; all runs of one draw are left out together.
     `attrs["mixed"]` of the result lists columns of the configuration that differ within a group: the mean of such a
     group mixes different settings.
     Raises FcaError for a column in `values` that has no numbers.
@@ -239,7 +244,7 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
             raise FcaError("--columns", name, "columns of numbers, with --by", "leave it out, or add it to --by")
     if values:  # only runs that measured any of them
         frame = frame[frame[list(values)].notna().any(axis="columns")]
-    draws = _draws(frame)  # the random draw behind each run: its class subset, or its seed
+    draws = _draws(frame)  # for each run a text that identifies its draw
     configuration_columns = _configuration_columns(frame, by)
 
     lines = []
@@ -340,6 +345,7 @@ def _formatted(frame: pd.DataFrame, kind: str, title: str) -> bytes:
     """
     if kind == "parquet":
         file = io.BytesIO()
+        # a column of Parquet has one type: a column with several is written as texts
         frame.apply(_as_parquet_column).to_parquet(file, index=False)
         return file.getvalue()
     if kind == "csv":

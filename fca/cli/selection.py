@@ -108,9 +108,10 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
     keys = [key for key in rules_by_field(kind) if key != "filters"]
     check_columns(config.filters, frame, keys)  # a filter with an unknown column may be a misspelt key
     if len(frame):  # in an empty store, no filter is to blame
-        # a sentence for each filter that keeps no run: "no run has ncl=9; ncl is ..."; the first one is raised
-        for sentence in unmatched_filter_lines(config.filters, frame):
-            reason, _, values = sentence.partition("; ")
+        # a sentence for each filter that keeps no run: "no run has ncl=9; ncl is ..."
+        sentences = unmatched_filter_lines(config.filters, frame)
+        if sentences:
+            reason, _, values = sentences[0].partition("; ")
             value = reason.removeprefix("no run has ")
             raise FcaError("filter", value, f"one that keeps a run; {values}", "correct it")
 

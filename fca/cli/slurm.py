@@ -86,9 +86,9 @@ def watching() -> Iterator[None]:
             output = job.stderr() or job.stdout() or f"{job.paths.stderr} is empty"
             tail = "\n".join(output.splitlines()[-N_LAST_LINES:])
             loss = LostJob(f"SLURM job {job.job_id} left the queue without a row; the end of its .err file:\n{tail}")
-            return [JobReturn(status=JobStatus.FAILED, _return_value=loss)]
+            return [JobReturn(status=JobStatus.FAILED, _return_value=loss)]  # its `return_value` raises `loss`
 
-    SlurmJob.watcher = Watcher()
+    SlurmJob.watcher = Watcher()  # ours, which asks squeue
     SlurmJob.results = result_or_loss  # type: ignore[method-assign, assignment]
     SlurmJob._results_timeout_s = RESULT_WITHIN_S  # how long submitit waits for the result file of a job that has ended
     try:
@@ -103,12 +103,13 @@ def watching() -> Iterator[None]:
 def stopping(delay_s: float) -> Iterator[None]:
     """Inside of a SLURM job: shortly before its time limit, stop the body and have the job queued again.
 
-    Submitit sends its signal `delay_s` seconds before the time limit. A training in the body then writes a checkpoint
-    and stops. Other work has half of `delay_s` to end; after that, the job is queued again although the work has not
-    ended. After SIGTERM (pre-emption, scancel), this process ends, and SLURM decides whether to queue the job again.
+    SLURM sends a signal, as submitit has asked it to, `delay_s` seconds before the time limit. A training in the body
+    then writes a checkpoint and stops. Other work has half of `delay_s` to end; after that, the job is queued again
+    although the work has not ended. After SIGTERM (pre-emption, scancel), the body has GRACE_S seconds to stop in the
+    same way. Then this process ends, and SLURM decides whether to queue the job again.
     """
-    user_signal = SlurmJobEnvironment._usr_sig()
-    queue_again: Any = signal.getsignal(user_signal)  # submitit's handler
+    user_signal = SlurmJobEnvironment._usr_sig()  # the signal before the time limit
+    queue_again: Any = signal.getsignal(user_signal)  # submitit's handler, which has SLURM queue the job again
     is_terminated = False
 
     def end() -> None:
@@ -122,8 +123,8 @@ def stopping(delay_s: float) -> Iterator[None]:
         """Request that a training stops, and start a timer that acts if the work has not ended by then."""
         nonlocal is_terminated
         is_terminated |= received == signal.SIGTERM
-        requested.set()
-        signal.signal(user_signal, queue_again)  # at the next signal, submitit queues the job again
+        requested.set()  # the event that trainings look at: they write a checkpoint and raise Preempted
+        signal.signal(user_signal, queue_again)  # at the next `user_signal`, submitit queues the job again
 
         timer = threading.Timer(GRACE_S, end) if is_terminated else threading.Timer(delay_s / 2, signal_again)
         timer.daemon = True  # does not keep alive a process whose work has ended

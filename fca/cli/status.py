@@ -122,17 +122,17 @@ def _status(store: Store) -> pd.DataFrame:
 def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
     """The state of a run and further columns that `fca status` shows, as column -> value.
 
-    A running run has its process and progress, a damaged run and a run that ended early have the error. A finished run
-    has the state alone, because the caller has the other columns from the table of results.
-    Further states: stale (its process died and left a claim, the mark of the process that works on a run) and left
-    (begun, without a claim).
+    A running run has its process and progress. A damaged, failed or interrupted run has the error. A finished run has
+    the state alone, because the caller has the other columns from the table of results.
+    A process that works on a run leaves a claim in its folder. Two further states are for runs that were begun, and on
+    which no process works: stale, if there is a claim, since its process died, and left, if there is none.
     run_id: the id of the run.
     """
     folder = store.folder(run_id)
     state, damage = store.state_and_damage(run_id)
 
     claim = claims.holder(folder) if state is State.RUNNING else None
-    if claim is not None:
+    if claim is not None:  # None as well if the run ended since its state was read
         return {
             "state": "running",
             "host": claim["host"],
@@ -144,8 +144,8 @@ def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
     if damage is not None:
         return {"state": "damaged", "error": str(damage)}
 
-    with if_whole():  # --retry-failed of another process may have removed the record a moment ago
-        if state in ENDED_EARLY:
+    with if_whole():  # goes on below if another process, by --retry-failed, has removed the record a moment ago
+        if state in ENDED_EARLY:  # failed or interrupted
             return {**store.error(run_id), "state": state.value}
 
     if state is State.DONE:
@@ -167,7 +167,10 @@ def _progress_of_training(folder: Path, started: float) -> dict[str, Any]:
 
 
 def _status_text(store: Store) -> Text:
-    """All lines of `fca status`, coloured: counts, diverged trainings, estimates, workers, damaged files, failures."""
+    """All lines of `fca status`, coloured: counts, diverged trainings, estimates, workers, damaged files, failures.
+
+    `_plain` removes the control characters that texts in a store from a stranger may contain.
+    """
     frame = _status(store)
     damaged_items = store.damaged_items()
     runs_by_state = {str(state): runs for state, runs in frame.groupby("state")}
@@ -175,7 +178,7 @@ def _status_text(store: Store) -> Text:
     damaged_runs = runs_by_state.get("damaged", no_runs)
     counts = {state: len(runs) for state, runs in runs_by_state.items()}
 
-    # "3 done, 1 running, 0 failed, 2 interrupted (the same command goes on)"
+    # for example "3 done, 1 running, 0 failed, 2 interrupted (the same command goes on)"
     words = [f"{counts.get(state, 0)} {state}" for state in ("done", "running", "failed")]
     notes = {
         "interrupted (the same command goes on)": counts.get("interrupted", 0),

@@ -64,18 +64,18 @@ def progress(
     waiting_for: Callable[[], str],
     on_estimate: Callable[[float | None], None],
 ) -> Iterator[None]:
-    """While the body has `runs` executed, show how many of the `total` runs are done and failed, and the time to go.
+    """While the body runs, show how many of the `total` runs are done and failed, and the time to go.
 
-    A terminal gets a progress bar, other output a line from time to time. Workers in other processes, or on other
-    machines, do the runs. So a thread reads the states of the runs from the store.
+    Workers in other processes, or on other machines, do the runs, so a thread reads the states of the runs from the
+    store. A terminal gets a progress bar, other output a line from time to time.
 
     runs:        the runs that are pending at the start.    total: the number of all runs of the sweep.
     waiting_for: returns the reason why no run is in progress; the reason is printed when that state lasts long.
     on_estimate: is called every LOOK_EVERY_S seconds with the estimated seconds to go; with None if there is no
                  estimate.
     """
-    watched = _WatchedRuns(store, runs)
-    idle = Waiting(waiting_for)
+    watched = _WatchedRuns(store, runs)  # its `unsettled` are the runs that may still be done
+    idle = Waiting(waiting_for)  # prints the reason, if nothing is at work for long
     body_is_running = True
 
     count_columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
@@ -87,12 +87,16 @@ def progress(
         bar_task = bar.add_task("runs", total=total, completed=n_done_before, failed="", to_go="")
 
         def look() -> None:
-            """Read the states of the runs, and update the bar, the lines and the estimate."""
+            """Read the states of the runs (`watched`), and update what is shown and the estimate of the time to go.
+
+            A terminal shows the progress bar `bar`, other output `lines`. If no run is at work for long, `idle` prints
+            the reason.
+            """
             is_active = watched.look()
             idle.look(at_work=is_active or not body_is_running)  # after the body, nothing is waited for
 
             seconds = watched.seconds_to_go()
-            on_estimate(seconds)
+            on_estimate(seconds)  # for `fca status` in other processes
             to_go = "" if seconds is None else f"about {as_time(seconds)} to go"
             n_settled = total - len(watched.unsettled)
             failed = watched.note()  # "2 failed", or empty
@@ -120,13 +124,16 @@ class _WatchedRuns:
     """
 
     def __init__(self, store: Store, runs: Sequence[Run]) -> None:
-        """Start to watch these runs of a store; none of them is settled (done, failed or interrupted) yet."""
+        """Start to watch these runs of a store; none of them is settled (done, failed or interrupted) yet.
+
+        Light runs, such as scores from stored predictions, take no time worth estimating; `works_of` leaves them out.
+        """
         self.store = store
         self.unsettled = {run.run_id for run in runs}
         self.ended_early: dict[str, State] = {}  # runs that failed or were interrupted
         self.void: set[str] = set()  # runs that can never be done, since they need a training that diverged
         self.running_for_s: dict[str, float] = {}  # run in progress -> seconds since it was claimed
-        self.pace = Pace(works_of(runs))  # estimates the time to go
+        self.pace = Pace(works_of(runs))  # estimates the time to go from the kind and number of classes of each run
         self.children: dict[str | None, list[str]] = {}  # run -> the runs that need it; None -> those that need none
         for run in runs:
             self.children.setdefault(run.parent, []).append(run.run_id)
@@ -138,21 +145,22 @@ class _WatchedRuns:
         for which it could wait.
         """
         is_active = not self.unsettled  # no run is left
-        self.running_for_s = {}
+        self.running_for_s = {}  # filled by `_note_start`
         for run_id in list(self.unsettled):  # a copy, since `_settle` removes ids
             state = self.store.state(run_id)
             if state is State.RUNNING:
                 is_active = True
                 self._note_start(run_id)
-            if state in SETTLED:
+            if state in SETTLED:  # done, failed or interrupted
                 is_active = True
                 self._settle(run_id, state)
-            if state in ENDED_EARLY:
+            if state in ENDED_EARLY:  # failed or interrupted
                 self.ended_early[run_id] = state
 
-        for run_id in self.void & self.unsettled:  # void: no worker will do them, as their training diverged
+        # if a training has diverged, `_settle` has made the runs that need its weights void: no worker will do them
+        for run_id in self.void & self.unsettled:
             self.unsettled.discard(run_id)
-            self.pace.finish(run_id, None)  # None: this run teaches nothing about durations
+            self.pace.finish(run_id, None)  # None: it has no duration that would improve the estimate
         return is_active
 
     def _note_start(self, run_id: str) -> None:
@@ -222,7 +230,8 @@ class SkippedPoints:
         """Skip a point, which the body plans, if its data set has too few classes for the size of its subset.
 
         Planning raises NoSuchSubset for a size that cannot be drawn. For a data set with too few classes, this error is
-        suppressed, and the point is noted as skipped. For a size that no data set allows, the error is raised.
+        suppressed, and the point is noted as skipped. For a size that no data set allows (a subset has 2 classes or
+        more), the error is raised.
         config: the configuration of the point.
         """
         try:
@@ -232,7 +241,7 @@ class SkippedPoints:
             data = data_of(config)
             ncl = config.subset.ncl  # the number of classes; below 1, a share of the classes of the data set
             has_enough_classes = 1 <= ncl <= len(data.classes)
-            if ncl <= 0 or has_enough_classes:  # wrong for every data set, not only for a small one
+            if ncl <= 0 or has_enough_classes:  # such as ncl=1: wrong for every data set, not only for a small one
                 raise
             self._skip(error, data, ncl)
 
@@ -245,15 +254,14 @@ class SkippedPoints:
         self.errors.append(error)
         reason = f"{data.name} has {len(data.classes)} classes, "
         if ncl < 1:
-            n_drawn = error.args[1]  # the value of the error, to which the share was rounded
+            n_drawn = error.args[1]  # the value that the error names: the number of classes to which the share rounds
             reason += f"of which subset.ncl={ncl} is {n_drawn}"
+            self.sizes_by_reason.setdefault(reason, [])  # this sentence is complete
         else:
             reason += "fewer than subset.ncl="  # `line` adds the sizes
-
-        sizes = self.sizes_by_reason.setdefault(reason, [])
-        # the sentence about a share is complete; several seeds ask for the same number of classes
-        if ncl > 1 and str(ncl) not in sizes:
-            sizes.append(str(ncl))
+            sizes = self.sizes_by_reason.setdefault(reason, [])
+            if str(ncl) not in sizes:  # points with other seeds may have the same size
+                sizes.append(str(ncl))
 
     def line(self) -> str | None:
         """How many points were skipped, and why; None if no point was skipped.
@@ -273,7 +281,8 @@ def _line_about_equal_draws(points: Sequence[Configuration]) -> str | None:
     """A line about draws of classes in which several subset seeds give the same classes; None if there are none.
 
     Seeds with the same classes share their runs. So the line explains why the sweep has fewer runs than configurations.
-    For each such draw (ncl classes of a data set, by a sampler) it has the number of seeds and of different subsets.
+    For each such draw (ncl classes of a data set, by one way of drawing, its sampler) it has the number of seeds and of
+    different subsets.
     points: the points of the grid.
     """
     seeds_of_draw: dict[tuple[str, str], set[int]] = {}
@@ -283,20 +292,20 @@ def _line_about_equal_draws(points: Sequence[Configuration]) -> str | None:
         data = point.job.context.data
         if subset["ncl"] is None:  # nothing is drawn
             continue
-        draw = f"subset.ncl={subset['ncl']} of the {len(data.classes)} classes of {data.name}"
-        # in the key as well, since the text `draw` may be the same for two samplers, or two versions of a data set
+        draw_text = f"subset.ncl={subset['ncl']} of the {len(data.classes)} classes of {data.name}"
+        # the text may be the same for two samplers, or for two versions of a data set, which are different draws
         data_and_sampler = data.fingerprint + str(subset["sampler"])
-        key = (data_and_sampler, draw)
+        key = (data_and_sampler, draw_text)
         seeds_of_draw.setdefault(key, set()).add(subset["seed"])
         subsets_of_draw.setdefault(key, set()).add(point.job.context.subset.classes)
 
     notes = []
     for key, subsets in subsets_of_draw.items():
-        _, draw = key
+        _, draw_text = key
         n_seeds = len(seeds_of_draw[key])
         if len(subsets) < n_seeds:
             n_subsets = f"{len(subsets)} different subsets" if len(subsets) > 1 else "1 subset"
-            notes.append(f"{draw}: {n_seeds} seeds, {n_subsets}")
+            notes.append(f"{draw_text}: {n_seeds} seeds, {n_subsets}")
     return "; ".join(notes) or None  # no note, no line
 
 
@@ -350,13 +359,14 @@ class ResumingSweep:
         store = points[0].job.context.store  # all points have the same store, since no sweep may vary `outputs`
         runs = {run.run_id: run for point in points for run in point.job.plan}  # each once: points may share runs
         states = {run_id: store.state(run_id) for run_id in runs}
+        # void: runs that can never be done, since they need the weights of a training that diverged
         pending, void_ids = self._find_pending_and_void(store, runs, states)
         _print_plan(points, runs, states, pending, void_ids)
 
         self._prepare_store_and_tracker(points, runs, states, pending)
         self._run_pending(points, runs, pending)
 
-        axes = swept_columns([point.overrides for point in points])
+        axes = swept_columns([point.overrides for point in points])  # for a table with a line for each combination
         print(*outcome(store, list(runs.values()), axes), sep="\n")
         failed_ids = show_failures(store, runs)  # prints the failures
         if failed_ids:
@@ -371,18 +381,20 @@ class ResumingSweep:
     ) -> None:
         """Prepare the store and the tracker for the pending runs.
 
-        This removes the claims of dead workers and the records of earlier failures, and writes lists of images that
-        are missing. The tracker (such as W&B) connects only if there is a run to do.
+        This removes the claims of dead workers and the records of earlier failures. If the list of the images of a data
+        set is lost, it is written again, since finished runs cannot be read without it. The tracker (such as W&B)
+        connects only if there is a run to do.
 
         points: the configurations of the grid, each with its planned job.
         runs, states: by run id.    pending: ids of the runs that will be done.
         """
         store = points[0].job.context.store
         for run_id in runs:
-            claims.clear(store.folder(run_id))  # of a killed sweep, perhaps just after it had stored the row
+            # if a worker died; also of a finished run, as it may have died just after it had stored the row
+            claims.clear(store.folder(run_id))
         done_ids = {run_id for run_id, state in states.items() if state is State.DONE}
         for point in points:
-            keep_items(point.job, done_ids)
+            keep_items(point.job, done_ids)  # writes lists of images again
         for run_id in pending:
             store.forgive(run_id)  # otherwise a failed run would count as settled and would not be repeated
 
@@ -401,7 +413,7 @@ class ResumingSweep:
         runs:   all runs of this sweep, by id.    pending: ids of the runs to do.
         """
         store = points[0].job.context.store
-        weights = Weights(point.job for point in points)
+        weights = Weights(point.job for point in points)  # removes weights that no unfinished run needs
         pending_runs = [run for run_id, run in runs.items() if run_id in pending]
         parent_of_pending = {run_id: runs[run_id].parent for run_id in pending}
         with (
@@ -486,15 +498,16 @@ class ResumingSweep:
             if any(run.run_id in pending and run.light for run in point.job.plan):
                 # alone=False: does not wait for runs that another worker has claimed, and records errors
                 execute(point.job, alone=False)
-        points[0].job.context.tracker.close()  # all points have the same tracker
+        points[0].job.context.tracker.close()  # passes on the rows of the light runs; all points have the same tracker
 
     def _launch(self, launches: Sequence[Configuration], pending: set[str]) -> None:
         """Have the launcher do these jobs, and record the runs at which workers died.
 
-        A worker that dies costs only its present run; its other runs remain pending.
+        A worker that dies costs only its present run; its other runs remain pending. On a cluster, a job may be lost,
+        which means that it ended without a record of its end: its first unfinished run is recorded as interrupted.
         launches: one configuration for each job.    pending: ids of the runs to do.
         Raises the launcher's error if it started no worker; exits if workers died MAX_FRUITLESS_LAUNCHES times in a row
-        before any run ended.
+        before any run ended. Raises the error of a job that failed outside of its runs, such as at its start.
         """
         store = launches[0].job.context.store
         launcher_keys = getattr(self.launcher, "params", {})  # of submitit's launcher; others have no such attribute
@@ -512,9 +525,9 @@ class ResumingSweep:
             for run_id in pending:
                 claims.clear(store.folder(run_id))  # of workers that died
 
-        for point, job_return in zip(launches, job_returns, strict=False):  # none if the launcher itself failed
+        for point, job_return in zip(launches, job_returns, strict=False):  # no job_returns if the launcher failed
             try:
-                _ = job_return.return_value  # raises the error of a job that ended outside of its runs
+                _ = job_return.return_value  # raises the error of the job itself; errors of its runs are in the store
             except LostJob as loss:
                 _record_loss(point, str(loss))
 
@@ -527,8 +540,9 @@ class ResumingSweep:
     ) -> None:
         """Record the runs at which workers died, so that the sweep goes on with the other runs.
 
-        Raises the error if no worker began. Exits if workers died in MAX_FRUITLESS_LAUNCHES launches in a row before
-        any run ended; `n_fruitless` counts these launches.
+        A launch is fruitless if no run ended and no worker died at a run. If it is, and no exit codes are known, no
+        worker began, and the error is raised. If workers of joblib died, the sweep launches again; this exits after
+        MAX_FRUITLESS_LAUNCHES fruitless launches in a row (`n_fruitless`).
 
         error:      raised by the launcher.    launches: the configurations that it had to do.
         pending:    ids of the runs to do.
@@ -536,14 +550,15 @@ class ResumingSweep:
         """
         store = launches[0].job.context.store
         if not exit_codes:
-            _wait_for_running(store, pending)  # jobs on other machines go on without the launcher
+            _wait_for_running(store, pending)  # jobs on other machines go on without the launcher: wait for their end
         first_sentence = str(error).partition(".")[0]
         record_dead_workers(launches, exit_codes, f"the worker died: {first_sentence}")
 
         # settled: done, failed or interrupted; the runs at which workers died have just been recorded as interrupted
         has_settled_runs = any(store.state(run_id) in SETTLED for run_id in pending)
-        self.n_fruitless = 0 if has_settled_runs else self.n_fruitless + 1
-        if self.n_fruitless and not exit_codes:  # no worker began, so that another launch would fail as well
+        is_fruitless = not has_settled_runs
+        self.n_fruitless = self.n_fruitless + 1 if is_fruitless else 0
+        if is_fruitless and not exit_codes:  # no worker began, so that another launch would fail as well
             self._remove_empty_folders()
             raise self._as_user_error(error) from error
         if self.n_fruitless == MAX_FRUITLESS_LAUNCHES:  # else a sweep whose workers always die would never end
@@ -582,13 +597,16 @@ class ResumingSweep:
 
         Points whose data set has too few classes for their subset are left out, with a line on stderr.
 
+        An override KEY=VALUE, here called a word, has two forms: as the user types it, and as Hydra reads it. One typed
+        word, such as shift=corruption/fog/3, may become several words of Hydra.
+
         arguments:      the overrides of the command line.
         not_downloaded: a list that receives the points whose data set would have to be downloaded; None: such data
                         sets are downloaded.
         """
         axes = self._axes(arguments)
-        # The composer composes once what is equal in all points, so it has to know which words vary.
-        n_values_of_word: dict[str, int] = {}  # word as Hydra reads it -> number of values of its axis
+        # The composer composes once what is equal in all points. A word is equal in all points if its axis has 1 value.
+        n_values_of_word: dict[str, int] = {}  # Hydra's word -> number of values of its axis
         for words_of_axis in axes.values():
             for typed_word in words_of_axis:
                 for word in hydra_words(typed_word):
@@ -600,8 +618,8 @@ class ResumingSweep:
         skipped = SkippedPoints()
         for typed_words_of_point in itertools.product(*axes.values()):
             overrides = [word for typed_word in typed_words_of_point for word in hydra_words(typed_word)]
-            config = composer.point(self.config, overrides)  # the next call may change this object
-            typed = typed_words(self.config.hydra, overrides)  # for the command that repeats this point
+            config = composer.point(self.config, overrides)  # to be used at once: the next call may change this object
+            typed = typed_words(self.config.hydra, overrides)  # back in the user's form, for the command of this point
             try:
                 with skipped.skipping_if_too_small(config):
                     job = job_of(config, typed, download=not_downloaded is None)
@@ -692,6 +710,7 @@ def _prepare_ray(init: DictConfig) -> None:
     """Prepare the arguments of ray.init to connect to the address of a cluster, if there is one.
 
     Raises FcaError if nothing answers at the address, since Ray would wait for ever.
+    init: the node hydra.launcher.ray.init of the configuration, with these arguments; is changed in place.
     """
     address = init.get("address") or os.environ.get("RAY_ADDRESS", "")
     host, _, port = str(address).removeprefix("ray://").rpartition(":")
@@ -728,7 +747,7 @@ def _axis_size(override: Override) -> int:
             raise FcaError(key, typed, "a range with finite ends and a step", "write it as range(1,4)")
         size = math.ceil((stop - start) / step)
     else:
-        size = sum(1 for _ in override.sweep_iterator())  # a list, which is no longer than what was typed
+        size = sum(1 for _ in override.sweep_iterator())  # a list, whose values were all typed
     if size < 1:  # a range whose step leads away from its end
         raise FcaError(key, typed, "one value or more", "write it as 1,2,3 or range(1,4)")
     return size
@@ -794,8 +813,9 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
             if store.state(run.run_id) is State.DONE:
                 continue
 
-            stale_claim = claims.clear(store.folder(run.run_id))  # frees the run for another worker
-            if not stale_claim:  # none, or of a file that was written in part and names no process
+            # removes the claim of a worker that no longer lives, which frees the run; the claim of a live worker stays
+            stale_claim = claims.clear(store.folder(run.run_id))
+            if not stale_claim:  # None, or {} for a file that was written in part and names no process
                 continue
 
             pid = stale_claim["pid"]

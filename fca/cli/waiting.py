@@ -29,7 +29,10 @@ class Waiting:
         self.has_printed = False
 
     def look(self, *, at_work: bool) -> None:
-        """Note whether any run is at work now, and print the line if no run has been at work for long enough."""
+        """Note whether any run is at work now; if none has been for long, print why.
+
+        The first line comes after FIRST_S seconds without a run at work, further lines every EVERY_S seconds.
+        """
         current_s = time.monotonic()
         if at_work:
             self.idle_since = self.last_printed = current_s

@@ -25,12 +25,14 @@ COMMANDS = ("sync", "report")
 def main(arguments: Sequence[str]) -> int:
     """Run the sub-command that the first word names, or print help; exit code 2 for words that cannot be understood.
 
+    When the shell completes a command line, print what may come next instead.
     arguments: the words behind `fca wandb`.
     """
-    if Words.at_tab is not None and arguments[:1] != ["sync"]:  # a tab was pressed; `sync` completes its own words
-        if not arguments:  # behind `report` there is nothing to offer: its words are Hydra's
+    is_completion = Words.at_tab is not None  # the user pressed the tab key
+    if is_completion and arguments[:1] != ["sync"]:  # `sync` completes its own words
+        if not arguments:
             print(*COMMANDS, sep="\n")
-        return 0
+        return 0  # nothing is offered behind `report`, whose words Hydra completes
     if arguments[:1] in (["-h"], ["--help"], []):
         print(f"{__doc__}\n\n  fca wandb sync --help\n  fca wandb report report=few_class")
         return 0
@@ -44,8 +46,9 @@ def main(arguments: Sequence[str]) -> int:
 def sync(arguments: Sequence[str]) -> int:
     """Do `fca wandb sync`: send to W&B the runs of a store that it lacks; returns the exit code.
 
-    W&B takes files that each describe a run. A run that was tracked has left such a file. For a run that was not
-    tracked (an entry), the file is first written from the store.    arguments: the words behind `sync`.
+    W&B takes files that each describe a run. A run that was tracked has left such a file; `unsent` lists the files that
+    W&B lacks. Runs that were not tracked (entries, as `missing` lists them) are first written from the store to files.
+    arguments: the words behind `sync`.
     The exit code is 1 if a file was not sent. Raises FcaError for wrong arguments, and if W&B cannot be reached.
     """
     parser = Words(prog="fca wandb sync", description="Send what W&B lacks of a store, also what was not tracked.")
@@ -69,7 +72,7 @@ def sync(arguments: Sequence[str]) -> int:
     os.environ["WANDB_MODE"] = "offline"  # the tracker then writes files, which are sent below
     tracker = component(configured("run", "logger", "wandb", typed_keys, outputs=options.outputs), "logger")
 
-    entries = missing(tracker)  # runs that were not tracked, which have no file yet
+    entries = missing(tracker)
     begun = time.monotonic()
     if options.dry_run:
         print(f"would write {len(entries)} entries from the store and send {len(unsent(tracker)) + len(entries)} files")
@@ -105,7 +108,7 @@ def _write_and_send(tracker: WandbTracker, entries: Sequence[Entry], workers: in
             tracker.write(entry)
             bar.advance(write_task)
 
-        folders = unsent(tracker)
+        folders = unsent(tracker)  # a folder for each file
         send_task = bar.add_task("send", total=len(folders))
         log = Path(tracker.dir, "wandb", LOG)
         not_sent = send(folders, workers, log, lambda number: bar.update(send_task, completed=number))
@@ -137,9 +140,11 @@ def report(arguments: Sequence[str]) -> int:
         """Make and publish the page of one configuration."""
         tracker = component(config, "logger")
         check_views(tracker)  # raises if W&B cannot be used, before the page is made, which takes time
-        command = pages.report(config)
+        page_command = pages.report(config)  # makes the page, and returns the command that makes it again
         query = query_of(config, Store(Path(config.outputs)), ReportConfig)
-        description = {"report": config.report.name, "query": query, "command": command}
-        print(*save_views(tracker, description), sep="\n")
+        # which page it is, for the title and the text in W&B
+        description = {"report": config.report.name, "query": query, "command": page_command}
+        addresses = save_views(tracker, description)
+        print(*addresses, sep="\n")
 
     return application("report", work, arguments)
