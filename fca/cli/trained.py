@@ -212,7 +212,7 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
     no images.
 
     path:  the path of the directory, archive or file.    key: what the command calls this path, for errors.
-    white: the value in 16-bit images that counts as white; None: see `fca.data.files.decode`.
+    white: the value in 16-bit images that counts as white; None: 65535.
     Raises FcaError if there is no image.
     """
     files, names = _root_and_names(path, key)
