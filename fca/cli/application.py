@@ -200,7 +200,7 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
             other_values = _without(values, key)  # the error suggests keys of these, but not the wrong key itself
             raise unknown_key(root, str(key), str(value), declared_keys, other_values, CONF)
 
-    for name, (hint, _) in declared_keys.items():
+    for name, (hint, _) in declared_keys.items():  # hint: the type of the key
         if values.get(name, MISSING) == MISSING:  # such as after ~model
             typed = "model@encoder" if name == "encoder" else name  # an encoder is an option of the group model
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
@@ -259,10 +259,13 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     """
     register(root)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing tracebacks and exiting
-    words = list(arguments)  # messages name the word that caused an error; below, these become the words for Hydra
+    words = list(arguments)  # an error names the word that caused it; below, these become the words for Hydra
 
     def job(config: DictConfig) -> None:
-        """Do the work with one configuration; end this process with the exit code if the user has to correct it."""
+        """Call `work` with one configuration. An error that the user can correct ends this process with exit code 2.
+
+        A job of a sweep raises such an error instead.
+        """
         try:
             use_plugins(config.plugins)
             work(config)
@@ -284,7 +287,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         # the completion for this name, which has to be a program: fca
         is_completion = {"-sc", "--shell-completion"} & set(flags)
         program = "fca" if is_completion else f"fca {root}"
-        # Hydra reads the words there
+        # `_call_hydra` passes no words: Hydra reads them in sys.argv
         sys.argv = [program, *flags, *_overrides_against_folders(root), *with_free_keys(words)]
         typed_package = get_args_parser().parse_known_args(flags)[0].package  # the value of Hydra's flag --package
         _call_hydra(root, job, typed_package)
@@ -354,7 +357,7 @@ def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
         return None
 
     path = Path(os.fsdecode(error.filename))
-    # by os.path, as the methods of Path raise for long names
+    # os.path, since the methods of Path raise for a name that is too long
     is_dangling = os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
     problem = "a link to nothing" if is_dangling else error.strerror
     step = _STEP_OF_SYSTEM_ERROR.get(error.errno, "look at the path and its permissions")
@@ -381,7 +384,7 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
     parsed = parser.parse_intermixed_args(arguments)
     _check_modes(root, parsed)
 
-    typed = " ".join(parsed.overrides)
+    typed = " ".join(parsed.overrides)  # beside -sc, what to do and the shell
     if parsed.shell_completion and not re.fullmatch(r"(install|uninstall|query)=(bash|fish|zsh)", typed):
         raise FcaError("-sc", typed, "install=bash, install=fish, install=zsh, uninstall=...", "fca -sc install=bash")
     for flag in REFUSED_FLAGS:  # flags of Hydra that would load another configuration, or run code from a pickle
@@ -421,7 +424,8 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
     for i, flag in enumerate(arguments):
         name, equals, value = flag.lstrip("-").partition("=")
         looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None  # one or two dashes, a name
-        if not looks_like_key or len(name) < 2 or flag in parser._option_string_actions:
+        is_flag = flag in parser._option_string_actions or len(name) < 2  # argparse itself refuses unknown letters
+        if is_flag or not looks_like_key:
             continue
         is_short = not flag.startswith("--")
         may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions  # -mr is -m -r
@@ -436,7 +440,7 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
         step = f"did you mean {key}={value}?"
         if key not in keys:
             error = unknown_key(root, key, value, keys, composed(root, []), CONF)
-            step = str(error.args[3])  # the next step that this error suggests: a similar key
+            step = str(error.args[3])  # the next step that this error suggests, such as a similar key
         raise FcaError("words", flag, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
 
 
@@ -734,7 +738,7 @@ def _defaults_list_error(error: Exception, root: str, typed: Mapping[str, str]) 
         return _missing_group_error(match[1], root, typed)
     # Hydra has two messages for +GROUP=OPTION where the group already has an option
     if match := re.search(r"Multiple values for ([\w/@]+)\.|force-add .*'\++([\w/@]+)=", message):
-        key = match[1] or match[2]
+        key = match[1] or match[2]  # the group, from one message or the other
         step = f"type it without +: {key}={typed.get(key, 'OPTION')}"
         return FcaError(f"+{key}", typed.get(key), "a group that is not there yet", step)
     if match := re.search(r"Could not delete.*?'(.*?)'", message):
@@ -774,7 +778,7 @@ def _top_keys(root: Mapping[str, Any]) -> set[str]:
 
 
 def _culprit_error(error: Exception, words: Sequence[str]) -> FcaError:
-    """The error of Hydra with the word that probably caused it, for a message of no known kind.
+    """The FcaError for an error of Hydra whose message is of no known kind, with the word that probably caused it.
 
     The word is the first whose value is in the message; else the first with ${...}; else the first whose key is in the
     message. Without such a word, the error names the whole command line.    words: the typed overrides.

@@ -62,7 +62,7 @@ def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type
         check_values(type(new), vars(new), group)
         _check_contracts(new, values, group, contract or CONTRACTS.get(group))
         if isinstance(new, Checked):
-            new.check()
+            new.check()  # raises if its values contradict each other
         _COMPONENTS[key] = new
     return _COMPONENTS[key]
 
@@ -153,7 +153,7 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
     check_choice(group, name, option_names(group))
     config = composed(root, [f"{group}={name}", *words])
     keys_of_group = {f"{group}.{key}": value for key, value in keys.items()}
-    with open_dict(config):
+    with open_dict(config):  # accepts unknown keys, which are refused later, with better messages
         for key, value in {**keys_of_group, **others}.items():
             try:
                 plain_value = str(value) if isinstance(value, Path) else value  # YAML has no paths
@@ -598,7 +598,7 @@ def _replace_classes_by_class_keys(model: dict[str, Any], data: ImageData) -> No
     spelled: list[Any] = []
     for value in classes:
         key = value if isinstance(value, str) else key_of(data.classes, value, "model.classes")
-        spelled.append(value if key is None else key)  # the model may have classes that the data set lacks
+        spelled.append(value if key is None else key)  # None: the model may have classes that the data set lacks
     model["classes"] = spelled
 
 

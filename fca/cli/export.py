@@ -264,7 +264,7 @@ def _images_to_compare(
         n = len(drawn)
         read = lambda position: data.read(int(drawn[position]))  # noqa: E731
     # each image at input size, or the reason why it cannot be read, as a text
-    images_or_reasons = at_input(read, classifier.geometry, n, "reading")
+    images_or_reasons = at_input(read, classifier.geometry, n, doing="reading")  # with a progress bar
     images = [image for image in images_or_reasons if not isinstance(image, str)]
     if not images:
         raise FcaError("verify", folder, "at least one image that can be read", "name another folder")

@@ -419,9 +419,10 @@ def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
         if is_dataclass(hint) and name not in groups_of_root:  # a nested mapping, not a group
             for key in value:
                 typed = f"{name}.{key}"
-                yield _key(hint, key, typed, value[key], comments.get(typed, ""))
+                meaning = comments.get(typed, "")
+                yield _key(hint, key, typed, default=value[key], meaning=meaning)
         elif hint is not Any and not is_dataclass(hint):
-            yield _key(schema_of(root), name, name, value, comments.get(name, ""))
+            yield _key(schema_of(root), name, typed=name, default=value, meaning=comments.get(name, ""))
 
 
 def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Iterator[Key]:
@@ -453,7 +454,8 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
             any_file = folder / "none.yaml"
             yield from _keys(root, folder_name, f"{name}.{key}", any_file, node[key])
         else:
-            yield _key(declaring_class, str(key), f"{name}.{key}", value, meaning_by_key.get(str(key), ""))
+            meaning = meaning_by_key.get(str(key), "")
+            yield _key(declaring_class, str(key), typed=f"{name}.{key}", default=value, meaning=meaning)
 
 
 def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:

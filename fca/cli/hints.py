@@ -65,7 +65,7 @@ def unknown_key(
         key = key.replace("/", ".")
     group, _, name = key.rpartition(".")
     keys = [str(sibling) for sibling in siblings]
-    allowed = choices_in_words(similar_first(keys, name), name)
+    allowed = choices_in_words(similar_first(keys, name), name)  # the text is shortened, so similar keys come first
 
     # Suggestions are words KEY=VALUE with the typed value. The likeliest reason comes first: a key that is spelled
     # similarly, a key of another option of the group, the same name in another group
@@ -217,8 +217,7 @@ def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], 
     # Perhaps the name is what another tool calls one of our keys: learning_rate for recipe.lr
     prefix = f"{group}." if group else ""
     our_key = KEY_BY_FOREIGN_NAME.get(name)
-    is_in_typed_group = our_key is not None and our_key.startswith(prefix)  # without a group, any key of ours counts
-    if our_key is not None and is_in_typed_group:
+    if our_key is not None and our_key.startswith(prefix):  # without a typed group, any of our keys will do
         if our_key in leaves or "." not in our_key:  # without a dot: a group or key of the command itself, as model
             return [our_key]
         if our_key.partition(".")[0] in config:

@@ -37,7 +37,7 @@ def main() -> None:
         code = 0
     finally:
         if _received_signals:
-            _abandon_work()
+            _abandon_work()  # other processes may do the runs that this one has begun
             sys.exit(128 + _received_signals[0])  # in place of any error that the signal caused
     gc.freeze()  # otherwise Python's last garbage collection visits all objects of torch and Lightning, for 1.7 s
     sys.exit(code)

@@ -104,14 +104,14 @@ def _predict(options: argparse.Namespace) -> list[str]:
     # With error= the network abstains below a threshold. It is chosen on the validation images of the training, before
     # any of the user's images is predicted
     chosen = None
-    threshold: float | None = ANSWER_ALL  # 0: no highest probability is below it
+    threshold: float | None = ANSWER_ALL  # 0: every highest probability is above it
     if options.error is not None:
         trained = network if isinstance(network, Trained) else network.trained()  # else: a file exported from it
         chosen = choose(trained, classifier, options.error, options.confidence, options.metric == BALANCED)
-        threshold = chosen.choice.threshold  # None if none keeps the error: the network then always abstains
+        threshold = chosen.choice.threshold  # None if no threshold keeps the error: the network then always abstains
 
-    # an image at input size, or a text with the reason why the image cannot be read
-    images_or_reasons = at_input(read, classifier.geometry, len(paths), "predicting")
+    # an image at input size, or a text with the reason why the image cannot be read; with a progress bar
+    images_or_reasons = at_input(read, classifier.geometry, len(paths), doing="predicting")
     logits = logits_in_batches(classifier, images_or_reasons)
     frame = table(paths, list(logits), classifier.classes, threshold, costs)
     write_text(out, csv_text(frame))
@@ -192,8 +192,10 @@ def choose(
 ) -> Chosen:
     """The lowest threshold above which, with the given confidence, the share of wrong answers stays below an error.
 
-    An image is answered if its highest probability is above the threshold. The threshold is chosen on the validation
-    images of the training, by exact binomial tests (see `fca.stats.abstention`).
+    An image is answered if its highest probability is above the threshold. It is chosen on the validation images of the
+    training, so that with the given confidence, for new images from the same source,
+
+        P(wrong | highest probability > threshold) <= error    (Geifman & El-Yaniv 2017, arXiv:1705.08500)
 
     trained:     the training, which has the validation images.
     classifier:  the network of the training, or a file exported from it. It predicts the validation images.
@@ -230,7 +232,7 @@ def choose(
     candidates = int(row["epochs_run"]) if chose_among_epochs else 1
     choice = abstention(highest_p, is_right, error, confidence, candidates, labels)
 
-    # if answers to all images miss the requested error, state which error they keep
+    # if the error cannot be promised for answers to all images, state the larger error that can be
     to_all = ""
     wrong_in_words, bound = _wrong_and_bound(is_right, labels, confidence, candidates)
     if bound > error:
@@ -243,8 +245,10 @@ def choose(
         steps = _what_would_give_a_threshold(highest_p, is_right, error, confidence, candidates, labels)
         reason = to_all or f"{wrong_in_words}, also among the surest"
         why_not = f"{reason}; error={error:g} cannot be promised; next: {steps}"
-    alike = row.get(GROUP)  # the column of the data (such as patient) whose images are alike; None: there is none
-    return Chosen(choice, candidates, why_not, to_all, group=alike)
+    group = row.get(
+        GROUP
+    )  # a column of the data, such as patient: images of one patient are alike; None: there is none
+    return Chosen(choice, candidates, why_not, to_all, group)
 
 
 def _wrong_and_bound(
@@ -438,7 +442,8 @@ def _accuracy_on_test(network: Trained | Exported) -> list[str]:
 def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
     """Lines for the terminal: how many images are answered at the requested error, and on which data this is based.
 
-    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason.
+    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason. Of the `images`
+            validation images that chose it, `answered` have a higher probability, and `wrong` of these are wrong.
     frame:  the result of `table`.    options: the command line, with error, confidence and metric.
     """
     choice = chosen.choice

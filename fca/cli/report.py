@@ -53,7 +53,7 @@ def report(config: DictConfig) -> str:
     With serve=true the page is then served on this machine. It is made again whenever runs finish, until Ctrl-C.
     Returns the command that makes the page again; the page shows it, too.
     """
-    # the command only makes the page: to serve it is not a part of that
+    # serve= is left out of the command, since it does not change the page
     words = [word for word in typed_words(HydraConfig.get()) if not word.startswith("serve=")]
     page_command = command("report", words, config)
     made_page = _make_page(config, page_command)
@@ -159,7 +159,7 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
     If an analysis finds no rows (results of runs), the page gives the reason. Raises FcaError if no analysis finds any.
     page_command: the command that makes the page again; the page shows it.
     """
-    store = store_with_images(config.outputs)  # without runs that have damaged files, from the analyses on
+    store = store_with_images(config.outputs)
     maker = component(config, "report")  # writes the page
     tracker = component(config, "logger")
     folder = _page_folder(config, store)
@@ -183,7 +183,7 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
     pictures = large_pictures(store, tables)  # thumbnail in the tables -> file of the same picture at full size
     tables_before = _tables_on_page(folder)  # before the new page replaces the old one
     page: Path = maker(folder, results, store.rows(), page_command, store.columns(), notes, pictures)
-    lost = _lost(tables_before, _tables_on_page(folder))
+    lost = _lost(tables_before, _tables_on_page(folder))  # tables and data sets that only the previous page had
     write_comparison_scripts(page.parent, store, store.rows(query))  # data with which the page compares runs
     record = {  # by which `write_report` recognises a page that is up to date
         "made_of": _hash_of_ingredients(config, page_command, store),
@@ -343,7 +343,7 @@ def _analyses(maker: Any, query: str | None) -> list[Any]:
     files = option_files("analysis")
     for name in maker.analyses:
         check_choice("report.analyses", name, sorted(files), "name analyses of conf/analysis/")
-    with _as_report_options():  # errors name report.options.KEY, which the user typed, in place of analysis.KEY
+    with _naming_report_options():  # errors name report.options.KEY, which the user typed, in place of analysis.KEY
         nodes = [_analysis_node(files[name]) for name in maker.analyses]
     keys_of_analyses = {str(key) for node in nodes for key in node} - {"_target_", "query", "defaults"}
     for key in maker.options:
@@ -354,7 +354,7 @@ def _analyses(maker: Any, query: str | None) -> list[Any]:
     for node in nodes:
         options = {key: value for key, value in all_options.items() if key in node}
         config = OmegaConf.create({"analysis": OmegaConf.merge(node, options)})  # as `fca analyse` would compose it
-        with _as_report_options():
+        with _naming_report_options():
             analyses.append(component(config, "analysis"))
     return analyses
 
@@ -371,7 +371,7 @@ def _analysis_node(file: Path) -> DictConfig:
 
 
 @contextmanager
-def _as_report_options() -> Iterator[None]:
+def _naming_report_options() -> Iterator[None]:
     """Make FcaErrors of the body that name analysis.KEY name report.options.KEY, as it is typed for `fca report`."""
     try:
         yield

@@ -250,7 +250,8 @@ def _root_and_names(path: str, key: str) -> tuple[Files, list[str]]:
     try:
         files = open_root(path, "images")
     except FcaError as error:
-        raise FcaError(key, path, f"{error.args[2]}, or an image", "correct the path") from error
+        allowed = f"{error.args[2]}, or an image"  # the arguments are: what, value, allowed, next step
+        raise FcaError(key, path, allowed, "correct the path") from error
     return files, files.listing().files["path"].to_pylist()
 
 

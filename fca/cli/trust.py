@@ -62,7 +62,7 @@ def _create_defaults_list(
     except ValueError as error:  # such as an entry that is no GROUP: OPTION
         problem = " ".join(str(error).split())
     typed = [str(override.input_line) for override in overrides_list]
-    words = " ".join(word for word in typed if not word.startswith("hydra."))
+    words = " ".join(word for word in typed if not word.startswith("hydra."))  # keys of Hydra choose no file
     allowed = f"in every file a list of GROUP: OPTION ({problem})"
     raise FcaError("defaults", words, allowed, "correct the defaults of the file that these words choose")
 
