@@ -67,8 +67,8 @@ def unknown_key(
     keys = [str(sibling) for sibling in siblings]
     allowed = choices_in_words(similar_first(keys, name), name)  # the text is shortened, so similar keys come first
 
-    # Suggestions are words KEY=VALUE with the typed value. The likeliest reason comes first: a key that is spelled
-    # similarly, a key of another option of the group, the same name in another group
+    # Suggestions are words KEY=VALUE with the typed value; if another tool has this name and value, with our value. The
+    # likeliest come first: a key that is spelled similarly, a key of another option, the same name in another group
     suggestions = [_word(other, value, name) for other in _similar_keys(key, keys, config, conf)]
     if not suggestions:
         suggestions = list(_in_other_options(key, value, keys, conf))
