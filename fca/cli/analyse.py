@@ -33,18 +33,20 @@ MAX_LINES = 40  # of a table; the file has all
 def _print(config: DictConfig) -> None:
     """Run an analysis, save its tables, and print each table with its question, source and folder, then the answers.
 
-    A finding is a part of the analysis that draws a figure of tables, states a sentence about them (an answer), or
-    both. Tables with an answer are printed last, next to the answers.
+    An analysis declares findings. A finding may have a function `draw`, which draws a figure of tables of the analysis,
+    and a function `state`, which returns sentences about them (answers). Tables with an answer are printed last, next
+    to the answers.
     config: the configuration of `fca analyse`.
     """
     check_root("analyse", config)
     result = _analysed(config, config.outputs)
-    findings_with_sentence = [finding for finding in findings_of(result.analysis) if finding.state is not None]
-    tables_with_sentence = {finding.tables[0].name for finding in findings_with_sentence}  # of several, the first
+    findings_with_answer = [finding for finding in findings_of(result.analysis) if finding.state is not None]
+    # an answer from several tables counts for the first of them
+    tables_with_answer = {finding.tables[0].name for finding in findings_with_answer}
 
     saved_tables = list(zip(result.tables.values(), result.save(), strict=True))
     # False sorts before True: tables with an answer come last
-    saved_tables.sort(key=lambda table_and_folder: table_and_folder[0].name in tables_with_sentence)
+    saved_tables.sort(key=lambda table_and_folder: table_and_folder[0].name in tables_with_answer)
     for table, folder in saved_tables:
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {folder}\n")
     print(*map(printable, sentences(result.analysis, result.tables)), sep="\n")

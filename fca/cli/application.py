@@ -166,7 +166,7 @@ def register(root: str = "run") -> None:
     """Make Hydra able to compose conf/<root>.yaml; further calls do nothing.
 
     The schema is registered as <root>_schema, the first entry in the defaults list of the file. From then on, every
-    file that Hydra loads is checked (see `fca.cli.trust`), and Hydra knows the options that are rows of a table.
+    file that Hydra loads is checked (see `fca.cli.trust`), and Hydra knows the options that have no file.
     """
     _register_shared()
     schema_class = schema_of(root)
@@ -187,7 +187,8 @@ def _register_shared() -> None:
 def check_root(root: str, config: Mapping[str, Any]) -> None:
     """Raise FcaError for an unknown or missing key of a configuration, and for a value that is not allowed.
 
-    The schema of the root declares the keys; a task may add groups. `component` checks the keys inside of groups.
+    The command's schema, a dataclass, declares the keys; a task may add groups. The keys inside of groups are checked
+    later, by `component`.
     root: the name of the command.    config: plain values, or a node of OmegaConf, which is resolved first.
     """
     declared_keys = rules_by_field(schema_of(root))
@@ -196,17 +197,17 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
     for key, value in values.items():
         is_group = isinstance(value, dict) and "_target_" in value  # such as domain, which a task's YAML adds
         if key not in declared_keys and not is_group:
-            # without the wrong key, which would be suggested as the most similar one
-            raise unknown_key(root, str(key), str(value), declared_keys, _without(values, key), CONF)
+            other_values = _without(values, key)  # the error suggests keys of these, but not the wrong key itself
+            raise unknown_key(root, str(key), str(value), declared_keys, other_values, CONF)
 
-    for name, (hint, _) in declared_keys.items():
+    for name, (hint, _) in declared_keys.items():  # hint: the type of the key
         if values.get(name, MISSING) == MISSING:  # such as after ~model
             typed = "model@encoder" if name == "encoder" else name  # an encoder is an option of the group model
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
         if is_dataclass(hint):  # a node with fixed keys, such as subset
             _check_inner_keys(root, name, hint, values)
 
-    # a group has the type Any: `component` checks it
+    # the others have the type Any: they are groups, which `component` checks
     typed_values = {name: values[name] for name, (hint, _) in declared_keys.items() if hint is not Any}
     check_values(schema_of(root), typed_values)
     check_folder("outputs", values["outputs"])
@@ -258,10 +259,13 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     """
     register(root)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing tracebacks and exiting
-    words = list(arguments)
+    words = list(arguments)  # an error names the word that caused it; below, these become the words for Hydra
 
     def job(config: DictConfig) -> None:
-        """Do the work with one configuration; end this process with the exit code if the user has to correct it."""
+        """Call `work` with one configuration. An error that the user can correct ends this process with exit code 2.
+
+        A job of a sweep raises such an error instead.
+        """
         try:
             use_plugins(config.plugins)
             work(config)
@@ -277,19 +281,16 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
             raise SystemExit(refused(refusal)) from error  # Hydra passes SystemExit on without a message of its own
 
     try:
-        flags, overrides = split_words(root, for_hydra(root, schema_of(root), arguments))
-        check_words(overrides)
-        options.use_search_path(())  # forgets the folders of an earlier call in this process
-        look_in_folders(overrides)
-        words = [hydra_word for word in overrides for hydra_word in hydra_words(word)]
+        flags, words = _prepare_words(root, arguments)
 
         # Hydra's help shows the name of the program as it stands in sys.argv; its scripts for shells register
         # the completion for this name, which has to be a program: fca
         is_completion = {"-sc", "--shell-completion"} & set(flags)
         program = "fca" if is_completion else f"fca {root}"
-        sys.argv = [program, *flags, *_without_folders(root), *with_free_keys(words)]  # Hydra reads the words there
-        package = get_args_parser().parse_known_args(flags)[0].package
-        _call_hydra(root, job, package)
+        # `_call_hydra` passes no words: Hydra reads them in sys.argv
+        sys.argv = [program, *flags, *_overrides_against_folders(root), *with_free_keys(words)]
+        typed_package = get_args_parser().parse_known_args(flags)[0].package  # the value of Hydra's flag --package
+        _call_hydra(root, job, typed_package)
     except USER_ERRORS as error:
         refusal = as_line(error, root, words)
         if refusal is None:
@@ -298,7 +299,23 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     return 0
 
 
-def _without_folders(root: str) -> list[str]:
+def _prepare_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Check a command line and load the plugins that it names; returns Hydra's flags, and the overrides for Hydra.
+
+    From then on, options are also searched for in the folders that the command line names (hydra.searchpath).
+    root: the name of the command.    arguments: the words behind it.
+    Raises FcaError for words that are not allowed.
+    """
+    words = for_hydra(root, schema_of(root), arguments)  # filters such as ncl<=5 become the key `filters`
+    flags, overrides = split_words(root, words)
+    check_words(overrides)
+    options.use_search_path(())  # forgets the folders of an earlier call in this process
+    look_in_folders(overrides)
+    # a word such as shift=corruption/fog/3 stands for several words of Hydra's
+    return flags, [hydra_word for word in overrides for hydra_word in hydra_words(word)]
+
+
+def _overrides_against_folders(root: str) -> list[str]:
     """Overrides that keep Hydra from making folders and logs, for a command that a package brings; else none.
 
     The files of fca's own commands, in conf/, have these values themselves. The file of a package may not set keys of
@@ -329,26 +346,27 @@ def _call_hydra(root: str, job: Callable[[DictConfig], None], package: str | Non
 def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
     """The message of an error for the user: the typed word or the path, what is wrong with it, and the next step.
 
-    None for an OSError that is not about a file, since that is a defect of fca.
+    Returns None for an OSError that is not about a file, since that is a defect of fca.
     root: the name of the command.    words: the typed overrides, among which the cause is searched for.
     """
     if isinstance(error, DamagedFile):
         return f"{error}; next: repeat the command that made it, see fca status"
-    if not isinstance(error, OSError) or isinstance(error, HydraException):  # some errors of Hydra's are both
+    if not isinstance(error, OSError) or isinstance(error, HydraException):  # some errors of Hydra's are OSErrors, too
         return str(_as_fca_error(error, root, words))
     if error.errno is None or error.filename is None or isinstance(error, BrokenPipeError):
         return None
 
     path = Path(os.fsdecode(error.filename))
-    # by os.path, as the methods of Path raise for long names
+    # os.path, since the methods of Path raise for a name that is too long
     is_dangling = os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
     problem = "a link to nothing" if is_dangling else error.strerror
     step = _STEP_OF_SYSTEM_ERROR.get(error.errno, "look at the path and its permissions")
-    for word in words:  # the message is about the key of the word that names the path, or a folder above it
+    for word in words:
         key, _, value = word.lstrip("+").partition("=")
-        if value and path.is_relative_to(Path(value).expanduser()):
+        if value and path.is_relative_to(Path(value).expanduser()):  # the user typed the path, or a folder above it
             allowed = f"a path that can be used ({problem}: {path})"
-            return str(FcaError(key, value, allowed, step.replace("outputs", key)))  # some steps name outputs=PATH
+            step_of_key = step.replace("outputs", key)  # some steps advise outputs=PATH
+            return str(FcaError(key, value, allowed, step_of_key))
     return f"{path}: {problem}; next: {step}; nothing that is finished is lost"
 
 
@@ -366,10 +384,10 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
     parsed = parser.parse_intermixed_args(arguments)
     _check_modes(root, parsed)
 
-    typed = " ".join(parsed.overrides)
+    typed = " ".join(parsed.overrides)  # beside -sc, what to do and the shell
     if parsed.shell_completion and not re.fullmatch(r"(install|uninstall|query)=(bash|fish|zsh)", typed):
         raise FcaError("-sc", typed, "install=bash, install=fish, install=zsh, uninstall=...", "fca -sc install=bash")
-    for flag in REFUSED_FLAGS:
+    for flag in REFUSED_FLAGS:  # flags of Hydra that would load another configuration, or run code from a pickle
         field_of_flag = flag[2:].replace("-", "_")  # --config-path -> config_path, as argparse calls it
         if getattr(parsed, field_of_flag):
             raise FcaError("option", flag, "what fca --help and fca run --help show", "leave it out")
@@ -406,7 +424,8 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
     for i, flag in enumerate(arguments):
         name, equals, value = flag.lstrip("-").partition("=")
         looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None  # one or two dashes, a name
-        if not looks_like_key or len(name) < 2 or flag in parser._option_string_actions:
+        is_flag = flag in parser._option_string_actions or len(name) < 2  # argparse itself refuses unknown letters
+        if is_flag or not looks_like_key:
             continue
         is_short = not flag.startswith("--")
         may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions  # -mr is -m -r
@@ -421,7 +440,7 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
         step = f"did you mean {key}={value}?"
         if key not in keys:
             error = unknown_key(root, key, value, keys, composed(root, []), CONF)
-            step = str(error.args[3])  # the next step that this error suggests: a similar key
+            step = str(error.args[3])  # the next step that this error suggests, such as a similar key
         raise FcaError("words", flag, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
 
 
@@ -432,6 +451,39 @@ def check_word(root: str, word: str) -> None:
     root: the name of the command.
     """
     key, _, value = word.partition("=")
+    override, content = _parsed(root, word)
+    _check_paths(key, content)
+
+    is_number = isinstance(content, int | float) and not isinstance(content, bool)
+    takes_truth_value = _allowed_in_words(root, override.key_or_group) == WORDS_BY_TYPE[bool]
+    if takes_truth_value and is_number and content not in (0, 1):  # OmegaConf would take any number for true
+        raise FcaError(key, value, WORDS_BY_TYPE[bool], f"correct {key}")
+
+    meant_group = group_as_key(override.key_or_group, CONF)  # recipe/augment if recipe.augment was typed, else None
+    names_options = isinstance(content, str | Sweep | Glob)  # a name, several for a sweep, or a pattern such as a*
+    if meant_group is not None and names_options:
+        allowed = f"what {meant_group}=NAME brings: it is a group"
+        raise FcaError(key, value, allowed, f"did you mean {shlex.quote(f'{meant_group}={value}')}?")
+
+    if override.is_add() or override.is_force_add():  # +KEY or ++KEY
+        _check_added_key(root, override, content, value)
+
+    is_group = (CONF / override.key_or_group).is_dir()
+    # null leaves the group empty; some groups take a list of options
+    is_choice = names_options or content is None or _are_options(override.key_or_group, content)
+    if is_group and not is_choice:
+        # a list such as model=[a,b] was perhaps meant as a sweep, which only fca run has
+        sweep_step = one_at_a_time(key, value) if root == "run" else None
+        step = sweep_step or f"fca {root} --help lists them"
+        raise FcaError(key, value, f"an option of conf/{override.key_or_group}", step)
+
+
+def _parsed(root: str, word: str) -> tuple[Override, object]:
+    """The override KEY=VALUE that Hydra reads in a word, and its value.
+
+    Raises FcaError, with what may have been meant, for a word that is no override or that Hydra cannot read.
+    root: the name of the command.
+    """
     try:
         override: Override = OverridesParser.create().parse_overrides([word])[0]
         content = override.value()
@@ -439,37 +491,17 @@ def check_word(root: str, word: str) -> None:
         if "=" not in word:
             raise unknown_word(root, word, keys_of_root(schema_of(root)), composed(root, [])) from error
         raise _unreadable_word(word) from error
-    if not override.key_or_group:
+    if not override.key_or_group:  # such as =5
         raise unknown_word(root, word, keys_of_root(schema_of(root)), composed(root, []))
-    _check_paths(key, content)
-
-    is_number = isinstance(content, int | float) and not isinstance(content, bool)
-    takes_truth_value = _allowed_in_words(root, override.key_or_group) == WORDS_BY_TYPE[bool]
-    if is_number and content not in (0, 1) and takes_truth_value:  # OmegaConf takes any number for true
-        raise FcaError(key, value, WORDS_BY_TYPE[bool], f"correct {key}")
-
-    dotted_group = group_as_key(override.key_or_group, CONF)  # recipe.augment=... for recipe/augment=...
-    if dotted_group is not None and isinstance(content, str | Sweep | Glob):
-        allowed = f"what {dotted_group}=NAME brings: it is a group"
-        raise FcaError(key, value, allowed, f"did you mean {shlex.quote(f'{dotted_group}={value}')}?")
-
-    if override.is_add() or override.is_force_add():
-        _check_added(root, override, content, value)
-
-    is_group = (CONF / override.key_or_group).is_dir()
-    # a name, a pattern of names, several values of a sweep, null, or a list of names
-    is_option = isinstance(content, str | Glob | Sweep | None) or _are_options(override.key_or_group, content)
-    if is_group and not is_option:
-        sweep_step = one_at_a_time(key, value) if root == "run" else None  # no other command sweeps
-        step = sweep_step or f"fca {root} --help lists them"
-        raise FcaError(key, value, f"an option of conf/{override.key_or_group}", step)
+    return override, content
 
 
 def _unreadable_word(word: str) -> FcaError:
-    """The error for KEY=VALUE that Hydra's grammar does not allow, with how to quote it."""
+    """The error for KEY=VALUE that Hydra's grammar does not allow; it shows the reason and how to quote the word."""
     key, _, value = word.partition("=")
-    allowed = f"a value that Hydra can read ({unreadable(key, value)})"
-    if re.fullmatch(KEY, key, re.ASCII) is None:  # Hydra's keys have no other letters
+    reason = unreadable(key, value)
+    allowed = f"a value that Hydra can read ({reason})"
+    if re.fullmatch(KEY, key, re.ASCII) is None:  # the key itself has letters that Hydra's keys cannot have
         return FcaError(key, value, allowed, "correct the key")
     if re.search(rf"\s{KEY}=", value, re.ASCII):  # a second KEY= in the value: both words were quoted as one
         return FcaError(key, value, allowed, f"quote every KEY=VALUE alone: {word}")
@@ -482,7 +514,7 @@ def _unreadable_word(word: str) -> FcaError:
     return FcaError(key, value, allowed, step)
 
 
-def _check_added(root: str, override: Override, content: object, value: str) -> None:
+def _check_added_key(root: str, override: Override, content: object, value: str) -> None:
     """Raise FcaError for +KEY=VALUE, unless it adds a key inside of a node of the root, or chooses an option.
 
     root: the name of the command.    content: the value as Hydra reads it.    value: as it was typed, for the message.
@@ -532,6 +564,7 @@ def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> Di
     """
     look_in_folders(words)
     register(root)
+    # a word such as shift=corruption/fog/3 stands for several words of Hydra's
     overrides = [hydra_word for word in words for hydra_word in hydra_words(word)]
 
     hydra_of_caller = GlobalHydra.instance().hydra  # a notebook may use Hydra itself: it is put back below
@@ -551,8 +584,8 @@ def look_in_folders(words: Sequence[str]) -> None:
     Only hydra.searchpath=[...] and plugins=[...] are read; other words are ignored. Hydra needs these options before
     it composes.    Raises FcaError for a module that Python does not find.
     """
-    typed = [word for word in words if word.startswith(("hydra.searchpath=", "plugins="))]
-    overrides = OverridesParser.create().parse_overrides(typed)
+    words_to_read = [word for word in words if word.startswith(("hydra.searchpath=", "plugins="))]
+    overrides = OverridesParser.create().parse_overrides(words_to_read)
     value_of_key = {override.key_or_group: override.value() for override in overrides}
 
     modules = value_of_key.get("plugins")
@@ -602,22 +635,24 @@ def hydra_words(word: str) -> list[str]:
 
 
 def with_free_keys(overrides: Sequence[str]) -> list[str]:
-    """The overrides, with `++` before each key of a group that is swept; `++` adds a key that is not there.
+    """The overrides, with `++` before each key of a swept group, so that Hydra accepts it with any option of the group.
 
     Before a sweep, Hydra composes the overrides that are not swept, with the default option of each swept group. It
-    would refuse a key that only another option has: in this example, the default shift has no severities.
+    would refuse a key that only another option has: in this example, the default shift has no severities. With `++`,
+    Hydra adds a key that is not there.
 
     >>> with_free_keys(["shift=a/b,a/c", "shift.severities=[1]", "seed=1"])
     ['shift=a/b,a/c', '++shift.severities=[1]', 'seed=1']
     """
     override_of_word = dict(zip(overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True))
-    swept_groups = {  # by the place of their keys: encoder for model@encoder=a,b
+    swept_groups = {  # under the names that their keys begin with: encoder for model@encoder=a,b
         override.package or override.key_or_group
         for override in override_of_word.values()
         if override.is_sweep_override()
     }
 
     def is_key_of_swept_group(override: Override) -> bool:
+        """Whether an override changes a key inside of a swept group to one value, without a prefix such as +."""
         group = override.key_or_group.rpartition(".")[0].partition(".")[0]  # shift of shift.a.b; "" for a key alone
         is_change = override.type is OverrideType.CHANGE and not override.is_sweep_override()
         return is_change and group in swept_groups
@@ -629,7 +664,7 @@ def with_free_keys(overrides: Sequence[str]) -> list[str]:
 
 
 def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError:
-    """Translate an error of Hydra or OmegaConf: the word that was typed, what is allowed, and the next step.
+    """Translate an error of Hydra or OmegaConf into an FcaError: the typed word, what is allowed, and the next step.
 
     root: the name of the command.    words: the overrides that were typed.
     """
@@ -639,18 +674,19 @@ def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError
             return inner
         inner = inner.__cause__
 
-    # [::2]: key and value, without the "=" between
-    typed = dict(word.lstrip("+~").partition("=")[::2] for word in words)  # key -> value; the last word of a key counts
+    # key -> value; [::2] takes both without the "=" between; of several words with one key, the last counts
+    typed = dict(word.lstrip("+~").partition("=")[::2] for word in words)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         return _missing_option_error(error.missing_cfg_file, error.options, root, words)
 
-    # OmegaConf's error has the key; Hydra raises another from it
+    # OmegaConf's error names the key; an error of Hydra has it as its cause
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and isinstance(cause.parent_node, DictConfig):
         return _missing_key_error(cause, cause.parent_node, root, typed)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         key = cause.full_key
         allowed = _allowed_in_words(root, key) or one_line(cause)
+        # a list or range for a single value was perhaps meant as a sweep, which only fca run has
         sweep_step = one_at_a_time(key, typed.get(key, "")) if root == "run" else None
         return FcaError(key, typed.get(key), allowed, sweep_step or f"correct {key}")
 
@@ -702,7 +738,7 @@ def _defaults_list_error(error: Exception, root: str, typed: Mapping[str, str]) 
         return _missing_group_error(match[1], root, typed)
     # Hydra has two messages for +GROUP=OPTION where the group already has an option
     if match := re.search(r"Multiple values for ([\w/@]+)\.|force-add .*'\++([\w/@]+)=", message):
-        key = match[1] or match[2]
+        key = match[1] or match[2]  # the group, from one message or the other
         step = f"type it without +: {key}={typed.get(key, 'OPTION')}"
         return FcaError(f"+{key}", typed.get(key), "a group that is not there yet", step)
     if match := re.search(r"Could not delete.*?'(.*?)'", message):
@@ -742,7 +778,7 @@ def _top_keys(root: Mapping[str, Any]) -> set[str]:
 
 
 def _culprit_error(error: Exception, words: Sequence[str]) -> FcaError:
-    """The error of Hydra with the word that probably caused it, for a message of no known kind.
+    """The FcaError for an error of Hydra whose message is of no known kind, with the word that probably caused it.
 
     The word is the first whose value is in the message; else the first with ${...}; else the first whose key is in the
     message. Without such a word, the error names the whole command line.    words: the typed overrides.
@@ -769,23 +805,23 @@ def _culprit_error(error: Exception, words: Sequence[str]) -> FcaError:
 def _missing_option_error(file: str, names: Sequence[str], root: str, words: Sequence[str]) -> FcaError:
     """The error for an option that a group does not have, which names the group as it was typed.
 
-    file:  what Hydra looked for: the group and the option with a slash between, such as recipe/augment/NAME.
+    file:  the path that Hydra looked for: the group, a slash, and the option, such as recipe/augment/NAME.
     names: the options that the group has.    root: the name of the command.    words: the typed overrides.
     """
     path = file.split("/")
     typed_keys = [word.partition("=")[0].lstrip("+") for word in words]
-    # recipe/augment is a group inside of another; in shift/fog, the group is shift
+    # the group has two parts if it is Hydra's, or was typed so (recipe/augment=NAME); else one (shift=corruption/NAME)
     is_nested_group = path[0] == "hydra" or "/".join(path[:2]) in typed_keys
     depth = 2 if is_nested_group else 1
     group = "/".join(path[:depth])
     name = "/".join(path[depth:])
 
-    keys_with_name = [
+    keys_with_name = [  # of the words that choose this option, perhaps among others (model=NAME,vgg16)
         key for key, word in zip(typed_keys, words, strict=True) if name in word.partition("=")[2].split(",")
     ]
-    # as typed: model@encoder for an option of the group model
-    key = next((key for key in keys_with_name if key.partition("@")[0] == group), group)
-    return unknown_option(root, key, name, [*names, *options.nested_options(group)], file)
+    # the group as typed may be model@encoder, an option of the group model
+    typed_group = next((key for key in keys_with_name if key.partition("@")[0] == group), group)
+    return unknown_option(root, typed_group, name, [*names, *options.nested_options(group)], file)
 
 
 def _allowed_in_words(root: str, key: str) -> str | None:

@@ -28,9 +28,10 @@ class Composer(ConfigLoaderImpl):
     """
 
     def __init__(self, loader: ConfigLoader, words: Mapping[str, int]) -> None:
-        """loader: Hydra's own loader, whose folders of configurations are used.
+        """Find the keys that vary over the grid and can be set without Hydra (`varying_keys`).
 
-        words: override of the grid -> the number of values that its axis has.
+        loader: Hydra's own loader, whose folders of configurations are used.
+        words:  override of the grid -> the number of values that its axis has.
         """
         super().__init__(loader.get_search_path())
         # the id in the cache of configurations: a process may work for several sweeps, one after the other
@@ -65,17 +66,17 @@ class Composer(ConfigLoaderImpl):
     def point(self, master_config: DictConfig, words: Sequence[str]) -> DictConfig:
         """The configuration of one point of the grid, without the node `hydra`; for planning.
 
-        The next call may change the result. `varying_keys` are keys with several values in the grid, whose values are
-        set after composing. Points that differ only in these values share one object, because a copy takes longer than
-        setting values.
+        Hydra composes only the overrides whose keys are the same over the grid, or that only Hydra can compose. The
+        values of all other keys (`varying_keys`) are set in its result. Points that differ only in these values share
+        one object, because a copy takes longer than setting values. So the next call may change the result.
 
         master_config: the configuration of the sweep.    words: the overrides of the point.
         """
         config, overrides_to_set = self._composed(master_config, words)
         cache = _COMPOSED[self.sweep]
         set_keys = [str(override.key_or_group) for override in overrides_to_set]
-        # "" separates the composed words from the keys that are set. The entries that `_composed` makes in the same
-        # cache have no ""
+        # "" separates the composed words from the keys that are set; the keys that `_composed` puts into the same cache
+        # have no ""
         cache_key = (*self._words_to_compose(words), "", *set_keys)
         has_container = any(isinstance(override.value(), dict | list) for override in overrides_to_set)
         if cache_key not in cache or has_container:  # a list or mapping would be merged with the previous point's

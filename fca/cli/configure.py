@@ -49,7 +49,7 @@ _COMPONENTS: dict[str, Any] = {}  # node as JSON -> component: planning thousand
 def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type | None = None) -> Any:
     """The object that a group's node describes: `_target_` names its dataclass, and the other keys are its fields.
 
-    Equal nodes give the same object.
+    Equal nodes give the same object, which is kept as long as the process lives.
     config:   a configuration that has the node `group`.
     contract: the protocol that the object must meet; None: the protocol of CONTRACTS for this group, if there is one.
     Raises FcaError for an unknown key, a wrong type or a missing value, naming it as the user would type it.
@@ -62,7 +62,7 @@ def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type
         check_values(type(new), vars(new), group)
         _check_contracts(new, values, group, contract or CONTRACTS.get(group))
         if isinstance(new, Checked):
-            new.check()
+            new.check()  # raises if its values contradict each other
         _COMPONENTS[key] = new
     return _COMPONENTS[key]
 
@@ -153,7 +153,7 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
     check_choice(group, name, option_names(group))
     config = composed(root, [f"{group}={name}", *words])
     keys_of_group = {f"{group}.{key}": value for key, value in keys.items()}
-    with open_dict(config):
+    with open_dict(config):  # accepts unknown keys, which are refused later, with better messages
         for key, value in {**keys_of_group, **others}.items():
             try:
                 plain_value = str(value) if isinstance(value, Path) else value  # YAML has no paths
@@ -167,8 +167,8 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
 def typed(values: Mapping[str, Any], name: str) -> Any:
     """A component's values as a node of OmegaConf that has the types of the component's class.
 
-    A value that is a component itself (it names a class), such as the generator of a data set, becomes a typed node
-    inside of the first. A value may still be missing (`???`).
+    A value that is itself a component (it has a `_target_`), such as the generator of a data set, becomes a typed node
+    inside of this one. A value may still be missing (`???`).
     values: the keys of the component's node, `_target_` included.    name: of the component, for messages.
     Raises FcaError for an unknown key and a value of a wrong type.
     """
@@ -182,7 +182,7 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
         field_values = {key: nested.get(key, value) for key, value in values.items() if key != "_target_"}
         for key in field_values.keys() & _text_fields(component_class):
             field_values[key] = _as_texts(field_values[key])  # YAML may have read a class named 0 as a number
-        check_truths(component_class, field_values, name)  # OmegaConf would take any number for true
+        check_truths(component_class, field_values, name)  # refuses numbers, which OmegaConf would take for true
 
         schema = _schema(component_class).copy()
         for key in field_values.keys() & _mapping_fields(component_class):
@@ -259,8 +259,8 @@ def _explaining_errors(values: Mapping[str, Any], group: str) -> Iterator[None]:
     except OmegaConfBaseException as error:
         component_class = class_of(group, values["_target_"])
         full_key = getattr(error, "full_key", None) or ""
-        key = full_key.partition("[")[0]  # the key of the list, where the error is about a value in it: key[2]
-        if not key:  # OmegaConf does not always name the key
+        key = full_key.partition("[")[0]  # an error about a value in a list names key[2]: the key of the list
+        if not key:  # OmegaConf does not always name the key: find the first whose value has a wrong type
             key = next((name for name, value in values.items() if not _fits(component_class, name, value)), "")
         # the key may have dots, such as val.share; a missing value (`???`) is shown as None
         value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
@@ -275,7 +275,9 @@ def _explaining_errors(values: Mapping[str, Any], group: str) -> Iterator[None]:
         inner_keys = _keys_inside(component_class, key)
         # a key that holds others is set by one of these: dataset.val.share=...
         example = f"{group}.{key}.{inner_keys[0]}" if inner_keys else f"{group}.{key}"
-        step = one_at_a_time(f"{group}.{key}", as_typed(value)) or f"set {example}=... or {files}"
+        # a list or range for a single value was perhaps meant as a sweep; None for other values
+        sweep_step = one_at_a_time(f"{group}.{key}", as_typed(value))
+        step = sweep_step or f"set {example}=... or {files}"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
 
@@ -429,12 +431,13 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     check_root("run", values)
-    if isinstance(values["model"], dict):  # otherwise `component` refuses it below
+    has_model_keys = isinstance(values["model"], dict)  # otherwise `component` refuses the model below
+    if has_model_keys:
         _check_classes_of_model(values["model"], overrides)
     command = _command(values, overrides)
     data = data_of(values) if download else _data_at_hand(values, command)
-    if isinstance(values["model"], dict):
-        _name_classes(values["model"], data)
+    if has_model_keys:
+        _replace_classes_by_class_keys(values["model"], data)  # changes model.classes in `values`
     # in the order of the groups on a command line, so that the first of several faults is reported
     model = component(values, "model")
     encoder = component(values, "encoder")
@@ -492,7 +495,7 @@ def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
     except FcaError as error:
         if error.args[0] != "dataset.root":  # the key that a loader names where files are missing
             raise
-        # without a key `name`, the name of the class
+        # a data set without a key `name` is called by the name of its class
         name = dataset.get("name") or str(dataset["_target_"]).rpartition(".")[2].lower()
         raise NotDownloaded(command, name) from error
 
@@ -539,7 +542,8 @@ def _images_of(store: Store, fingerprint: str) -> ImageData | None:
             if "download" in values:
                 config.dataset.download = False
             data = data_of(config)
-            # if all images are test images, the training split them, and the split is a part of the fingerprint
+            # A set without splits is all test images. A training splits it, which gives another fingerprint. So draw
+            # the same split; images with the same value in the column `group` stay together in it
             data = as_trained_on(data, fingerprint, data.group)
         except Exception as error:  # whatever is wrong there, a page without these pictures is better than no page
             log.info("no images of %s from run %s: %s", fingerprint, run_id, error)
@@ -582,7 +586,7 @@ def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) 
         raise FcaError("model.classes", model["classes"], allowed, "leave it out, or add model.weights=PATH")
 
 
-def _name_classes(model: dict[str, Any], data: ImageData) -> None:
+def _replace_classes_by_class_keys(model: dict[str, Any], data: ImageData) -> None:
     """Replace values in model.classes that YAML read as numbers or truth values by the class keys of the data set.
 
     A folder named 007 is the class key "007", which YAML reads as 7.    model: the keys of its node; changed in place.
@@ -594,14 +598,16 @@ def _name_classes(model: dict[str, Any], data: ImageData) -> None:
     spelled: list[Any] = []
     for value in classes:
         key = value if isinstance(value, str) else key_of(data.classes, value, "model.classes")
-        spelled.append(value if key is None else key)  # the model may have classes that the data set lacks
+        spelled.append(value if key is None else key)  # None: the model may have classes that the data set lacks
     model["classes"] = spelled
 
 
 def _subset(subset: Mapping[str, Any], data: ImageData) -> ClassSubset:
     """The classes that the keys of `subset` select: the listed classes, drawn classes, or all.
 
-    subset: the keys of its node.    data: the data set from whose classes they select.
+    subset: its keys. `classes` lists classes; `ncl` is their number, or their share of all classes; `seed` and
+            `sampler` draw them (sampler fca: as the released program of the Few-Class Arena).
+    data:   the data set from whose classes they select.
     Raises FcaError for keys that contradict each other, and NoSuchSubset for a number that cannot be drawn.
     """
     ncl = subset["ncl"]
@@ -613,7 +619,7 @@ def _subset(subset: Mapping[str, Any], data: ImageData) -> ClassSubset:
             allowed = f"{len(classes)}, as subset.classes has"
             raise FcaError("subset.ncl", ncl, allowed, "give only one of them")
         return named_subset(data.classes, classes)
-    if ncl is None and sampler == "fca":  # this sampler draws; subset=all takes all classes
+    if ncl is None and sampler == "fca":  # this sampler always draws, so it needs a number
         raise FcaError("subset.ncl", None, f"2 to {total} for subset=fca", "add subset.ncl=5, or take subset=all")
     if ncl is None:
         return full_set(total)

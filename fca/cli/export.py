@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -85,7 +85,7 @@ def _export(options: argparse.Namespace) -> str:
         "format": options.format,
         **_description_of_network(trained),
         **preprocessing(classifier, options.format),
-        "white": WHITE if trained.white is None else trained.white,
+        "white": WHITE if trained.white is None else trained.white,  # the white of 16-bit images, as in the training
     }
     images = _images_to_compare(trained, classifier, options.verify)
     if options.format == "safetensors":  # only weights: the JSON has the command that builds the network around them
@@ -104,7 +104,7 @@ def _export(options: argparse.Namespace) -> str:
             description.update(cost.described())
             check = str(cost)
         else:
-            check = _compared(classifier, content, description, images)
+            check = _check_and_describe(classifier, content, description, images)
         write_json(description_path, description)
     except BaseException:  # also after Ctrl-C no unchecked file may stay
         remove(path)
@@ -199,16 +199,18 @@ def _cost_of_int8(trained: Trained, classifier: Classifier, content: bytes, max_
     return Int8(val, loss_on("test", trained, classifier, content))
 
 
-def _compared(
+def _check_and_describe(
     classifier: Classifier, content: bytes, description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]
 ) -> str:
     """Compare the logits of the file with the logits of the network on these images; return the result in words.
 
-    The result is also added to `description`, the content of the JSON, under `checked`.
-    classifier: the network.    content: the bytes of the file.
+    description: the content of the JSON. The result is added to it, and the interface of a file that is a program, too.
+    classifier:  the network.    content: the bytes of the file.
     Raises FcaError if the logits differ by more than rounding allows.
     """
-    comparison = _difference_of_logits(classifier, content, description, images)
+    if description["format"] != "safetensors":  # a file of weights alone has no inputs and outputs
+        _describe_interface(description, images)
+    comparison = _compared_logits(classifier, content, description, images)
     description["checked"] = {
         "images": comparison.images,
         "largest_difference": comparison.largest,
@@ -237,7 +239,7 @@ def _description_of_network(trained: Trained) -> dict[str, Any]:
         "snapshot": trained.snapshot,
         "dataset": row["dataset"],
         "fingerprint": row[FINGERPRINT],
-        "test": trained.tested(),
+        "test": trained.tested(),  # accuracy on test images; None if no run tested these weights
         "versions": provenance()["versions"],
     }
 
@@ -251,36 +253,55 @@ def _images_to_compare(
     folder: a folder whose first images are taken; None: always the same test images of the training, of every class.
     Raises FcaError if no image can be read; images that cannot be read are left out.
     """
+    # read: position among the n images -> pixels
     if folder is not None:
-        paths, read = loose_images(folder, "verify", trained.white)
+        paths, read = loose_images(folder, "verify", trained.white)  # white: of 16-bit images, as in the training
         n = min(CHECKED, len(paths))
     else:
         data = trained.images()
-        rows = fixed_draw(data, data.rows("test", trained.row["classes"]), CHECKED)
-        n = len(rows)
-        read = lambda position: data.read(int(rows[position]))  # noqa: E731
-    images_or_reasons = at_input(read, classifier.geometry, n, "reading")
+        test_positions = data.rows("test", trained.row["classes"])  # positions in the data set
+        drawn = fixed_draw(data, test_positions, CHECKED)
+        n = len(drawn)
+        read = lambda position: data.read(int(drawn[position]))  # noqa: E731
+    # each image at input size, or the reason why it cannot be read, as a text
+    images_or_reasons = at_input(read, classifier.geometry, n, doing="reading")  # with a progress bar
     images = [image for image in images_or_reasons if not isinstance(image, str)]
     if not images:
         raise FcaError("verify", folder, "at least one image that can be read", "name another folder")
     return np.stack(images)
 
 
-def _difference_of_logits(
-    classifier: Classifier, content: bytes, description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]
-) -> LogitDifference:
-    """Compare the logits of the file with the logits of the network, both on the CPU.
+def _describe_interface(description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]) -> None:
+    """Add the input, the outputs and ONNX's opset of a file that is a program to `description`.
 
-    For a file that is a program, its interface (input, outputs, opset of ONNX) is added to `description`.
+    description: the content of the JSON beside the file.    images: at the input size of the network.
+    """
+    from fca.models.export import INPUT, OPSET, OUTPUTS  # imports torch
+
+    if description["format"] == "onnx":  # TorchScript has no opset
+        description["opset"] = OPSET
+    shape = ["images", *images.shape[1:]]
+    description["input"] = {"name": INPUT, "type": "uint8, RGB", "shape": shape}
+    description["outputs"] = list(OUTPUTS)
+
+
+def _compared_logits(
+    classifier: Classifier,
+    content: bytes,
+    description: Mapping[str, Any],
+    images: UInt8[np.ndarray, "images size size 3"],
+) -> LogitDifference:
+    """Compare the logits of the file with the logits of the network, both on the CPU; returns the largest difference.
+
+    A file of weights is loaded by the command in its JSON, as a user would load it.
     classifier: the network.    content: the bytes of the file.    description: the content of the JSON beside it.
     images:     at the input size of the network.
-    Raises FcaError if the logits differ too much, or if the command that loads a file of weights gives a network with
-    other classes.
+    Raises FcaError if the logits differ too much, or if the command gives a network with other classes.
     """
-    from fca.models.export import INPUT, OPSET, OUTPUTS, compare_logits, logits_function  # imports torch
+    from fca.models.export import compare_logits, logits_function  # imports torch
     from fca.training.infer import logits_of
 
-    all_images = np.arange(len(images))
+    all_images = np.arange(len(images))  # `logits_of` takes the positions of the images to classify: here all
     if description["format"] == "safetensors":
         words = shlex.split(description["load"])[3:]  # the words after `fca run task=predict`
         loaded = component(composed("run", words), "model").build()
@@ -289,16 +310,12 @@ def _difference_of_logits(
             raise FcaError("classes", loaded.classes, f"as they are typed: {classifier.classes}", step)
         logits_of_file = logits_of(loaded, images, all_images, accelerator="cpu")
     else:
-        if description["format"] == "onnx":  # TorchScript has no opset
-            description["opset"] = OPSET
-        shape = ["images", *images.shape[1:]]
-        description["input"] = {"name": INPUT, "type": "uint8, RGB", "shape": shape}
-        description["outputs"] = list(OUTPUTS)
         logits_by_file = logits_function(content, description["format"])  # images -> logits
         # the first image alone and the others together, so that two sizes of a batch are tried
         batches = [batch for batch in (images[:1], images[1:]) if len(batch)]
         logits_of_file = np.concatenate([logits_by_file(batch) for batch in batches])
-    return compare_logits(logits_of(classifier, images, all_images, accelerator="cpu"), logits_of_file)
+    logits_of_network = logits_of(classifier, images, all_images, accelerator="cpu")
+    return compare_logits(logits_of_network, logits_of_file)
 
 
 def loading_words(trained: Trained, path: Path) -> list[str]:

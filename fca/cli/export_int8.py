@@ -75,7 +75,7 @@ def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes
     rows = data.rows(split, trained.row[CLASSES])
     if not len(rows):
         return None
-    pixels = _pixels_at_input_size(trained, classifier, rows)
+    pixels = _pixels_at_input_size(trained, classifier, rows)  # images x size x size x 3
     labels = logit_columns(classifier.classes, data.classes)[data.labels[rows]]  # column of each image's class
 
     logits_by_file = logits_function(content, "onnx")  # pixels -> logits
@@ -90,11 +90,16 @@ def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes
 
 
 def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
-    """The loss of the file, given whether the network and the file classify each image right (masks of equal length).
+    """The accuracy that a file loses against its network on the same images, with a 95 % interval.
+
+    value = (n_only_network - n_only_file) / n, the accuracy of the network minus that of the file; its interval is
+    Newcombe's for paired shares (1998, Stat. Med. 17:2635, method 10). As text, a loss is printed as a negative gain.
+    network, file: whether the network, or the file, classifies each of the n images right.
 
     >>> str(loss_between(np.array([True, True, False, True]), np.array([True, False, False, True])))
     '-25.0 points [-65.5, +32.0] against the network on 4 images'
     """
+    # in how many images both are right, only the one, only the other, or neither
     n_both = int((network & file).sum())
     n_only_network = int((network & ~file).sum())
     n_only_file = int((~network & file).sum())

@@ -138,8 +138,9 @@ def main(root: str, arguments: Sequence[str]) -> int:
         # Plugins are loaded first, because they add folders of options that the other words may name
         plugin_words = [word for word in words if word.startswith("plugins=")]
         use_plugins(list(OmegaConf.from_dotlist(plugin_words).get("plugins", [])))
+        # a word such as shift=corruption/fog/3 stands for several words of Hydra's
         overrides = [hydra_word for word in words for hydra_word in hydra_words(word)]
-        config = composed(root, overrides, with_hydra=True)
+        config = composed(root, overrides, with_hydra=True)  # the node hydra has the chosen option of each group
 
         typed_groups = [group for group in _option_by_group(config) if _is_named(group, arguments)]
         if typed_groups:  # fca run model --help
@@ -179,7 +180,7 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
     yield _headline(root)
 
     yield "\nwhat people change first, with the defaults"
-    for name in CHANGED_FIRST:  # a group (dataset) or a key (subset.ncl)
+    for name in CHANGED_FIRST:  # each is a group (dataset) or a key (subset.ncl)
         if name in chosen_options:
             yield from _group_lines(root, name, chosen_options[name], options.get(name, []), width)
         elif name in keys:
@@ -192,7 +193,8 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
 
     yield "\nother keys"
     for key in root_section.keys:
-        if key.name not in CHANGED_FIRST and not key.name.startswith("subset."):  # subset is a group
+        is_key_of_group = key.name.startswith("subset.")  # subset is a group: its keys follow below, if it was typed
+        if key.name not in CHANGED_FIRST and not is_key_of_group:
             yield from _key_lines(key, width)
 
     typed_names = {re.split(r"[./=]", word.lstrip("+~"))[0] for word in words}  # recipe of +recipe.lr=0.1
@@ -397,14 +399,16 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
         group, _, package = typed.partition("@")
         package = package or group.replace("/", ".")  # the place of its keys in the configuration
         node = OmegaConf.select(config, package, throw_on_missing=False)
-        if option and isinstance(node, DictConfig) and "/" not in group:
-            file = option_files(group).get(option, CONF / group / f"{option}.yaml")
+        is_inner_group = "/" in group
+        if option and isinstance(node, DictConfig) and not is_inner_group:
+            usual_file = CONF / group / f"{option}.yaml"  # for an option that Hydra alone knows; need not exist
+            file = option_files(group).get(option, usual_file)
             keys = list(_keys(root, group, package, file, node))
             yield Section(f"{typed}={option}", question_of(file), keys)
 
 
 def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
-    """The keys of a command that belong to no group. A nested mapping gives its inner keys, such as subset.ncl.
+    """The keys of a command that belong to no group. A nested mapping gives its inner keys, such as sweep.retry.
 
     root: the command.    config: its whole configuration, with Hydra's part.
     """
@@ -415,9 +419,10 @@ def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
         if is_dataclass(hint) and name not in groups_of_root:  # a nested mapping, not a group
             for key in value:
                 typed = f"{name}.{key}"
-                yield _key(hint, key, typed, value[key], comments.get(typed, ""))
+                meaning = comments.get(typed, "")
+                yield _key(hint, key, typed, default=value[key], meaning=meaning)
         elif hint is not Any and not is_dataclass(hint):
-            yield _key(schema_of(root), name, name, value, comments.get(name, ""))
+            yield _key(schema_of(root), name, typed=name, default=value, meaning=comments.get(name, ""))
 
 
 def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Iterator[Key]:
@@ -430,25 +435,27 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
     """
     values: Any = OmegaConf.to_container(node, resolve=False)
     rules = rules_by_field(schema_of(root))
-    # the class that declares the keys: by the schema of the command, or the class that the option builds
-    kind: Any = rules[name][0] if name in rules else Any
+    # the class that declares the keys: the class that the option builds, or a dataclass in the command's schema
+    declaring_class: Any = rules[name][0] if name in rules else Any
     if "_target_" in values:
-        kind = class_of(f"{name}._target_", values["_target_"])
+        declaring_class = class_of(f"{name}._target_", values["_target_"])
 
-    meaning_by_key = meanings(file, values.get("_target_"), kind)
+    meaning_by_key = meanings(file, values.get("_target_"), declaring_class)
     for key, value in values.items():
         if key == "_target_":
             continue
-        if isinstance(value, dict) and "_target_" in value:
-            # Options of the component are in a folder of this group, or in a group of their own. Which of its files was
-            # chosen is unknown here. So none.yaml, which need not exist, takes its place: the meanings of keys then
-            # come from the class and from the other options
+        if isinstance(value, dict) and "_target_" in value:  # a component inside this one
+            # its options are in a folder inside this group (recipe/augment), or are a group of their own
             inner_group = CONF / group / str(key)
             folder = inner_group if inner_group.is_dir() else CONF / str(key)
             folder_name = folder.relative_to(CONF).as_posix()
-            yield from _keys(root, folder_name, f"{name}.{key}", folder / "none.yaml", node[key])
+            # Which of these options was chosen is unknown here, and any file in the folder will do, even one that does
+            # not exist: the meanings of keys also come from the class and from the comments in the other files
+            any_file = folder / "none.yaml"
+            yield from _keys(root, folder_name, f"{name}.{key}", any_file, node[key])
         else:
-            yield _key(kind, str(key), f"{name}.{key}", value, meaning_by_key.get(str(key), ""))
+            meaning = meaning_by_key.get(str(key), "")
+            yield _key(declaring_class, str(key), typed=f"{name}.{key}", default=value, meaning=meaning)
 
 
 def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
@@ -484,7 +491,7 @@ def meanings(file: Path, target: str | None, kind: Any = None) -> dict[str, str]
 def _files_by_class(files: tuple[Path, ...]) -> dict[str, list[Path]]:
     """Name of a class -> the files, among these options, that name it under `_target_`.
 
-    Options that are rows of a table have no file and are skipped.
+    Options that are only an entry of an options.yaml have no file and are skipped.
     """
     files_by_class: dict[str, list[Path]] = {}
     for path in filter(Path.is_file, files):
@@ -561,11 +568,15 @@ def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str,
 def question_of(file: Path) -> str:
     """What an option is for: the comment at the top of its YAML file, up to the first command in the comment.
 
-    Some options have no file of their own but are a line of an options.yaml. Then `file` is the file that this line
-    stands for, and the comment beside the line is returned. Empty if there is no comment.
+    The result is empty if there is no comment.
+    file: of the option. Some options have no file of their own (the keys of `rows()`); then it is the path of the file
+          that the option would have. Such an option is a kind of corruption, whose cause is known, or an entry of an
+          options.yaml, with its comment beside it.
     """
-    if file in rows():  # a line of an options.yaml; a corruption has its comment elsewhere
-        return _question_of_corruption(file.stem) if file.parent == CORRUPTIONS else _question_of_row(file)
+    if file in rows() and file.parent == CORRUPTIONS:
+        return _question_of_corruption(file.stem)
+    if file in rows():
+        return _comment_beside_entry(file)
     if not file.is_file():
         return ""
 
@@ -577,11 +588,11 @@ def question_of(file: Path) -> str:
     return " ".join(line for line in lines if not line.startswith("@package"))  # @package is a directive for Hydra
 
 
-def _question_of_row(file: Path) -> str:
-    """The comment beside the row of a table that stands in the place of this file."""
+def _comment_beside_entry(file: Path) -> str:
+    """The comment beside an option's entry in an options.yaml.    file: the path of the file that it would have."""
     key = file.relative_to(CONF).with_suffix("").as_posix().replace("/", ".", 1)  # group.option
-    comments_of_tables = [comments_of(table) for table in tables()]
-    return next(comments[key] for comments in comments_of_tables if key in comments)
+    comments_by_file = [comments_of(options_file) for options_file in tables()]
+    return next(comments[key] for comments in comments_by_file if key in comments)
 
 
 def _question_of_corruption(kind: str) -> str:

@@ -65,10 +65,10 @@ def unknown_key(
         key = key.replace("/", ".")
     group, _, name = key.rpartition(".")
     keys = [str(sibling) for sibling in siblings]
-    allowed = choices_in_words(similar_first(keys, name), name)
+    allowed = choices_in_words(similar_first(keys, name), name)  # the text is shortened, so similar keys come first
 
-    # Suggestions are words KEY=VALUE with the typed value. The likeliest reason comes first: a key that is spelled
-    # similarly, a key of another option of the group, the same name in another group
+    # Suggestions are words KEY=VALUE with the typed value; if another tool has this name and value, with our value. The
+    # likeliest come first: a key that is spelled similarly, a key of another option, the same name in another group
     suggestions = [_word(other, value, name) for other in _similar_keys(key, keys, config, conf)]
     if not suggestions:
         suggestions = list(_in_other_options(key, value, keys, conf))
@@ -108,14 +108,14 @@ def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str,
     root: the command.    keys: the keys at the top of the configuration.    config: the composed configuration.
     """
     all_keys = {*keys, *_leaves(config)}
-    suggestions = []
-    if word in all_keys:
-        suggestions = [f"{word}=VALUE, without spaces around the ="]
     key, colon, value = word.partition(":")
-    if colon and key in all_keys:
-        suggestions = [_quoted(key, value)]
+    suggestions = []
     if "dataset" in keys and word and Path(word).expanduser().exists():
-        suggestions = [f"dataset=folder {_quoted('dataset.root', word)}"]
+        suggestions.append(f"dataset=folder {_quoted('dataset.root', word)}")
+    elif colon and key in all_keys:
+        suggestions.append(_quoted(key, value))
+    elif word in all_keys:
+        suggestions.append(f"{word}=VALUE, without spaces around the =")
 
     groups = [*keys, "experiment"] if root == "run" else keys  # experiments are chosen like groups, but are no key
     suggestions += [f"{group}={word}" for group in groups if word in option_files(group)]
@@ -154,7 +154,7 @@ def unreadable(key: str, value: str) -> str:
 def one_at_a_time(key: str, value: str) -> str | None:
     """What to type to sweep over the values, where a list or range such as [2,3] or 2-5 was typed for one value.
 
-    None for other values.
+    Returns None if the typed value is neither a list nor a range.
 
     >>> one_at_a_time("seed", "[0, 1]"), one_at_a_time("subset.ncl", "2-5"), one_at_a_time("subset.ncl", "two")
     ('to run each: fca run -m seed=0,1', "to run each: fca run -m 'subset.ncl=range(2,6)'", None)
@@ -214,19 +214,21 @@ def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], 
     if dotted_group is not None:
         return [dotted_group]
 
-    # Names that other tools use for one of our keys
+    # Perhaps the name is what another tool calls one of our keys: learning_rate for recipe.lr
     prefix = f"{group}." if group else ""
     our_key = KEY_BY_FOREIGN_NAME.get(name)
-    if our_key is not None and (not group or our_key.startswith(prefix)):
+    if our_key is not None and our_key.startswith(prefix):  # without a typed group, any of our keys will do
         if our_key in leaves or "." not in our_key:  # without a dot: a group or key of the command itself, as model
             return [our_key]
         if our_key.partition(".")[0] in config:
             return []  # the chosen option lacks our key; the caller then looks in other options of the group
 
-    # Similar names: beside what was typed; without a group, anywhere
+    # Otherwise the name is misspelled. If a group was typed, the key is one of the group's
     similar_siblings = [f"{prefix}{sibling}" for sibling in similar_choices(siblings, name)]
     if group:
         return [_as_typed(other, conf) for other in similar_siblings]
+
+    # Without a group, the key may be in any group: first look for the very name, at last for similar ones
     keys = _keys_named(name, config) or similar_siblings
     if not keys:
         name_by_leaf = {leaf: leaf.rpartition(".")[2] for leaf in leaves}
@@ -256,13 +258,12 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
     conf:       the folder conf/ with the YAML files of the options.
     """
     typed_group, _, typed_name = key.rpartition(".")
-    our_key = KEY_BY_FOREIGN_NAME.get(typed_name, "")
-    # a key of another tool is translated, unless our key belongs to another group than the typed one
-    is_our_key_in_group = not typed_group or our_key.startswith(f"{typed_group}.")
-    meant_key = our_key if our_key and is_our_key_in_group else key
+    our_key = KEY_BY_FOREIGN_NAME.get(typed_name, "")  # learning_rate of other tools is our recipe.lr
+    fits_typed_group = not typed_group or our_key.startswith(f"{typed_group}.")
+    meant_key = our_key if our_key and fits_typed_group else key
     group, _, name = meant_key.rpartition(".")
 
-    # without a group, the groups whose options differ in their keys
+    # without a group, look in the groups whose options differ in their keys
     groups = [group] if group else ["dataset", "model", "task", "shift", "recipe", "analysis"]
     if not typed_group:
         groups = [group for group in groups if group in siblings]  # a command has only some of the groups

@@ -37,7 +37,7 @@ def main() -> None:
         code = 0
     finally:
         if _received_signals:
-            _abandon_work()
+            _abandon_work()  # other processes may do the runs that this one has begun
             sys.exit(128 + _received_signals[0])  # in place of any error that the signal caused
     gc.freeze()  # otherwise Python's last garbage collection visits all objects of torch and Lightning, for 1.7 s
     sys.exit(code)
@@ -99,7 +99,8 @@ def _run(words: Sequence[str]) -> int:
 
     command = by_name[words[0]]
     asks_for_help = "-h" in words or "--help" in words
-    if asks_for_help and composes(words[0], plugins):  # all other commands have their help from argparse
+    has_configuration = composes(words[0], plugins)  # such a command is `run`; `show` is a command without one
+    if asks_for_help and has_configuration:  # all other commands have their help from argparse
         return importlib.import_module("fca.cli.help").main(words[0], words[1:])
     return importlib.import_module(command.module).main(words[1:])
 
@@ -141,7 +142,8 @@ def _complete(words: Sequence[str]) -> int:
     command = commands(plugins).get(name)
     if command is None:  # no such sub-command: nothing to offer
         return 0
-    if not composes(name, plugins):
+    has_configuration = composes(name, plugins)
+    if not has_configuration:
         typed_so_far = behind_name.split()
         if behind_name.endswith(" "):
             typed_so_far.append("")  # the next word, of which nothing is typed

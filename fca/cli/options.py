@@ -1,11 +1,11 @@
-"""The options of each group: files, and rows of a table in place of files of a line or two.
+"""The options of each group: files, and entries of an options.yaml in place of files of a line or two.
 
 Files are in conf/ and in the other folders of Hydra's search path: typed ones (`hydra.searchpath`), and the folder
 `conf` of every package that is listed under `plugins`. Of two options with one name, that of the first folder counts.
 
-A row has the keys of a file, and Hydra, the help and all messages treat it as one. Rows come from conf/options.yaml and
-a study's options.yaml, and there is one for every kind of corruption. These files may also declare how rows of the
-store spell an option with some of its keys (`spelled`), so that this spelling can be typed.
+An entry has the keys of a file, and Hydra, the help and all messages treat it as one. Entries come from
+conf/options.yaml and a study's options.yaml, and there is one for every kind of corruption. These files may also
+declare how stored results spell an option with some of its keys (`spelled`), so that this spelling can be typed.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ _typed_folders: list[Path] = []  # those of hydra.searchpath on the command line
 
 
 def tables() -> list[Path]:
-    """The files with rows: conf/options.yaml and options.yaml of each study that has one."""
+    """The files that declare options as entries: conf/options.yaml, and options.yaml of each study that has one."""
     files = [folder / "options.yaml" for folder in (CONF, *study_folders().values())]
     return [file for file in files if file.is_file()]
 
 
 @cache
 def rows() -> dict[Path, dict[str, Any]]:
-    """The options that are rows of a table instead of files: path of the file that a row replaces -> its keys.
+    """The options that have no file of their own: path of the file that the option would have -> its keys.
 
-    The rows are those of the tables (see `tables`), and one for each kind of corruption.
+    They are the entries of conf/options.yaml and of the options.yaml of studies, and one option for each kind of
+    corruption, such as corruption/fog of the group shift.
 
     >>> rows()[CONF / "recipe" / "resnet18.yaml"]
     {'defaults': ['resnet50', '_self_']}
     """
     keys_of_file: dict[Path, dict[str, Any]] = {}
-    for table in tables():
-        for group, options in plain_values(table).items():
+    for options_file in tables():
+        for group, options in plain_values(options_file).items():
             if (CONF / group).is_dir():  # other keys, such as `spelled`, are no groups
                 for name, keys in options.items():
                     keys_of_file[CONF / group / f"{name}.yaml"] = keys
-    for kind in CONSTANTS:
+    for kind in CONSTANTS:  # the kinds of corruption; each builds on the option corruption/all
         keys = {"defaults": ["corruption/all@_here_", "_self_"], "kinds": [kind]}
         keys_of_file[CORRUPTIONS / f"{kind}.yaml"] = keys
     return keys_of_file
@@ -57,15 +58,15 @@ def rows() -> dict[Path, dict[str, Any]]:
 
 @cache
 def _spellings() -> list[tuple[str, re.Pattern[str], list[str]]]:
-    """The spellings of options in rows of the store (stored results), as the tables of options declare them.
+    """The spellings of options in rows of the store (stored results), as each options.yaml declares them.
 
     A spelling combines an option with some of its keys, such as the shift corruption/fog/3. Each entry has the group
     of the option, the pattern of the spelling, and the words of a command line that the spelling stands for. The words
     have the named parts of the pattern in braces: shift.kinds=[{kind}].
     """
     spellings = []
-    for table in tables():
-        for group, words_of_spelling in plain_values(table).get("spelled", {}).items():
+    for options_file in tables():
+        for group, words_of_spelling in plain_values(options_file).get("spelled", {}).items():
             for spelling, words in words_of_spelling.items():
                 spellings.append((group, _pattern_of(spelling), words))
     return spellings
@@ -105,7 +106,7 @@ def words_of(group: str, option: str) -> list[str]:
 
 
 def store_rows() -> None:
-    """Register the rows with Hydra, which finds them like files."""
+    """Register the options that have no file (see `rows`) with Hydra, which finds them like files."""
     for file, keys in rows().items():
         group = file.parent.relative_to(CONF).as_posix()
         ConfigStore.instance().store(group=group, name=file.stem, node=keys)
@@ -134,7 +135,7 @@ def _path_of(folder: str) -> Path | None:
 
 
 def _folder_in_package(package: str, subfolder: str) -> Path | None:
-    """A subfolder of a package that Python finds; None without such a package or folder."""
+    """The path of a subfolder of a package; None if Python finds no such package, or if it has no such folder."""
     spec = find_spec(package) if package.isidentifier() else None
     if spec is None or spec.submodule_search_locations is None:
         return None
@@ -163,16 +164,16 @@ def root_file(root: str) -> Path:
 
 
 def option_files(group: str) -> dict[str, Path]:
-    """The files of a group's options, by name in alphabetical order, in all folders of configurations.
+    """Name of each option of a group -> its file, in alphabetical order, from all folders of configurations.
 
-    An option in a subfolder is named with it, such as corruption/fog of the group shift. A row of a table (see `rows`)
-    counts as the file that it replaces.
+    The name of an option in a subfolder includes the subfolder, such as corruption/fog of the group shift. An option
+    that is only an entry of an options.yaml has the path of the file that it would have, which does not exist.
     """
     files: dict[str, Path] = {}
     for folder in _folders():
         group_folder = folder / group
-        files_of_rows = [file for file in rows() if file.is_relative_to(group_folder)]
-        for file in [*group_folder.rglob("*.yaml"), *files_of_rows]:
+        paths_of_entries = [file for file in rows() if file.is_relative_to(group_folder)]
+        for file in [*group_folder.rglob("*.yaml"), *paths_of_entries]:
             name = file.relative_to(group_folder).with_suffix("").as_posix()
             files.setdefault(name, file)  # if two folders have an option of this name, the first folder counts
     return dict(sorted(files.items()))
@@ -189,12 +190,15 @@ def nested_options(group: str) -> list[str]:
 
 
 def is_option(file: Path) -> bool:
-    """Whether this file exists, or a row that replaces it."""
+    """Whether this path is the file of an option, or of an option that is only an entry of an options.yaml."""
     return file.is_file() or file in rows()
 
 
 def keys_in(file: Path) -> dict[str, Any]:
-    """The keys in the file or row of an option. Raises FcaError for a file that is not a configuration."""
+    """The keys in the file of an option, or in its entry of an options.yaml.
+
+    Raises FcaError for a file that is not a configuration.
+    """
     return rows()[file] if file in rows() else plain_values(file)
 
 
@@ -202,10 +206,10 @@ def built_on(file: Path) -> list[Path]:
     """The files of the options on which an option builds, in order: the keys of a later file replace earlier ones.
 
     They are the entries of its list of defaults that name an option of its own group.
-    file: of the option. An option that is a row of a table has the path of the file that the row replaces, see `rows`.
+    file: of the option; for an entry of an options.yaml, the path of the file that it would have.
     """
     group = group_of(file)
-    # a row names its base from the top group: shift/corruption/fog builds on corruption/all of shift
+    # an entry names its base from the top group: shift/corruption/fog builds on corruption/all of shift
     files = option_files(group.partition("/")[0] if file in rows() else group)
     entries = [entry for entry in keys_in(file).get("defaults", []) if isinstance(entry, str) and entry != "_self_"]
     names = [entry.removesuffix("@_here_") for entry in entries]  # @_here_: its keys go where the keys of this file go

@@ -94,20 +94,24 @@ def _predict(options: argparse.Namespace) -> list[str]:
     _check_options(options)
     out = Path(options.out)
     network = _network(options)
+    # images with 16 bits are read as in the training, which knows which of their values is white
     paths, read = loose_images(options.images, "FOLDER", network.white)
     classifier = network.model.build()
-    costs = None if options.costs is None else read_costs(options.costs).of(classifier.classes)
+    costs = None
+    if options.costs is not None:
+        costs = read_costs(options.costs).of(classifier.classes)  # the costs in the order of the logits
 
     # With error= the network abstains below a threshold. It is chosen on the validation images of the training, before
     # any of the user's images is predicted
     chosen = None
+    threshold: float | None = ANSWER_ALL  # 0: every highest probability is above it
     if options.error is not None:
         trained = network if isinstance(network, Trained) else network.trained()  # else: a file exported from it
         chosen = choose(trained, classifier, options.error, options.confidence, options.metric == BALANCED)
-    threshold = ANSWER_ALL if chosen is None else chosen.choice.threshold
+        threshold = chosen.choice.threshold  # None if no threshold keeps the error: the network then always abstains
 
-    # an image at input size, or a text with the reason why the image cannot be read
-    images_or_reasons = at_input(read, classifier.geometry, len(paths), "predicting")
+    # an image at input size, or a text with the reason why the image cannot be read; with a progress bar
+    images_or_reasons = at_input(read, classifier.geometry, len(paths), doing="predicting")
     logits = logits_in_batches(classifier, images_or_reasons)
     frame = table(paths, list(logits), classifier.classes, threshold, costs)
     write_text(out, csv_text(frame))
@@ -186,9 +190,12 @@ class Chosen(NamedTuple):
 def choose(
     trained: Trained, classifier: Classifier, error: float, confidence: float, is_balanced: bool = False
 ) -> Chosen:
-    """The lowest threshold on the highest probability at which the share of wrong answers stays below an error.
+    """The lowest threshold above which, with the given confidence, the share of wrong answers stays below an error.
 
-    It is chosen on the validation images of the training.
+    An image is answered if its highest probability is above the threshold. It is chosen on the validation images of the
+    training, so that with the given confidence, for new images from the same source,
+
+        P(wrong | highest probability > threshold) <= error    (Geifman & El-Yaniv 2017, arXiv:1705.08500)
 
     trained:     the training, which has the validation images.
     classifier:  the network of the training, or a file exported from it. It predicts the validation images.
@@ -196,22 +203,22 @@ def choose(
     confidence:  the probability, over the draw of the validation images, with which the error is kept.
     is_balanced: whether the error is the mean over classes.
 
-    The best epoch was chosen on the same images, so the error is kept for every epoch that could have been chosen
-    (candidates). The threshold of the result is None if there are no validation images, or if they do not show that the
-    error is kept; `Chosen.why_not` then has the reason.
+    The best epoch was chosen on the same images. So the threshold is stricter, by the union bound over all epochs that
+    could have been chosen (candidates). The threshold of the result is None if there are no validation images, or if
+    they do not show that the error is kept; `Chosen.why_not` then has the reason.
     """
     from fca.training.infer import logits_of  # imports torch, which takes seconds
 
     row = trained.row
-    no_threshold = Abstention(None, 0, 0, 0)
+    no_threshold = Abstention(threshold=None, images=0, answered=0, wrong=0)
     if row.get(COMPAT) is not None:  # the training reproduced a released program, with its quirks
         why = f"compat={row[COMPAT]} trains on the validation images too, so that none is left to choose a threshold on"
-        return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
+        return Chosen(no_threshold, candidates=1, why_not=f"error={error:g} cannot be promised: {why}")
     data = trained.images()
     rows = data.rows("val", row[CLASSES])  # positions of the validation images of its classes
     if not len(rows):
         why = "the training held out no validation images; next: dataset.val.share=0.3"
-        return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
+        return Chosen(no_threshold, candidates=1, why_not=f"error={error:g} cannot be promised: {why}")
 
     cache = trained.store.outputs / "cache"
     pixels = open_pixels(data, classifier.geometry, cache, limit_gb=0.0, rows=rows)  # 0: read the cache, write nothing
@@ -220,25 +227,28 @@ def choose(
     is_right = p.argmax(axis=1) == true
     highest_p = p.max(axis=1)
 
-    labels = true if is_balanced else None
+    labels = true if is_balanced else None  # with labels, the error is the mean over classes
     chose_among_epochs = trained.snapshot == BEST and row[ADAPTATION] != "probe"  # a probe has no epochs
     candidates = int(row["epochs_run"]) if chose_among_epochs else 1
     choice = abstention(highest_p, is_right, error, confidence, candidates, labels)
 
-    # what holds without abstaining, if that misses the requested error
+    # if the error cannot be promised for answers to all images, state the larger error that can be
     to_all = ""
-    wrong, bound = _wrong_and_bound(is_right, labels, confidence, candidates)
+    wrong_in_words, bound = _wrong_and_bound(is_right, labels, confidence, candidates)
     if bound > error:
         kind = MEAN_ERROR if is_balanced else "an error rate"
         promise = f"{kind} below {100 * bound:.1f} % can be promised at {100 * confidence:g} % confidence"
-        to_all = f"{wrong}: for answers to all images, {promise}"
+        to_all = f"{wrong_in_words}: for answers to all images, {promise}"
 
     why_not = ""
     if choice.threshold is None:
         steps = _what_would_give_a_threshold(highest_p, is_right, error, confidence, candidates, labels)
-        reason = to_all or f"{wrong}, also among the surest"
+        reason = to_all or f"{wrong_in_words}, also among the surest"
         why_not = f"{reason}; error={error:g} cannot be promised; next: {steps}"
-    return Chosen(choice, candidates, why_not, to_all, row.get(GROUP))
+    group = row.get(
+        GROUP
+    )  # a column of the data, such as patient: images of one patient are alike; None: there is none
+    return Chosen(choice, candidates, why_not, to_all, group)
 
 
 def _wrong_and_bound(
@@ -273,6 +283,7 @@ def _what_would_give_a_threshold(
     labels:     the true class of each image if the error is the mean over classes; otherwise None.
     """
     steps = []
+    # the smallest error, in whole percent, that is kept without abstaining; None if there is none
     larger_error = error_that_answers_all(highest_p, is_right, confidence, candidates, labels)
     if larger_error is not None:
         steps.append(f"error={larger_error:g}, which answers all")
@@ -404,13 +415,13 @@ def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
     """
     if not isinstance(network, Trained):  # an exported file comes without these predictions
         return []
-    rows = network.rows_of_test_images()
+    rows = network.rows_of_test_images()  # stored results of predictions
     if not rows:
         return []
-    tested = predictions(network.store, rows[0])
+    tested = predictions(network.store, rows[0])  # all have the same weights and images, so any row will do
     costs = costs.of(tested.logit_classes)  # in the order of the stored logits
     probabilities = softmax(tested.logits.astype(np.float64), axis=1)  # images x classes
-    mean, low, high = mean_cost(costs, tested.true, costs.answers(probabilities))
+    mean, low, high = mean_cost(costs, tested.true, costs.answers(probabilities))  # with its 95 % interval
     cost = f"{format_cost(mean)} [{format_cost(low)}, {format_cost(high)}] an image on {len(tested.true)} test images"
     most_probable = (
         f"the most probable classes would cost {format_cost(costs.paid(tested.true, tested.pred).mean())} there"
@@ -431,7 +442,8 @@ def _accuracy_on_test(network: Trained | Exported) -> list[str]:
 def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
     """Lines for the terminal: how many images are answered at the requested error, and on which data this is based.
 
-    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason.
+    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason. Of the `images`
+            validation images that chose it, `answered` have a higher probability, and `wrong` of these are wrong.
     frame:  the result of `table`.    options: the command line, with error, confidence and metric.
     """
     choice = chosen.choice
@@ -454,8 +466,8 @@ def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace)
     else:
         n_answered = int((~frame["abstain"]).sum())
         share = f" ({100 * n_answered / n_read:.0f} %)" if n_read else ""
-        criterion = "all of them, however unsure"
-        if choice.threshold:  # 0 answers all
+        criterion = "all of them, however unsure"  # for the threshold 0
+        if choice.threshold:
             criterion = f"highest probability above {choice.threshold:.3g}"
         lines = [
             f"answers {n_answered} of {images}{share}: {criterion}",

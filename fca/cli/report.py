@@ -41,7 +41,7 @@ from fca.store.damage import shortened_list
 from fca.store.files import if_whole, read_object, write_json
 from fca.store.filters import Filters, words_of
 from fca.tables.rows import DATA_LEFT_OUT, MixedRows
-from fca.types import Analysis, FcaError, check_choice
+from fca.types import Analysis, FcaError, Table, check_choice
 from fca.validation import plain_name
 
 MADE_OF = "made_of.json"  # beside a page: a hash of what it was made of, and the sizes of its files
@@ -51,14 +51,27 @@ def report(config: DictConfig) -> str:
     """Make the page of a report, and print its headlines and its path.
 
     With serve=true the page is then served on this machine. It is made again whenever runs finish, until Ctrl-C.
-    Returns the command that makes the page again.
+    Returns the command that makes the page again; the page shows it, too.
     """
-    hydra = HydraConfig.get()
-    words = [word for word in typed_words(hydra) if not word.startswith("serve=")]
+    # serve= is left out of the command, since it does not change the page
+    words = [word for word in typed_words(HydraConfig.get()) if not word.startswith("serve=")]
     page_command = command("report", words, config)
-    make = partial(_make_page, config, page_command)
-    made_page = make()
+    made_page = _make_page(config, page_command)
+    _print_answers(made_page)
+    print(f"page: {made_page.page}")
 
+    if config.serve:
+        with served(made_page.page.parent) as address:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is the usual end here, not a failure
+            print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
+            make_again = partial(_make_page, config, page_command)
+            with suppress(KeyboardInterrupt):
+                follow(lambda: _finished_runs(config), make_again)  # whenever the finished runs change
+    return page_command
+
+
+def _print_answers(made_page: MadePage) -> None:
+    """Print the headlines of a page, why some are missing, and which tables or data sets the previous page also had."""
     for answer in headlines_of_results(made_page.results):
         print(printable(answer.sentence))
     # mixed: an analysis has no tables because its runs do not belong together, so the user has to select some of them;
@@ -67,15 +80,6 @@ def report(config: DictConfig) -> str:
         print(f"some answers are missing: {printable(reason)}")
     if made_page.lost:
         print(printable(f"the page before also had {_lost_in_words(made_page.lost)}; {_why_lost(made_page)}"))
-    print(f"page: {made_page.page}")
-
-    if config.serve:
-        with served(made_page.page.parent) as address:
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is the usual end here, not a failure
-            print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
-            with suppress(KeyboardInterrupt):
-                follow(lambda: _finished_runs(config), make)
-    return page_command
 
 
 def _finished_runs(config: DictConfig) -> tuple[str, ...]:
@@ -101,14 +105,17 @@ def write_report(
 
     If the page exists already and was made of the same runs, keys and code, it is not made again.
 
-    outputs: the store.    query, filters: which runs the page reads, see `fca.results`.
-    keys: values of the file to change, e.g. title="Our nine classes".
+    outputs: the folder of the store.
+    query:   a condition on the columns of runs; the page reads only runs that meet it. None: all runs.
+    filters: further conditions, column -> allowed values, as `fca.results` takes them; None: none.
+    keys:    values that replace values of the file, e.g. title="Our nine classes".
     Raises FcaError for an unknown name, folder, column or key, and if the store has no rows for any of its analyses.
     """
     filter_words = words_of(filters)
     config = configured(
         "report", "report", name, keys, "logger=none", outputs=outputs, query=query, filters=filter_words
     )
+    # The page shows a command that makes it from the same runs. The command has no `keys`, so it uses the file as it is
     words = [f"report={name}", f"outputs={outputs}"]
     if query:
         words.append(f"query={query}")
@@ -169,16 +176,16 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
     for table in tables:
         store.save(table)
 
-    # Write the page, with notes on damaged files and data sets that are left out
-    damages = {damage.args: damage for damage in (*store.left_out, *store.damaged())}  # no file twice
-    left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
-    notes = [*shortened_list(damages.values()), *left_out]
+    # Write the page, with notes on damaged files and on data sets that are left out
+    damages = {damage.args: damage for damage in (*store.left_out, *store.damaged())}  # by file and problem: each once
+    notes_on_datasets = _notes_on_datasets_left_out(tables)
+    notes = [*shortened_list(damages.values()), *notes_on_datasets]
     pictures = large_pictures(store, tables)  # thumbnail in the tables -> file of the same picture at full size
     tables_before = _tables_on_page(folder)  # before the new page replaces the old one
     page: Path = maker(folder, results, store.rows(), page_command, store.columns(), notes, pictures)
-    lost = _lost(tables_before, _tables_on_page(folder))
+    lost = _lost(tables_before, _tables_on_page(folder))  # tables and data sets that only the previous page had
     write_comparison_scripts(page.parent, store, store.rows(query))  # data with which the page compares runs
-    record = {  # with which `write_report` recognises a page that is up to date
+    record = {  # by which `write_report` recognises a page that is up to date
         "made_of": _hash_of_ingredients(config, page_command, store),
         "files": _sizes_of_files(folder),
     }
@@ -191,7 +198,13 @@ def _analyse_and_write(config: DictConfig, page_command: str) -> MadePage:
         "commit": provenance()["commit"],
     }
     tracker.publish(tables, page, description)
-    return MadePage(page, results, left_out, lost)
+    return MadePage(page, results, notes_on_datasets, lost)
+
+
+def _notes_on_datasets_left_out(tables: Sequence[Table]) -> list[str]:
+    """A sentence, from the analysis, for each data set that some of these tables leave out; each sentence once."""
+    notes = [note for table in tables for note in table.parameters.get(DATA_LEFT_OUT, ())]
+    return list(dict.fromkeys(notes))
 
 
 def _nothing_found(config: DictConfig, results: Sequence[Result]) -> FcaError:
@@ -321,26 +334,27 @@ def _with_report_keys(reason: str) -> str:
 def _analyses(maker: Any, query: str | None) -> list[Any]:
     """The analyses of a report, built from their files in conf/analysis/.
 
-    maker: the component of the report. It names the analyses, and options for them.
+    maker: the component of the report. It lists the names of the analyses (`analyses`), and values for keys of them
+           (`options`).
     query: which runs the analyses read; None: all.
-    An analysis gets the query, and each option for which it has a key.
+    An analysis gets the query, and each of these values whose key it has.
     Raises FcaError for an unknown analysis, and for an option that no analysis of the report has.
     """
     files = option_files("analysis")
     for name in maker.analyses:
         check_choice("report.analyses", name, sorted(files), "name analyses of conf/analysis/")
-    with _as_report_options():
+    with _naming_report_options():  # errors name report.options.KEY, which the user typed, in place of analysis.KEY
         nodes = [_analysis_node(files[name]) for name in maker.analyses]
-    keys = sorted({str(key) for node in nodes for key in node} - {"_target_", "query", "defaults"})
+    keys_of_analyses = {str(key) for node in nodes for key in node} - {"_target_", "query", "defaults"}
     for key in maker.options:
-        check_choice("report.options", key, keys, "name options of the report's analyses")
+        check_choice("report.options", key, sorted(keys_of_analyses), "name options of the report's analyses")
 
     analyses = []
     all_options = {**maker.options, "query": query}
     for node in nodes:
         options = {key: value for key, value in all_options.items() if key in node}
-        config = OmegaConf.create({"analysis": OmegaConf.merge(node, options)})
-        with _as_report_options():
+        config = OmegaConf.create({"analysis": OmegaConf.merge(node, options)})  # as `fca analyse` would compose it
+        with _naming_report_options():
             analyses.append(component(config, "analysis"))
     return analyses
 
@@ -357,7 +371,7 @@ def _analysis_node(file: Path) -> DictConfig:
 
 
 @contextmanager
-def _as_report_options() -> Iterator[None]:
+def _naming_report_options() -> Iterator[None]:
     """Make FcaErrors of the body that name analysis.KEY name report.options.KEY, as it is typed for `fca report`."""
     try:
         yield

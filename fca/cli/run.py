@@ -39,10 +39,11 @@ def run(config: DictConfig) -> None:
         _execute_and_close(job, alone=False)
         return
 
-    if job.chosen_classes is not None:  # subset.classes lists them: show which classes these are
+    if job.chosen_classes is not None:  # the user listed classes (subset.classes): show which classes these are
         print(job.chosen_classes, flush=True)
     complete(job)
-    if show_job(job):  # a run failed
+    failed_ids = show_job(job)  # prints the results; returns the runs that failed or were interrupted
+    if failed_ids:
         raise SystemExit(1)
 
 
@@ -50,12 +51,12 @@ def complete(job: Job) -> None:
     """Do the unfinished runs of a job, also runs that failed before; wait for runs that other processes compute."""
     store = job.context.store
     for planned in job.plan:
-        store.forgive(planned.run_id)  # otherwise a failed run would count as settled
-        clear(store.folder(planned.run_id))  # the claim of a killed process
+        store.forgive(planned.run_id)  # removes the record of a failure: a run with this record is not done again
+        clear(store.folder(planned.run_id))  # removes the claim of a killed process, which would still hold the run
     job.context.tracker.connect()
-    with shared():  # repeated warnings are counted over all processes
+    with shared():  # a warning that several processes repeat is printed once, with its count
         _execute_and_close(job, alone=True)
-    Weights([job]).remove_unneeded()  # those that machine.keep_weights does not keep
+    Weights([job]).remove_unneeded()  # removes the weights that machine.keep_weights does not ask to keep
 
 
 def _print_command(config: DictConfig, words: list[str]) -> None:
@@ -73,7 +74,7 @@ def _print_command(config: DictConfig, words: list[str]) -> None:
 
     store = job.context.store
     unfinished_runs = [planned for planned in job.plan if store.state(planned.run_id) is not State.DONE]
-    void_ids = find_void_ids(store, unfinished_runs)  # of runs that need a training that diverged
+    void_ids = find_void_ids(store, unfinished_runs)  # runs that will never have a result: their training diverged
     has_runs_to_do = any(planned.run_id not in void_ids for planned in unfinished_runs)
     print(job.command if has_runs_to_do else "nothing is left to run")
 

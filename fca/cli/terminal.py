@@ -13,7 +13,7 @@ from fca.cli import printable
 from fca.report.pictures import is_pictures
 from fca.store.columns import HEADLINES, Row
 
-DEFAULTS = {"snapshot": "best", "shift": "clean"}  # values that the line of a run does not mention
+USUAL_VALUES = {"snapshot": "best", "shift": "clean"}  # column -> the value that the line of a run does not mention
 CURVE_WIDTH = 40  # characters
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -69,9 +69,10 @@ def line_of(row: Row, summary: Sequence[str] = ()) -> str:
     words = [str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row]
     if "ncl" in row:
         words.append(f"ncl={row['ncl']}")
-    words += [str(row[key]) for key, default in DEFAULTS.items() if row.get(key, default) != default]
+    # the snapshot of the weights and the shift of the images, unless they are the usual ones
+    words += [str(row[key]) for key, usual_value in USUAL_VALUES.items() if row.get(key, usual_value) != usual_value]
 
-    for template in dict.fromkeys((*HEADLINES, *summary)):  # each once
+    for template in dict.fromkeys((*HEADLINES, *summary)):  # HEADLINES: the columns of accuracies; each is shown once
         entry = _entry(template, row)
         if entry:
             words.append(entry)

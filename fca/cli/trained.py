@@ -212,7 +212,7 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
     no images.
 
     path:  the path of the directory, archive or file.    key: what the command calls this path, for errors.
-    white: the value in 16-bit images that counts as white; None: see `fca.data.files.decode`.
+    white: the value in 16-bit images that counts as white; None: 65535.
     Raises FcaError if there is no image.
     """
     files, names = _root_and_names(path, key)
@@ -250,7 +250,8 @@ def _root_and_names(path: str, key: str) -> tuple[Files, list[str]]:
     try:
         files = open_root(path, "images")
     except FcaError as error:
-        raise FcaError(key, path, f"{error.args[2]}, or an image", "correct the path") from error
+        allowed = f"{error.args[2]}, or an image"  # the arguments are: what, value, allowed, next step
+        raise FcaError(key, path, allowed, "correct the path") from error
     return files, files.listing().files["path"].to_pylist()
 
 

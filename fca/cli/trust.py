@@ -62,7 +62,7 @@ def _create_defaults_list(
     except ValueError as error:  # such as an entry that is no GROUP: OPTION
         problem = " ".join(str(error).split())
     typed = [str(override.input_line) for override in overrides_list]
-    words = " ".join(word for word in typed if not word.startswith("hydra."))
+    words = " ".join(word for word in typed if not word.startswith("hydra."))  # keys of Hydra choose no file
     allowed = f"in every file a list of GROUP: OPTION ({problem})"
     raise FcaError("defaults", words, allowed, "correct the defaults of the file that these words choose")
 
@@ -106,7 +106,7 @@ def watch(conf: Path) -> None:
         _check_yaml(file)
         try:
             result = hydras_load_config(source, config_path)
-        except (yaml.YAMLError, ValueError) as error:  # ValueError: digits without end
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: a number with more digits than Python converts
             raise _not_a_configuration(file, f"is no YAML ({error})") from error
         is_of_user = Path(source.path) == conf and config_path.startswith("local/")
         if not is_of_user:  # `load` below would be too late: Hydra has resolved the defaults list by then
@@ -121,11 +121,12 @@ def watch(conf: Path) -> None:
 
         default: the entry of Hydra's defaults list that names the file.    repo: the folders in which Hydra looks.
         """
+        # as Hydra loads it, but our launchers without the schemas that Hydra's plugins have for launchers of that name
         result = _load_without_foreign_schema(loader, default, repo)
         address = urlsplit(result.path)  # file://FOLDER, pkg://PACKAGE or structured://
         file = str(default.config_path)
 
-        # primary: conf/<root>.yaml; local/ is the user's own
+        # primary: the first file, conf/<root>.yaml; files in local/ are the user's own
         may_set_all = default.primary or file.startswith("local/") or file in OUR_LAUNCHERS
         is_trusted = may_set_all and address.scheme == "file" and Path(address.path) == conf
         # files of Hydra and of its plugins were installed by the user, like code
@@ -147,7 +148,7 @@ def load_yaml(file: Path) -> DictConfig:
     _check_yaml(file)
     try:
         return DictConfig(OmegaConf.load(file))
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: digits without end
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number with more digits than Python converts
         raise _not_a_configuration(file, f"is no YAML ({error})") from error
 
 
@@ -159,7 +160,10 @@ def plain_values(file: Path) -> dict[str, Any]:
     _check_yaml(file)
     try:
         return yaml.load(content_of(file), yaml.CSafeLoader) or {}  # {}: the file is empty
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, digits without end
+    except (
+        yaml.YAMLError,
+        ValueError,
+    ) as error:  # ValueError: such as an impossible date, or a number with too many digits
         raise _not_a_configuration(file, f"is no YAML ({error})") from error
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fca.cli.configure import _name_classes, load_data
+from fca.cli.configure import _replace_classes_by_class_keys, load_data
 from tests.conftest import SMALL
 from tests.support.images import write_images
 
@@ -46,5 +46,5 @@ def test_keys_of_logits_that_were_read_as_numbers_are_written_as_the_data_set_wr
     write_images(tmp_path / "stars", per_class=2, classes=("01", "true", "x"))
     data = load_data("folder", root=tmp_path / "stars")
     model = {"classes": ["x", True, 1, 99]}
-    _name_classes(model, data)
+    _replace_classes_by_class_keys(model, data)
     assert model["classes"] == ["x", "true", "01", 99]
