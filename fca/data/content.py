@@ -96,13 +96,13 @@ class Inventory:
 def inventory(files: Files) -> Inventory:
     """List the files under a root, with the digests of their bytes that are known from earlier runs.
 
-    Within a sweep (`fca run -m`) the root is listed only once: the result is what the first process of the sweep found.
+    The processes of a sweep (`fca run -m`) list the root only once: the first one shares the result with the others.
     """
     shared = _shared_inventory(files)  # None outside of a sweep, and in its first process
     if shared:
         return shared
 
-    began = time.time_ns()
+    began = time.time_ns()  # digests of files that changed just before this time will not be stored
     listing = files.listing()
     index = _stored_table(_index_path(files), _root_identity(files))
     listed = Inventory(files, listing, _with_known_digests(listing.files, index), began)
@@ -203,6 +203,7 @@ def _write(path: Path, identity: bytes, table: pa.Table) -> None:
     If nothing can be written, a warning is logged and the work goes on: the files will be read again next time.
     """
     buffer = io.BytesIO()
+    # `_stored_table` accepts a table only if it has this identity, and as many lines as were written.
     table_with_identity = table.replace_schema_metadata({"fca": identity, "lines": str(table.num_rows)})
     pq.write_table(table_with_identity, buffer, write_page_checksum=True)
     try:
@@ -248,7 +249,7 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, make_table: C
     key = hashlib.sha256(f"{file.resolve()} {meaning}".encode()).hexdigest()[:16]
     path = _cache_folder() / "inside" / f"{key}.parquet"
 
-    table = _stored_table(path, state.encode(), columns)
+    table = _stored_table(path, state.encode(), columns)  # empty if none is stored for this state of the file
     if table.num_rows:
         return table
 

@@ -102,9 +102,14 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
        frequencies to bits. All pairs are compared, with one matrix product per pair of blocks of images: n^2 / 2 * 63
        multiplications for n images.
     2. The correlation of edges and texture is at least MIN_CORRELATION, at the best shift by up to one cell.
-    3. One smoothed picture is fitted to the other. What remains is at most the tolerance, which grows with the finest
-       detail of both pictures, because a resize loses detail. So smooth pictures must agree to a few grey levels (two
-       scans of one digit do not), and pictures with much detail may differ more.
+    3. One smoothed picture is fitted to the other. What remains is at most the tolerance, in grey levels:
+
+           tolerance = TOLERANCE (NOISE + fine contrast) sharpness
+
+       NOISE is what re-encoding changes in any picture. The fine contrast is that of the finest detail (of the picture
+       with more of it), because a resize loses detail. So smooth pictures must agree to a few grey levels (two scans of
+       one digit do not), and pictures with much detail may differ more. The sharpness is 1 for images of up to 32
+       pixels a side, and falls for larger ones, whose copies agree better.
 
     Pictures without any contrast match nothing. An image below 32 pixels has more than one cell per pixel, so a shift
     of it by one pixel is not detected.
@@ -134,7 +139,7 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
             a, b = pairs.T
             residual = _unexplained(smooth[a], smooth[b], shift)
-            # Copies of images that are much larger than a signature agree better, so their tolerance is smaller.
+            # SIDE / sides: the pixels of a signature per pixel of the smaller image
             sharpness = np.clip(SIDE / sides[pairs].min(axis=1), MIN_SHARPNESS, 1)
             tolerance = TOLERANCE * (NOISE + fine_contrast[pairs].max(axis=1)) * sharpness
             near_pairs_by_step.append(pairs[residual <= tolerance])

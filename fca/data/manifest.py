@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -116,6 +116,7 @@ class Manifest:
         mask_of_image = dict(zip(listed["image_id"], masks, strict=True))
 
         def read(image_id: str) -> UInt8[np.ndarray, "height width 3"]:
+            """The pixels of an image."""
             return image_of(files, path_of_image[image_id], self.white)
 
         def read_mask(image_id: str) -> Bool[np.ndarray, "height width"] | None:
@@ -126,6 +127,7 @@ class Manifest:
                 return box_mask(mask, *content_of(files, path))
             return mask_of(files, mask, path, self.mask_object) if mask else None
 
+        # Another value for the white of 16-bit files changes the pixels, so `with_white` adds it to each `content`.
         return assemble(
             self.name or name_of(self.root),
             with_white(listed, self.white),
@@ -405,7 +407,10 @@ class Generated:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """List the images.
+        """List the images that were drawn and not rejected, all of them as test images.
+
+        A person may write struck.txt into the folder. It names images to leave out, and images to keep although the
+        automatic checks rejected them.
 
         Raises FcaError for a folder without a manifest, and if struck.txt names images that the manifest does not have.
         """
@@ -426,12 +431,12 @@ class Generated:
         if "rejected" in listed:  # folders of earlier versions have no checks
             rejected = listed["image_id"][listed["rejected"] != ""]  # the column has the reason
         left_out = sorted(decisions.out(rejected))
-        where = f"state == 'drawn' and image_id not in {left_out!r}"
+        where = f"state == 'drawn' and image_id not in {left_out!r}"  # else the generator refused to draw it
         val = Share(0.1, 0)  # not used, as all images are test
         data = Manifest(self.root, MANIFEST, val, self.name, where=where, mirror=self.mirror).load()
 
-        # DrawnImage adds to an error of reading the command that draws the image again. It takes image ids, as the
-        # function `of` does that `data.read` calls for a position.
+        # `data.read` reads the image at a position: it looks up the image id there, and calls its function `of` with
+        # it. DrawnImage takes the place of `of`: it calls it and adds to an error how to draw the image again.
         read = data.read
         assert isinstance(read, AtPosition)
         return replace(data, read=AtPosition(DrawnImage(self.root, read.of), read.ids))
@@ -541,6 +546,19 @@ def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float |
     return workers.assign(kept=passed_exam & ~failed_checks)
 
 
+def _iou_columns(ious_of_image: Mapping[str, Sequence[float]], ids: Sequence[str]) -> pd.DataFrame:
+    """The columns iou_1, iou_2 ...: the IoU of an image's first, second ... mask with the majority of its masks.
+
+    The result has one line for each of `ids`, in their order; NaN where an image has fewer masks.
+
+    ious_of_image: image id -> the IoU of each of its masks; images without masks are not in it.
+    """
+    nth_iou_of_images = zip_longest(*ious_of_image.values(), fillvalue=np.nan)
+    columns = {f"iou_{n}": nth_iou for n, nth_iou in enumerate(nth_iou_of_images, 1)}
+    ious = pd.DataFrame(columns, list(ious_of_image), dtype=np.float64)
+    return ious.reindex(ids).reset_index(drop=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AnnotatedImages(Manifest):
     """`dataset=annotated`: the images of a manifest, where an image's mask is the pixel majority of masks by workers.
@@ -566,8 +584,9 @@ class AnnotatedImages(Manifest):
     def load(self) -> ImageData:
         """List the images of the manifest, compare all masks of the workers, and return the data with majority masks.
 
-        Nothing is written. Raises FcaError for lines of the annotations that do not fit, and for masks that cannot be
-        read.
+        Masks of workers who fail the exam or the attention checks are not used, see `screened`. Nothing is written, but
+        the log reports who was removed and which images need more masks. Raises FcaError for lines of the annotations
+        that do not fit, and for masks that cannot be read.
         """
         data = super().load()
         file_inventory = inventory(open_root(self.root, "the files that the tables list"))
@@ -586,6 +605,7 @@ class AnnotatedImages(Manifest):
             return iou(read_mask(mask, truth), read_mask(truth, truth))
 
         try:
+            # `parallel_map` calls the function with 0, 1, 2 ...; the argument 0 stands for one thread per core.
             lines["iou"] = list(parallel_map(iou_with_truth, len(lines), 0, "comparing masks with the truth"))
             workers = screened(lines, self.exam_least, self.check_least)
             work = lines[(lines["phase"] == "work") & lines["worker"].map(workers["kept"])]  # the masks that are used
@@ -598,6 +618,7 @@ class AnnotatedImages(Manifest):
                 return consolidated(np.stack(masks))
 
             def ious_with_majority(i: int) -> list[float]:
+                """The IoU of each mask of an image with the majority of its masks."""
                 _majority, ious = consolidate(annotated_ids[i])
                 return ious
 
@@ -607,12 +628,7 @@ class AnnotatedImages(Manifest):
         except UnreadableImage as error:
             raise FcaError("mask", error, "black and white, as large as its image", "mend it or its line") from error
 
-        # Columns iou_1, iou_2, ...: the IoU of each image's first mask with the majority, of its second mask, and so
-        # on. NaN where an image has fewer masks.
-        nth_iou_of_images = zip_longest(*ious_of_image, fillvalue=np.nan)
-        columns = {f"iou_{n}": nth_iou for n, nth_iou in enumerate(nth_iou_of_images, 1)}
-        ious = pd.DataFrame(columns, annotated_ids, dtype=np.float64)
-        ious = ious.reindex(ids).reset_index(drop=True)  # now a line for every image, in the order of the data
+        ious = _iou_columns(dict(zip(annotated_ids, ious_of_image, strict=True)), ids)
 
         # What identifies the majority mask of an image: the digests of its masks, and the side that is the object.
         digests = file_inventory.digests(work["mask"])
@@ -624,7 +640,7 @@ class AnnotatedImages(Manifest):
         items = data.items.assign(
             mask_content=[content_of_masks.get(image_id, "") for image_id in ids],
             n_annotations=n_annotations,
-            ask_again=(self.masks - n_annotations).clip(0),  # an image may have more masks than it needs
+            ask_again=(self.masks - n_annotations).clip(0),  # `masks` are needed; an image may have more
             agreement=ious.mean(axis=1),
             **ious,
         )
@@ -703,7 +719,8 @@ class AnnotatedImages(Manifest):
 
         check_ious = lines["iou"][lines["phase"] == "check"]
         n_exam = lines["phase"].value_counts().get("exam", 0)
-        share = len(check_ious) / max(1, len(lines) - n_exam)  # of checks among checks and work; 1: never divide by 0
+        n_checks_and_work = len(lines) - n_exam
+        share = len(check_ious) / max(1, n_checks_and_work)  # of checks; no division by 0 if there is only an exam
         level = logging.WARNING if share < self.checks else logging.INFO  # too few checks do not show who is careless
         text = "attention checks: %.1f %% of the annotations (expected: %.1f %%), mean IoU %.2f; agreement %.2f"
         log.log(level, text, 100 * share, 100 * self.checks, check_ious.mean(), items["agreement"].mean())
