@@ -181,7 +181,7 @@ class QuickDraw(PublicSet):
         listed = pd.concat(samples, ignore_index=True)
         row_in_file = listed.pop("row")  # the number of each drawing, which is not kept: the image id has it, too
         if as_released:
-            is_test = row_in_file % 5 == 0  # every fifth drawing in the file of a class
+            is_test = row_in_file.to_numpy() % 5 == 0  # every fifth drawing in the file of a class
         else:
             is_test = held_out(listed, self.test)
         listed["split"] = np.where(is_test, "test", "train")

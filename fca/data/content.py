@@ -291,7 +291,8 @@ def shared_listings() -> Iterator[None]:
 def _shared_inventory(files: Files) -> Inventory | None:
     """The inventory of a root that another process of this sweep has shared; None if none has, and outside of a sweep.
 
-    See `share` for the stored table.
+    It is read from one table with a line per file, with its digest if that is known, and a line per folder, which has
+    the size -1.
     """
     if SWEEP not in os.environ:
         return None

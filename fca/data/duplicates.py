@@ -131,18 +131,15 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
         # The closer comparisons need much memory, so they take at most BLOCK pairs at a time.
         for pairs in np.array_split(candidates, len(candidates) // BLOCK + 1):
-            a, b = pairs.T
-            correlation, shift = _best_shift(edges_and_texture[a], edges_and_texture[b])
+            correlation, shift = _best_shift(edges_and_texture[pairs[:, 0]], edges_and_texture[pairs[:, 1]])
             is_correlated = correlation >= MIN_CORRELATION
-            pairs = pairs[is_correlated]
-            shift = shift[is_correlated]
 
-            a, b = pairs.T
-            residual = _unexplained(smooth[a], smooth[b], shift)
+            correlated = pairs[is_correlated]
+            residual = _unexplained(smooth[correlated[:, 0]], smooth[correlated[:, 1]], shift[is_correlated])
             # SIDE / sides: the pixels of a signature per pixel of the smaller image
-            sharpness = np.clip(SIDE / sides[pairs].min(axis=1), MIN_SHARPNESS, 1)
-            tolerance = TOLERANCE * (NOISE + fine_contrast[pairs].max(axis=1)) * sharpness
-            near_pairs_by_step.append(pairs[residual <= tolerance])
+            sharpness = np.clip(SIDE / sides[correlated].min(axis=1), MIN_SHARPNESS, 1)
+            tolerance = TOLERANCE * (NOISE + fine_contrast[correlated].max(axis=1)) * sharpness
+            near_pairs_by_step.append(correlated[residual <= tolerance])
     return np.concatenate(near_pairs_by_step).astype(np.int32)
 
 

@@ -93,6 +93,7 @@ def _meanings_by_name(own_names: Sequence[str], splits: Splits) -> dict[str, str
         allowed = ", ".join((*SPLITS, "null (left out)"))
         raise FcaError("dataset.splits", choices_in_words(wrong_meanings), allowed, "map to one of these")
 
+    # Names that are neither mapped nor usual get "test", which only a single split keeps: others are errors below.
     meanings = {name: mapped[name] if name in mapped else usual_meaning(name) or "test" for name in names}
 
     # A single split may have any name, unless the user mapped names.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -168,7 +168,9 @@ class Manifest:
         return {column: columns.get(column, column) for column in our_columns}
 
     def _read_manifest(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
-        """Read the manifest with all its lines and columns, see `_parse`. It may be below the root or elsewhere.
+        """Read the manifest with all its lines and columns. It may be below the root or elsewhere.
+
+        The columns that fca uses (path, label, ...) are texts; others have the types that fit their values.
 
         files, sizes: the root, and path -> bytes of all files below it.
 
@@ -198,6 +200,7 @@ class Manifest:
 
         if not self._is_parquet():
             frame = read_table(content, self.file)
+            # `read_table` returns only texts. Other columns become numbers or booleans where all their values are such.
             annotations = with_types(frame.drop(columns=list(text_columns & set(frame))))
             return frame.assign(**annotations)
 
@@ -492,6 +495,10 @@ def read_decisions(folder: Path) -> Decisions:
 
 # Masks that workers drew (section 3.2 of Hard ImageNet).
 
+ReadMask = Callable[[str, str], Bool[np.ndarray, "height width"]]
+"""A function of the path of a mask and the path of an image, whose size the mask must have."""
+Consolidate = Callable[[str, Sequence[str]], tuple[Bool[np.ndarray, "height width"], list[float]]]
+
 
 def iou(a: Bool[np.ndarray, "height width"], b: Bool[np.ndarray, "height width"]) -> float:
     """Intersection over union of two masks, 0 to 1; NaN if both are empty.
@@ -546,7 +553,45 @@ def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float |
     return workers.assign(kept=passed_exam & ~failed_checks)
 
 
-def _iou_columns(ious_of_image: Mapping[str, Sequence[float]], ids: Sequence[str]) -> pd.DataFrame:
+def _ious_with_truth(lines: pd.DataFrame, read_mask: ReadMask) -> list[float]:
+    """The IoU of each line's mask with its true mask; NaN for lines of the phase work, which have none.
+
+    lines: one line per mask of a worker, with the paths `mask` and `true_mask` ("" if there is none).
+    """
+
+    def iou_with_truth(row: int) -> float:
+        mask = lines["mask"][row]
+        truth = lines["true_mask"][row]
+        if not truth:
+            return np.nan
+        # The second argument of `read_mask` is an image file of the size that the mask must have.
+        return iou(read_mask(mask, truth), read_mask(truth, truth))
+
+    n_threads = 0  # one per core
+    return list(parallel_map(iou_with_truth, len(lines), n_threads, "comparing masks with the truth"))
+
+
+def _ious_with_majority(
+    masks_of_image: Mapping[str, Sequence[str]], consolidate: Consolidate
+) -> dict[str, list[float]]:
+    """For each image id, the IoU of each of its masks with their majority.
+
+    masks_of_image: image id -> the paths of its masks.
+    consolidate:    a function of an image id and the paths of its masks: their majority, and the IoU of each with it.
+    """
+    images = list(masks_of_image.items())
+
+    def ious_of(i: int) -> list[float]:
+        image_id, mask_paths = images[i]
+        _majority, ious = consolidate(image_id, mask_paths)
+        return ious
+
+    n_threads = 0  # one per core
+    ious_of_images = parallel_map(ious_of, len(images), n_threads, "comparing the masks of an image")
+    return dict(zip(masks_of_image, ious_of_images, strict=True))
+
+
+def _iou_columns(ious_of_image: Mapping[str, Sequence[float]], ids: list[str]) -> pd.DataFrame:
     """The columns iou_1, iou_2 ...: the IoU of an image's first, second ... mask with the majority of its masks.
 
     The result has one line for each of `ids`, in their order; NaN where an image has fewer masks.
@@ -595,40 +640,21 @@ class AnnotatedImages(Manifest):
         lines = self._annotations(file_inventory, path_of_image)  # one line per mask of a worker
         read_mask = partial(mask_of, file_inventory.files, objects=self.mask_object)
 
-        def iou_with_truth(row: int) -> float:
-            """The IoU of a line's mask with its true mask; NaN for the phase work, which has none."""
-            mask = lines["mask"][row]
-            truth = lines["true_mask"][row]
-            if not truth:
-                return np.nan
-            # The second argument of `read_mask` is an image file of the size that the mask must have.
-            return iou(read_mask(mask, truth), read_mask(truth, truth))
+        def consolidate(
+            image_id: str, mask_paths: Sequence[str]
+        ) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
+            """The majority of an image's masks, and the IoU of each mask with it."""
+            masks = [read_mask(path, path_of_image[image_id]) for path in mask_paths]
+            return consolidated(np.stack(masks))
 
         try:
-            # `parallel_map` calls the function with 0, 1, 2 ...; the argument 0 stands for one thread per core.
-            lines["iou"] = list(parallel_map(iou_with_truth, len(lines), 0, "comparing masks with the truth"))
+            lines["iou"] = _ious_with_truth(lines, read_mask)
             workers = screened(lines, self.exam_least, self.check_least)
             work = lines[(lines["phase"] == "work") & lines["worker"].map(workers["kept"])]  # the masks that are used
             masks_of_image = {str(image_id): masks.tolist() for image_id, masks in work.groupby("image_id")["mask"]}
-            annotated_ids = list(masks_of_image)
-
-            def consolidate(image_id: str) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
-                """The majority of an image's masks, and the IoU of each mask with it."""
-                masks = [read_mask(path, path_of_image[image_id]) for path in masks_of_image[image_id]]
-                return consolidated(np.stack(masks))
-
-            def ious_with_majority(i: int) -> list[float]:
-                """The IoU of each mask of an image with the majority of its masks."""
-                _majority, ious = consolidate(annotated_ids[i])
-                return ious
-
-            ious_of_image = list(
-                parallel_map(ious_with_majority, len(annotated_ids), 0, "comparing the masks of an image")
-            )
+            ious = _iou_columns(_ious_with_majority(masks_of_image, consolidate), ids)
         except UnreadableImage as error:
             raise FcaError("mask", error, "black and white, as large as its image", "mend it or its line") from error
-
-        ious = _iou_columns(dict(zip(annotated_ids, ious_of_image, strict=True)), ids)
 
         # What identifies the majority mask of an image: the digests of its masks, and the side that is the object.
         digests = file_inventory.digests(work["mask"])
@@ -650,7 +676,7 @@ class AnnotatedImages(Manifest):
             """The majority of an image's masks, computed when it is needed; None for an image without masks."""
             if image_id not in masks_of_image:
                 return None
-            majority, _ious = consolidate(image_id)
+            majority, _ious = consolidate(image_id, masks_of_image[image_id])
             return majority
 
         return replace(data, items=items, fingerprint=fingerprint(items), mask=AtPosition(majority_mask, ids))

@@ -64,7 +64,8 @@ class Downloaded(PublicSet):
     def folder(self, places: Sequence[str], source: str, archives: str | Mapping[str, str]) -> Path:
         """The folder of the extracted tree. It is downloaded first if it does not exist and `download` is set.
 
-        places:   the folders below `root` where the tree may be, see `find_tree`.    source: where people find the set.
+        places:   the folders below `root` where the tree may be; a download puts it into the first one.
+        source:   where people find the set, for messages.
         archives: either the name of torchvision's class for the set, which downloads it, or a mapping: the address of
                   each archive -> its md5.
         """

@@ -195,7 +195,10 @@ def _side_by_class_quota(
 def _first_side_with_room(
     items: pd.DataFrame, quota: Float[np.ndarray, "sides images"], seed: int
 ) -> Int[np.ndarray, " images"]:
-    """The side of each image of classes that have copies of pictures, as described in `_side_by_class_quota`.
+    """Draw the side of each image of classes that have copies, where all copies of a picture get the same side.
+
+    In a random order of pictures and single images, each goes to the first side that has room for all its images, or
+    else to the last side. Then a class that is absent from a side gets a place there by as few moves as possible.
 
     items: the images of these classes. The column UNIT names the picture that a copy shows; it is missing for images
            without a copy.
@@ -223,7 +226,8 @@ def _sides_of_connected_groups(
 ) -> Int[np.ndarray, " images"]:
     """Divide images as `group_sides` does, where groups that contain copies of the same picture count as one group.
 
-    The random draw of `group_sides` depends on the names of groups. A joined group is named by the smallest of its
+    Each side but the last gets about its share of every class, and no group is split. The random draw of `group_sides`
+    depends on the names of groups. A joined group is named by the smallest of its
     names, and copies that are in no group by their content. So if no picture is in two groups, the sides are the same
     as without joining, and adding an image does not rename the groups of other images.
 
@@ -382,7 +386,7 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
     becomes val. If the set has no validation split, this is every class. A class with only one training image gets no
     validation image, which is an error only later, if a model is trained on it.
 
-    val: the share, and the seed of the draw.    group: a column, see `held_out`.
+    val: the share, and the seed of the draw.    group: a column; images that share its value are held out together.
     """
     split = np.array(items["split"].tolist(), dtype=object)
     labels_with_val = items["label"][split == "val"].unique()

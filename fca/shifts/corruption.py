@@ -585,7 +585,8 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     The affine change moves three corners of a square in the middle of the image, each by up to `jitter` pixels in each
     direction.
 
-    reach, spread: size and smoothness of the displacement in pixels, see `operations.wobble`; reach 0: none.
+    reach, spread: the displacement is uniform noise between -reach and reach pixels, smoothed by a Gaussian of `spread`
+                   pixels, see `operations.wobble`; reach 0: none.
 
     >>> elastic_transform(np.ones((9, 9, 3), np.float32), 2, 1, 2, rng=np.random.default_rng(0)).round(3).min()
     np.float32(1.0)
