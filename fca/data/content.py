@@ -266,8 +266,8 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, make_table: C
 def shared_listings() -> Iterator[None]:
     """Within this context, processes that are started list each root only once: the first one shares what it found.
 
-    The listings are stored in a folder of the cache, which is removed at the end. The environment variable SWEEP, which
-    the processes inherit, has its name.
+    The listings are stored in a folder of the cache, which is removed at the end. The name of this folder is in the
+    environment variable SWEEP, which the processes inherit.
     """
     sweeps = _cache_folder() / "sweeps"
     outer_token = os.environ.get(SWEEP)  # of a context around this one

@@ -57,11 +57,12 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     split with a usual or mapped name (its images may have been lost); two folders are one class, because their names
     are spellings of one name (see fca.names) or because they have the same name under different parents.
     """
-    role = roles.split("/")
-    if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
+    role_at_depth = roles.split("/")
+    has_other_roles = not set(role_at_depth) <= {"class", "split", "*"}
+    if role_at_depth.count("class") != 1 or role_at_depth.count("split") > 1 or has_other_roles:
         raise FcaError("dataset.layout", roles, "class once, split at most once, * for others, joined by /", STEP)
-    class_depth = role.index("class")  # the position of its folder on a path
-    split_depth = role.index("split") if "split" in role else None
+    class_depth = role_at_depth.index("class")  # the position of its folder on a path
+    split_depth = role_at_depth.index("split") if "split" in role_at_depth else None
     ignored_splits = {name for name, our_name in (splits or {}).items() if our_name is None}
 
     def is_used(path: str) -> bool:
@@ -69,18 +70,18 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
         names = path.split("/")
         return split_depth is None or len(names) <= split_depth or names[split_depth] not in ignored_splits
 
-    used = [path for path in images if is_used(path)]
+    used_images = [path for path in images if is_used(path)]
     # The names on a path are joined by slashes: an image has as many folders above it as its path has slashes.
-    in_class = [path for path in used if path.count("/") >= len(role)]
-    loose = sorted(path for path in used if path.count("/") < len(role))
+    in_class = [path for path in used_images if path.count("/") >= len(role_at_depth)]
+    loose = sorted(path for path in used_images if path.count("/") < len(role_at_depth))
     if loose and not in_class:
         step = f"put the images of a class into a folder, list all in a table (dataset=manifest), or {STEP}"
         raise FcaError("image outside of a class folder", first_few(loose), f"paths like {roles}/file", step)
     used_folders = [folder for folder in folders if is_used(folder)]
-    without_images = _folders_without_images(used, used_folders, role, splits)
+    without_images = _folders_without_images(used_images, used_folders, role_at_depth, splits)
 
     names_on_paths = [tuple(path.split("/")) for path in in_class]
-    class_folders = sorted({names[: len(role)] for names in names_on_paths})  # with the folders above them
+    class_folders = sorted({names[: len(role_at_depth)] for names in names_on_paths})  # with the folders above them
     _check_one_folder_per_class(class_folders, class_depth, split_depth)
 
     listed = pd.DataFrame({"image_id": in_class, "label": [names[class_depth] for names in names_on_paths]})
@@ -90,7 +91,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
 
 
 def _folders_without_images(
-    images: Sequence[str], folders: Iterable[str], role: Sequence[str], splits: Splits
+    images: Sequence[str], folders: Iterable[str], role_at_depth: Sequence[str], splits: Splits
 ) -> set[str]:
     """The folders that hold no image, not even in folders inside, and are neither a class nor a split.
 
@@ -98,23 +99,23 @@ def _folders_without_images(
     folder in the place of a class is none if its name is usual for annotations (one of ANNOTATIONS, such as "labels").
 
     images, folders: paths relative to the root.    splits: the set's own name of a split -> ours.
-    role: what the folder at each depth of a path is: "class", "split" or "*" (neither).
+    role_at_depth: what the folder at each depth of a path is: "class", "split" or "*" (neither).
     """
     # A folder is a tuple of the names on its path. Folders deeper than the roles belong to the class above them.
-    innermost = {tuple(path.split("/")[:-1][: len(role)]) for path in images}
+    innermost = {tuple(path.split("/")[:-1][: len(role_at_depth)]) for path in images}
     with_images = {folder[:depth] for folder in innermost for depth in range(1, len(folder) + 1)}
 
     without_images: set[str] = set()
     lost_folders: set[str] = set()  # of classes and splits, whose images may have been lost
     for path in folders:
         folder = tuple(path.split("/"))
-        is_inside_class = len(folder) > len(role)
+        is_inside_class = len(folder) > len(role_at_depth)
         if is_inside_class or folder in with_images:
             continue
 
         folder_and_parents = [folder[:depth] for depth in range(1, len(folder) + 1)]
         outermost = next(parent for parent in folder_and_parents if parent not in with_images)
-        is_class = role[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
+        is_class = role_at_depth[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
         if is_class or known_split(outermost[-1], splits):
             lost_folders.add(path)
         else:

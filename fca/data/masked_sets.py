@@ -215,7 +215,7 @@ def _rank_of_image(file: str, ids: set[str]) -> Mapping[str, int]:
     """Read the rank of each image by its spurious cues: image id -> rank, 1 for the strongest cues of a class.
 
     file: JSON {class: [image id, ...]}, where the image with the strongest cue is the last one of its list.
-    ids:  of the images that have masks.
+    ids:  the ids of the images that have masks.
 
     Raises FcaError for a file of another form, and for a file that lists none of `ids`.
     """

@@ -476,7 +476,8 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
     The draw is stratified by class and keyed by `seed`; the result has its own fingerprint. Logs warnings of copies and
     groups that are in several splits. Raises FcaError naming the classes that lack images in train, val or test.
     """
-    # The result is remembered in the data themselves, because planning calls this once for each run.
+    # The result is remembered in the data themselves, because planning calls this once for each run. `vars` gives
+    # access to the attributes of a frozen dataclass.
     data_by_seed: dict[int, ImageData] = vars(data).setdefault("_for_training", {})
     if seed in data_by_seed:
         return data_by_seed[seed]

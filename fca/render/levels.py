@@ -599,7 +599,7 @@ def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: i
         return replace(changed, measured=measure(changed))
 
     lower, upper = 0.0, high
-    tried = [measured_at(high)]
+    tried = [measured_at(high)]  # bisection itself only comes near the end of the range
     for _ in range(8):
         middle = (lower + upper) / 2
         tried.append(measured_at(middle))

@@ -120,6 +120,7 @@ def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Ch
     height, width = image.shape[:2]
     total = np.zeros(image.shape, np.float32)
     weighted = np.empty_like(total)  # one buffer for all steps
+    # The image moved by an offset begins in `padded` at this row and column.
     for row, column, weight in zip(top + down, left + right, weights, strict=True):
         np.multiply(padded[row : row + height, column : column + width], weight, out=weighted)
         total += weighted
