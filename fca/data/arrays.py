@@ -45,7 +45,10 @@ class Digits:
     mirror: bool = False
 
     def load(self) -> ImageData:
-        """List the scans, whose ids are their positions in scikit-learn's array."""
+        """List the scans, and draw which ones are test and val. An image id is a position in scikit-learn's array.
+
+        The share `self.test` of each class becomes the test split, and the share `self.val` of the others becomes val.
+        """
         from sklearn.datasets import load_digits  # imported here, because it takes long
 
         scans, targets = load_digits(return_X_y=True)
@@ -58,7 +61,15 @@ class Digits:
             scan = Image.fromarray(grey[int(image_id)])
             return np.array(scan.resize((32, 32), Image.Resampling.BICUBIC).convert("RGB"))
 
-        return assemble("digits", listed, enlarged, self.val, version=self.version, mirror=self.mirror, official=True)
+        return assemble(
+            "digits",
+            listed,
+            enlarged,
+            self.val,
+            version=self.version,
+            mirror=self.mirror,
+            official=True,  # no warning that validation images are held out
+        )
 
 
 TORCHVISION_CLASS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
@@ -81,8 +92,8 @@ class Cifar(Downloaded):
     def load(self) -> ImageData:
         """List the images, after torchvision has checked the files' md5.
 
-        An image id is the split and the number of the image in it, such as train/00012. Raises FcaError if the files
-        are absent or damaged.
+        An image id is the split and the number of the image in it, such as train/00012. The share `self.val` of the
+        training images becomes val. Raises FcaError if the files are absent or damaged.
         """
         data_sets = {"train": self._torchvision_set(train=True), "test": self._torchvision_set(train=False)}
         rows = []
@@ -91,9 +102,17 @@ class Cifar(Downloaded):
                 rows.append((f"{split}/{i:05d}", data_set.classes[target], split))
         listed = pd.DataFrame(rows, columns=["image_id", "label", "split"])
 
-        pixels_of_split = {split: data_set.data for split, data_set in data_sets.items()}
-        read = partial(row_of, pixels_of_split)  # a function of the image id
-        return assemble(self.name, listed, read, self.val, version=self.version, mirror=self.mirror, official=True)
+        pixels_of_split = {split: data_set.data for split, data_set in data_sets.items()}  # images x 32 x 32 x 3
+        read = partial(row_of, pixels_of_split)  # image id -> the image's row of its split's array
+        return assemble(
+            self.name,
+            listed,
+            read,
+            self.val,
+            version=self.version,
+            mirror=self.mirror,
+            official=True,  # no warning that validation images are held out
+        )
 
     def _torchvision_set(self, *, train: bool) -> Any:
         """torchvision's data set of the training or test images, with all pixels in `data`.
@@ -141,7 +160,9 @@ class QuickDraw(PublicSet):
     mirror: bool = False
 
     def load(self) -> ImageData:
-        """Sample the drawings of each class, and list them.
+        """Draw a sample of `per_class` drawings of each class, and list it with a split into train, val and test.
+
+        An image id is the class, a slash and the number of the drawing in the class's file.
 
         Raises FcaError for absent or damaged files, and if `per_class` is below 3.
         """
@@ -155,11 +176,14 @@ class QuickDraw(PublicSet):
         if not files:
             raise FcaError(f".npy files in {folder}", 0, "one per class", f"bring {SOURCE}")
 
-        drawings = {file.stem: _map_bitmaps(file) for file in files}
+        drawings = {file.stem: _map_bitmaps(file) for file in files}  # class -> all its bitmaps, drawings x 784
         samples = [self._sample(class_key, len(bitmaps)) for class_key, bitmaps in drawings.items()]
         listed = pd.concat(samples, ignore_index=True)
-        row_in_file = listed.pop("row")  # only needed here: the image id has the number, too
-        is_test = row_in_file % 5 == 0 if as_released else held_out(listed, self.test)
+        row_in_file = listed.pop("row")  # the number of each drawing, which is not kept: the image id has it, too
+        if as_released:
+            is_test = row_in_file.to_numpy() % 5 == 0  # every fifth drawing in the file of a class
+        else:
+            is_test = held_out(listed, self.test)
         listed["split"] = np.where(is_test, "test", "train")
 
         def white_on_black(image_id: str) -> Pixels:
@@ -167,7 +191,13 @@ class QuickDraw(PublicSet):
             return np.repeat(row_of(drawings, image_id).reshape(SIDE, SIDE, 1), 3, axis=2)
 
         return assemble(
-            "quickdraw", listed, white_on_black, self.val, version=self.version, mirror=self.mirror, official=True
+            "quickdraw",
+            listed,
+            white_on_black,
+            self.val,
+            version=self.version,
+            mirror=self.mirror,
+            official=True,  # no warning that validation images are held out
         )
 
     def _sample(self, class_key: str, n: int) -> pd.DataFrame:

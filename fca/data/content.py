@@ -96,13 +96,13 @@ class Inventory:
 def inventory(files: Files) -> Inventory:
     """List the files under a root, with the digests of their bytes that are known from earlier runs.
 
-    Within a sweep (`fca run -m`) the root is listed only once: the result is what the first process of the sweep found.
+    The processes of a sweep (`fca run -m`) list the root only once: the first one shares the result with the others.
     """
     shared = _shared_inventory(files)  # None outside of a sweep, and in its first process
     if shared:
         return shared
 
-    began = time.time_ns()
+    began = time.time_ns()  # digests of files that changed just before this time will not be stored
     listing = files.listing()
     index = _stored_table(_index_path(files), _root_identity(files))
     listed = Inventory(files, listing, _with_known_digests(listing.files, index), began)
@@ -203,6 +203,7 @@ def _write(path: Path, identity: bytes, table: pa.Table) -> None:
     If nothing can be written, a warning is logged and the work goes on: the files will be read again next time.
     """
     buffer = io.BytesIO()
+    # `_stored_table` accepts a table only if it has this identity, and as many lines as were written.
     table_with_identity = table.replace_schema_metadata({"fca": identity, "lines": str(table.num_rows)})
     pq.write_table(table_with_identity, buffer, write_page_checksum=True)
     try:
@@ -248,7 +249,7 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, make_table: C
     key = hashlib.sha256(f"{file.resolve()} {meaning}".encode()).hexdigest()[:16]
     path = _cache_folder() / "inside" / f"{key}.parquet"
 
-    table = _stored_table(path, state.encode(), columns)
+    table = _stored_table(path, state.encode(), columns)  # empty if none is stored for this state of the file
     if table.num_rows:
         return table
 
@@ -265,8 +266,8 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, make_table: C
 def shared_listings() -> Iterator[None]:
     """Within this context, processes that are started list each root only once: the first one shares what it found.
 
-    The listings are stored in a folder of the cache, which is removed at the end. The environment variable SWEEP, which
-    the processes inherit, has its name.
+    The listings are stored in a folder of the cache, which is removed at the end. The name of this folder is in the
+    environment variable SWEEP, which the processes inherit.
     """
     sweeps = _cache_folder() / "sweeps"
     outer_token = os.environ.get(SWEEP)  # of a context around this one
@@ -290,7 +291,8 @@ def shared_listings() -> Iterator[None]:
 def _shared_inventory(files: Files) -> Inventory | None:
     """The inventory of a root that another process of this sweep has shared; None if none has, and outside of a sweep.
 
-    See `share` for the stored table.
+    It is read from one table with a line per file, with its digest if that is known, and a line per folder, which has
+    the size -1.
     """
     if SWEEP not in os.environ:
         return None

@@ -102,9 +102,14 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
        frequencies to bits. All pairs are compared, with one matrix product per pair of blocks of images: n^2 / 2 * 63
        multiplications for n images.
     2. The correlation of edges and texture is at least MIN_CORRELATION, at the best shift by up to one cell.
-    3. One smoothed picture is fitted to the other. What remains is at most the tolerance, which grows with the finest
-       detail of both pictures, because a resize loses detail. So smooth pictures must agree to a few grey levels (two
-       scans of one digit do not), and pictures with much detail may differ more.
+    3. One smoothed picture is fitted to the other. What remains is at most the tolerance, in grey levels:
+
+           tolerance = TOLERANCE (NOISE + fine contrast) sharpness
+
+       NOISE is what re-encoding changes in any picture. The fine contrast is that of the finest detail (of the picture
+       with more of it), because a resize loses detail. So smooth pictures must agree to a few grey levels (two scans of
+       one digit do not), and pictures with much detail may differ more. The sharpness is 1 for images of up to 32
+       pixels a side, and falls for larger ones, whose copies agree better.
 
     Pictures without any contrast match nothing. An image below 32 pixels has more than one cell per pixel, so a shift
     of it by one pixel is not detected.
@@ -126,18 +131,15 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
         # The closer comparisons need much memory, so they take at most BLOCK pairs at a time.
         for pairs in np.array_split(candidates, len(candidates) // BLOCK + 1):
-            a, b = pairs.T
-            correlation, shift = _best_shift(edges_and_texture[a], edges_and_texture[b])
+            correlation, shift = _best_shift(edges_and_texture[pairs[:, 0]], edges_and_texture[pairs[:, 1]])
             is_correlated = correlation >= MIN_CORRELATION
-            pairs = pairs[is_correlated]
-            shift = shift[is_correlated]
 
-            a, b = pairs.T
-            residual = _unexplained(smooth[a], smooth[b], shift)
-            # Copies of images that are much larger than a signature agree better, so their tolerance is smaller.
-            sharpness = np.clip(SIDE / sides[pairs].min(axis=1), MIN_SHARPNESS, 1)
-            tolerance = TOLERANCE * (NOISE + fine_contrast[pairs].max(axis=1)) * sharpness
-            near_pairs_by_step.append(pairs[residual <= tolerance])
+            correlated = pairs[is_correlated]
+            residual = _unexplained(smooth[correlated[:, 0]], smooth[correlated[:, 1]], shift[is_correlated])
+            # SIDE / sides: the pixels of a signature per pixel of the smaller image
+            sharpness = np.clip(SIDE / sides[correlated].min(axis=1), MIN_SHARPNESS, 1)
+            tolerance = TOLERANCE * (NOISE + fine_contrast[correlated].max(axis=1)) * sharpness
+            near_pairs_by_step.append(correlated[residual <= tolerance])
     return np.concatenate(near_pairs_by_step).astype(np.int32)
 
 

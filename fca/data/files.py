@@ -121,8 +121,11 @@ IN_FILE: ContextVar[InFile | None] = ContextVar("IN_FILE", default=None)
 def _decode_upright(content: bytes, path: str, mode: str, white: int | None = None) -> Image.Image:
     """Decode an image into 8 bits per channel and turn it upright by its EXIF orientation.
 
-    mode: Pillow's mode of the result, such as "RGB" or "L".    white: see `decode`.
-    Any error becomes an UnreadableImage that names `path`.
+    mode:  Pillow's mode of the result, such as "RGB" or "L".
+    white: the 16-bit value that becomes 255; None means 65535.
+
+    If the context variable IN_FILE is set, the largest 16-bit value of the file is noted in it. Any error becomes an
+    UnreadableImage that names `path`.
     """
     with _errors_as_unreadable(path), _open_without_decoding(content, path) as image:
         if side := REDUCED.get():  # the shorter side to which the image will be resized
@@ -132,13 +135,16 @@ def _decode_upright(content: bytes, path: str, mode: str, white: int | None = No
 
         # Pillow reads only the high bytes of 16-bit colours, which are enough for the pixels if white is 65535. The low
         # bytes are read, too, for another `white`, and if the largest value has to be noted in IN_FILE.
-        record = IN_FILE.get()  # None if nothing has to be noted
-        low_bytes = _low_bytes(content, image, white) if white or record else None
-        has_only_high_bytes = record is not None and low_bytes is None and _raw_modes_of_16_bits(image) != []
+        notes_largest = IN_FILE.get() is not None
+        low_bytes = _low_bytes(content, image, white) if white or notes_largest else None
+
+        # Of some kinds of files with 16-bit colours Pillow cannot read the low bytes. Colours of 16 bits have raw modes
+        # (Pillow's names of how pixels are stored) only until the image is loaded.
+        lacks_low_bytes = notes_largest and low_bytes is None and len(_raw_modes_of_16_bits(image)) > 0
 
         ImageOps.exif_transpose(image, in_place=True)
         image.load()
-        if has_only_high_bytes:  # a kind of file of which Pillow cannot read the low bytes
+        if lacks_low_bytes:
             _note_largest_by_high_bytes(image, white)
 
         upright = _to_eight_bits(image, low_bytes, white)
@@ -473,7 +479,7 @@ class Directory:
 
                 # Sorted, so that the same links are followed whatever the order on the disk.
                 is_behind_link_of_folder = dict(sorted(next_depth.items()))
-                folders += is_behind_link_of_folder
+                folders += is_behind_link_of_folder.keys()
             file_tables = map_in_batches(self._file_table, paths, pool)
 
         _warn_of_dead_links(self.root, tuple(sorted(dead_links)))

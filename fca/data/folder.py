@@ -57,11 +57,12 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     split with a usual or mapped name (its images may have been lost); two folders are one class, because their names
     are spellings of one name (see fca.names) or because they have the same name under different parents.
     """
-    role = roles.split("/")
-    if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
+    role_at_depth = roles.split("/")
+    has_other_roles = not set(role_at_depth) <= {"class", "split", "*"}
+    if role_at_depth.count("class") != 1 or role_at_depth.count("split") > 1 or has_other_roles:
         raise FcaError("dataset.layout", roles, "class once, split at most once, * for others, joined by /", STEP)
-    class_depth = role.index("class")  # the position of its folder on a path
-    split_depth = role.index("split") if "split" in role else None
+    class_depth = role_at_depth.index("class")  # the position of its folder on a path
+    split_depth = role_at_depth.index("split") if "split" in role_at_depth else None
     ignored_splits = {name for name, our_name in (splits or {}).items() if our_name is None}
 
     def is_used(path: str) -> bool:
@@ -69,18 +70,18 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
         names = path.split("/")
         return split_depth is None or len(names) <= split_depth or names[split_depth] not in ignored_splits
 
-    used = [path for path in images if is_used(path)]
+    used_images = [path for path in images if is_used(path)]
     # The names on a path are joined by slashes: an image has as many folders above it as its path has slashes.
-    in_class = [path for path in used if path.count("/") >= len(role)]
-    loose = sorted(path for path in used if path.count("/") < len(role))
+    in_class = [path for path in used_images if path.count("/") >= len(role_at_depth)]
+    loose = sorted(path for path in used_images if path.count("/") < len(role_at_depth))
     if loose and not in_class:
         step = f"put the images of a class into a folder, list all in a table (dataset=manifest), or {STEP}"
         raise FcaError("image outside of a class folder", first_few(loose), f"paths like {roles}/file", step)
     used_folders = [folder for folder in folders if is_used(folder)]
-    without_images = _folders_without_images(used, used_folders, role, splits)
+    without_images = _folders_without_images(used_images, used_folders, role_at_depth, splits)
 
     names_on_paths = [tuple(path.split("/")) for path in in_class]
-    class_folders = sorted({names[: len(role)] for names in names_on_paths})  # with the folders above them
+    class_folders = sorted({names[: len(role_at_depth)] for names in names_on_paths})  # with the folders above them
     _check_one_folder_per_class(class_folders, class_depth, split_depth)
 
     listed = pd.DataFrame({"image_id": in_class, "label": [names[class_depth] for names in names_on_paths]})
@@ -90,29 +91,31 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
 
 
 def _folders_without_images(
-    images: Sequence[str], folders: Iterable[str], role: Sequence[str], splits: Splits
+    images: Sequence[str], folders: Iterable[str], role_at_depth: Sequence[str], splits: Splits
 ) -> set[str]:
     """The folders that hold no image, not even in folders inside, and are neither a class nor a split.
 
-    Of nested ones, only the outermost is named. Raises FcaError if there are classes or splits that hold no image.
+    Of nested ones, only the outermost is named. Raises FcaError if there are classes or splits that hold no image. A
+    folder in the place of a class is none if its name is usual for annotations (one of ANNOTATIONS, such as "labels").
 
-    images, folders: paths relative to the root.    role: what the folder at each depth is, see `by_layout`.
-    splits: the set's own name of a split -> ours.
+    images, folders: paths relative to the root.    splits: the set's own name of a split -> ours.
+    role_at_depth: what the folder at each depth of a path is: "class", "split" or "*" (neither).
     """
     # A folder is a tuple of the names on its path. Folders deeper than the roles belong to the class above them.
-    innermost = {tuple(path.split("/")[:-1][: len(role)]) for path in images}
+    innermost = {tuple(path.split("/")[:-1][: len(role_at_depth)]) for path in images}
     with_images = {folder[:depth] for folder in innermost for depth in range(1, len(folder) + 1)}
 
     without_images: set[str] = set()
-    lost_folders: set[str] = set()  # of classes and splits
+    lost_folders: set[str] = set()  # of classes and splits, whose images may have been lost
     for path in folders:
         folder = tuple(path.split("/"))
-        if len(folder) > len(role) or folder in with_images:
+        is_inside_class = len(folder) > len(role_at_depth)
+        if is_inside_class or folder in with_images:
             continue
 
         folder_and_parents = [folder[:depth] for depth in range(1, len(folder) + 1)]
         outermost = next(parent for parent in folder_and_parents if parent not in with_images)
-        is_class = role[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
+        is_class = role_at_depth[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
         if is_class or known_split(outermost[-1], splits):
             lost_folders.add(path)
         else:
@@ -152,33 +155,14 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
         n_wrappers += 1
     roles = ["*"] * n_wrappers
 
-    top_folders = {folder[0] for folder in images}
     if _are_splits(images, splits):
-        used_splits = [split for split in sorted(top_folders) if _split_meaning(split, splits) is not None]
-        images_of_splits = [_images_below(images, split) for split in used_splits]
-        images_of_splits = [images for images in images_of_splits if images]  # a split may hold loose images alone
-        roles.append("split")
-        # Each split may have one folder around its classes, as in train/images/cat/1.png.
-        while images_of_splits and all(map(_is_one_wrapper, images_of_splits)):
-            images_of_splits = [_images_below(images) for images in images_of_splits]
-            roles.append("*")
-        return "/".join([*roles, "class"])
+        wrappers_in_splits = ["*"] * _n_wrappers_in_splits(images, splits)
+        return "/".join([*roles, "split", *wrappers_in_splits, "class"])
 
     if _hold_splits(images, splits):
         return "/".join([*roles, "class", "split"])
 
-    # Top folders are classes, unless two hold the same name: in site_a/cat and site_b/cat, cat may be the class.
-    with_direct_images = {folder[0] for folder in images if len(folder) == 1}
-    if not with_direct_images:
-        inner_folders = sorted(folder for top in top_folders for folder in _inner_folders(images, top))
-        for (name, path), (next_name, next_path) in pairwise(inner_folders):  # sorted: equal names are neighbours
-            top = path.split("/")[0]
-            next_top = next_path.split("/")[0]
-            if name == next_name and top != next_top:
-                step = f"if {top} is a split, map it: dataset.splits='{{{top}: test, ...}}'; else {STEP}"
-                value = f"{path} and {next_path}"
-                raise FcaError("two folders under one name", value, "one folder per class and split", step)
-
+    _check_top_folders_are_classes(images)
     if roles:
         roles[-1] = "split"  # the lone folder around classes, which dataset.splits may name
     return "/".join([*roles, "class"])
@@ -199,6 +183,49 @@ def _images_below(images: Images, top: str | None = None) -> Images:
         if len(folder) > 1 and top in (None, folder[0]):
             below[folder[1:]] = n
     return below
+
+
+def _n_wrappers_in_splits(images: Images, splits: Splits) -> int:
+    """The number of folders between a split and its classes: 1 for train/images/cat/1.png, and usually 0.
+
+    A depth counts if each split has one folder there that wraps all others. Top folders that are left out (mapped to
+    null, or of an unknown name) do not count as splits, nor do those that hold no folder.
+
+    images: a folder (the names on its path, from the split on) -> how many images are directly in it.
+    splits: the set's own name of a split -> ours.
+    """
+    top_folders = sorted({folder[0] for folder in images})
+    used_splits = [split for split in top_folders if _split_meaning(split, splits) is not None]
+    images_by_split = [_images_below(images, split) for split in used_splits]
+    images_by_split = [images_of_split for images_of_split in images_by_split if images_of_split]
+
+    n_wrappers = 0
+    while images_by_split and all(map(_is_one_wrapper, images_by_split)):
+        images_by_split = [_images_below(images_of_split) for images_of_split in images_by_split]
+        n_wrappers += 1
+    return n_wrappers
+
+
+def _check_top_folders_are_classes(images: Images) -> None:
+    """Raise FcaError if no top folder holds images itself, and two of them hold a folder of the same name.
+
+    In site_a/cat/1.png and site_b/cat/2.png, the classes may be site_a and site_b, or cat.
+
+    images: a folder (the names on its path) -> how many images are directly in it.
+    """
+    top_folders = {folder[0] for folder in images}
+    with_direct_images = {folder[0] for folder in images if len(folder) == 1}
+    if with_direct_images:
+        return
+
+    inner_folders = sorted(folder for top in top_folders for folder in _inner_folders(images, top))
+    for (name, path), (next_name, next_path) in pairwise(inner_folders):  # sorted: equal names are neighbours
+        top = path.split("/")[0]
+        next_top = next_path.split("/")[0]
+        if name == next_name and top != next_top:
+            step = f"if {top} is a split, map it: dataset.splits='{{{top}: test, ...}}'; else {STEP}"
+            value = f"{path} and {next_path}"
+            raise FcaError("two folders under one name", value, "one folder per class and split", step)
 
 
 def _inner_folders(images: Images, top: str) -> list[tuple[str, str]]:
@@ -350,6 +377,7 @@ class Folder:
             n_images = with_count(len(loose), "image")
             log.warning("%s: %s outside of class folders, left out: %s", name, n_images, first_few(loose))
 
+        # Another value for the white of 16-bit files changes the pixels, so `with_white` adds it to each `content`.
         data = assemble(
             name,
             with_white(listed, self.white),
@@ -359,7 +387,7 @@ class Folder:
             mirror=self.mirror,
             group=self.group,
         )
-        return replace(data, unused=data.unused + len(loose))
+        return replace(data, unused=data.unused + len(loose))  # `assemble` counts images of incomplete classes
 
 
 INDEX = "index.csv"

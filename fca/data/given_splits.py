@@ -74,10 +74,17 @@ def tested_on_val(own_names: Sequence[str], splits: Splits) -> list[str]:
 
 
 def _meanings_by_name(own_names: Sequence[str], splits: Splits) -> dict[str, str | None]:
-    """Which split each of a set's own split names means by itself, whatever other splits the set has; None = left out.
+    """Which split each of a set's own split names means: own name -> train, val or test; None = images are left out.
 
-    `split_meanings` then looks at all of them together. Arguments, order and errors are those of `split_meanings`. A
-    name that is not known is only accepted if it is the set's single split, which is test.
+    A name means what `splits` maps it to, or else what it usually means. The single split of a set may have any other
+    name, which means test, unless `splits` maps names. What a name means here does not depend on the other splits of
+    the set: a validation split is val even if the set has no test split.
+
+    own_names: the set's own split names, also repeated ones. The result is sorted by name.
+    splits:    own name -> train, val or test, or null to leave those images out.
+
+    Raises FcaError if `splits` maps a name to something else, for names that are neither mapped nor usual, for names
+    that are mapped but not in the set, and for two usual names of one meaning.
     """
     mapped = dict(splits or {})
     names = sorted(set(own_names))
@@ -86,6 +93,7 @@ def _meanings_by_name(own_names: Sequence[str], splits: Splits) -> dict[str, str
         allowed = ", ".join((*SPLITS, "null (left out)"))
         raise FcaError("dataset.splits", choices_in_words(wrong_meanings), allowed, "map to one of these")
 
+    # Names that are neither mapped nor usual get "test", which only a single split keeps: others are errors below.
     meanings = {name: mapped[name] if name in mapped else usual_meaning(name) or "test" for name in names}
 
     # A single split may have any name, unless the user mapped names.
@@ -99,20 +107,22 @@ def _meanings_by_name(own_names: Sequence[str], splits: Splits) -> dict[str, str
     unmapped = [name for name in names if name not in mapped]
     unmapped_meanings = [meanings[name] for name in unmapped]
     ambiguous = [name for name in unmapped if unmapped_meanings.count(meanings[name]) > 1]
-    culprits = unknown or absent or ambiguous
-    if not culprits:
-        return meanings
 
+    # The first kind of error that occurs is reported.
     names_in_set = ", ".join(visible(name) for name in names) or "none"
     allowed = f"one of train, val and test for each split found: {names_in_set}"
-    if culprits is ambiguous:
-        meaning = meanings[ambiguous[0]]
-        allowed = f"one split for {meaning}, which these names mean alike; found: {names_in_set}"
-
     step = "map each, as in dataset.splits='{its_name: test, another: null}'"
     if unknown:
+        wrong_names = unknown
         # The example maps the first name to test, unless the set has a test split.
         has_test = any(known_split(name, mapped) and meanings[name] == "test" for name in names)
         example = f"{unknown[0]}: {'null' if has_test else 'test'}"
         step = f"map each to train, val, test or null (left out), as in dataset.splits='{{{example}}}'"
-    raise FcaError("dataset.splits", choices_in_words([visible(name) for name in culprits]), allowed, step)
+    elif absent:
+        wrong_names = absent
+    elif ambiguous:
+        wrong_names = ambiguous
+        allowed = f"one split for {meanings[ambiguous[0]]}, which these names mean alike; found: {names_in_set}"
+    else:
+        return meanings
+    raise FcaError("dataset.splits", choices_in_words([visible(name) for name in wrong_names]), allowed, step)

@@ -74,7 +74,7 @@ class HuggingFace:
         n_images_of_file = np.diff(first_row_of_file)
         listed["split"] = np.repeat(split_names_of(self.root, paths, self.splits), n_images_of_file)
         number_in_split = listed.groupby("split").cumcount()
-        listed["key"] = [f"{number:07d}" for number in number_in_split]
+        listed["key"] = [f"{number:07d}" for number in number_in_split]  # an image id is the split, a slash and the key
 
         def read(row: int) -> bytes:
             """The encoded image at a position in `listed`."""

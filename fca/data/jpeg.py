@@ -17,8 +17,7 @@ def damage(content: bytes) -> str:
     content: the file's bytes.
 
     The decoder notices missing, overwritten and altered data if it runs out of data, has some left, or meets codes that
-    do not exist. It does not notice altered data that decode to another picture. CMYK files with reduced colour
-    resolution are not checked, because this decoder does not support them.
+    do not exist. It does not notice altered data that decode to another picture.
     """
     if not content.startswith(START):
         return ""
@@ -26,12 +25,13 @@ def damage(content: bytes) -> str:
     import simplejpeg  # imported here: only `task=describe` checks for damage
 
     try:
-        # Grey at an eighth of the size is enough to notice damage, and fastest.
+        # Grey at an eighth of the size (min_factor=8) is enough to notice damage, and fastest.
         simplejpeg.decode_jpeg(
             content, "GRAY", fastdct=True, fastupsample=True, min_height=1, min_width=1, min_factor=8
         )
     except ValueError as error:
         warning = str(error)
+        # Other errors do not count: this decoder refuses CMYK files with reduced colour resolution, for example.
         is_about_pixels = warning.startswith(PIXEL_WARNINGS) and COLOUR_PROFILE_WARNING not in warning
         return warning if is_about_pixels and not _is_harmless(warning, content) else ""
     return ""
@@ -57,6 +57,8 @@ def _is_harmless(warning: str, content: bytes) -> bool:
     # the end, the surplus bytes repeat one value, too, but then the bytes before them have the same value.
     end = content.rfind(END)
     extraneous = content[end - n_extraneous : end]
-    last_data = content[end - n_extraneous - 4 : end - n_extraneous]
-    is_one_value = len(set(extraneous)) == 1 and set(last_data) != set(extraneous)
-    return is_one_value and n_extraneous <= max(MAX_PADDING, len(content) // 100)
+    last_data = content[end - n_extraneous - 4 : end - n_extraneous]  # four bytes are enough to find another value
+    repeats_one_value = len(set(extraneous)) == 1
+    is_padding = repeats_one_value and set(last_data) != set(extraneous)
+    is_short = n_extraneous <= max(MAX_PADDING, len(content) // 100)  # more is not what cameras fill up
+    return is_padding and is_short

@@ -33,7 +33,9 @@ def listed_paths(paths: Iterable[str], files: Collection[str], root: str) -> lis
 
 
 def _path_in_listing(path: str, files: Collection[str], prefixes: Collection[str]) -> str:
-    """Rewrite one path to the form in which the root's listing has it, see `listed_paths`.
+    """Rewrite one path to the form in which the root's listing has it: relative to the root, with slashes.
+
+    A path that is in the listing in no form is returned all the same, so that a caller can name it in an error.
 
     files:    the paths of all files below the root.
     prefixes: the path of the root and a slash, once with its links kept and once with its links resolved.

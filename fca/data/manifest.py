@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -116,6 +116,7 @@ class Manifest:
         mask_of_image = dict(zip(listed["image_id"], masks, strict=True))
 
         def read(image_id: str) -> UInt8[np.ndarray, "height width 3"]:
+            """The pixels of an image."""
             return image_of(files, path_of_image[image_id], self.white)
 
         def read_mask(image_id: str) -> Bool[np.ndarray, "height width"] | None:
@@ -126,6 +127,7 @@ class Manifest:
                 return box_mask(mask, *content_of(files, path))
             return mask_of(files, mask, path, self.mask_object) if mask else None
 
+        # Another value for the white of 16-bit files changes the pixels, so `with_white` adds it to each `content`.
         return assemble(
             self.name or name_of(self.root),
             with_white(listed, self.white),
@@ -166,7 +168,9 @@ class Manifest:
         return {column: columns.get(column, column) for column in our_columns}
 
     def _read_manifest(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
-        """Read the manifest with all its lines and columns, see `_parse`. It may be below the root or elsewhere.
+        """Read the manifest with all its lines and columns. It may be below the root or elsewhere.
+
+        The columns that fca uses (path, label, ...) are texts; others have the types that fit their values.
 
         files, sizes: the root, and path -> bytes of all files below it.
 
@@ -196,6 +200,7 @@ class Manifest:
 
         if not self._is_parquet():
             frame = read_table(content, self.file)
+            # `read_table` returns only texts. Other columns become numbers or booleans where all their values are such.
             annotations = with_types(frame.drop(columns=list(text_columns & set(frame))))
             return frame.assign(**annotations)
 
@@ -405,7 +410,10 @@ class Generated:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """List the images.
+        """List the images that were drawn and not rejected, all of them as test images.
+
+        A person may write struck.txt into the folder. It names images to leave out, and images to keep although the
+        automatic checks rejected them.
 
         Raises FcaError for a folder without a manifest, and if struck.txt names images that the manifest does not have.
         """
@@ -426,12 +434,12 @@ class Generated:
         if "rejected" in listed:  # folders of earlier versions have no checks
             rejected = listed["image_id"][listed["rejected"] != ""]  # the column has the reason
         left_out = sorted(decisions.out(rejected))
-        where = f"state == 'drawn' and image_id not in {left_out!r}"
+        where = f"state == 'drawn' and image_id not in {left_out!r}"  # else the generator refused to draw it
         val = Share(0.1, 0)  # not used, as all images are test
         data = Manifest(self.root, MANIFEST, val, self.name, where=where, mirror=self.mirror).load()
 
-        # DrawnImage adds to an error of reading the command that draws the image again. It takes image ids, as the
-        # function `of` does that `data.read` calls for a position.
+        # `data.read` reads the image at a position: it looks up the image id there, and calls its function `of` with
+        # it. DrawnImage takes the place of `of`: it calls it and adds to an error how to draw the image again.
         read = data.read
         assert isinstance(read, AtPosition)
         return replace(data, read=AtPosition(DrawnImage(self.root, read.of), read.ids))
@@ -487,6 +495,10 @@ def read_decisions(folder: Path) -> Decisions:
 
 # Masks that workers drew (section 3.2 of Hard ImageNet).
 
+ReadMask = Callable[[str, str], Bool[np.ndarray, "height width"]]
+"""A function of the path of a mask and the path of an image, whose size the mask must have."""
+Consolidate = Callable[[str, Sequence[str]], tuple[Bool[np.ndarray, "height width"], list[float]]]
+
 
 def iou(a: Bool[np.ndarray, "height width"], b: Bool[np.ndarray, "height width"]) -> float:
     """Intersection over union of two masks, 0 to 1; NaN if both are empty.
@@ -541,6 +553,57 @@ def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float |
     return workers.assign(kept=passed_exam & ~failed_checks)
 
 
+def _ious_with_truth(lines: pd.DataFrame, read_mask: ReadMask) -> list[float]:
+    """The IoU of each line's mask with its true mask; NaN for lines of the phase work, which have none.
+
+    lines: one line per mask of a worker, with the paths `mask` and `true_mask` ("" if there is none).
+    """
+
+    def iou_with_truth(row: int) -> float:
+        mask = lines["mask"][row]
+        truth = lines["true_mask"][row]
+        if not truth:
+            return np.nan
+        # The second argument of `read_mask` is an image file of the size that the mask must have.
+        return iou(read_mask(mask, truth), read_mask(truth, truth))
+
+    n_threads = 0  # one per core
+    return list(parallel_map(iou_with_truth, len(lines), n_threads, "comparing masks with the truth"))
+
+
+def _ious_with_majority(
+    masks_of_image: Mapping[str, Sequence[str]], consolidate: Consolidate
+) -> dict[str, list[float]]:
+    """For each image id, the IoU of each of its masks with their majority.
+
+    masks_of_image: image id -> the paths of its masks.
+    consolidate:    a function of an image id and the paths of its masks: their majority, and the IoU of each with it.
+    """
+    images = list(masks_of_image.items())
+
+    def ious_of(i: int) -> list[float]:
+        image_id, mask_paths = images[i]
+        _majority, ious = consolidate(image_id, mask_paths)
+        return ious
+
+    n_threads = 0  # one per core
+    ious_of_images = parallel_map(ious_of, len(images), n_threads, "comparing the masks of an image")
+    return dict(zip(masks_of_image, ious_of_images, strict=True))
+
+
+def _iou_columns(ious_of_image: Mapping[str, Sequence[float]], ids: list[str]) -> pd.DataFrame:
+    """The columns iou_1, iou_2 ...: the IoU of an image's first, second ... mask with the majority of its masks.
+
+    The result has one line for each of `ids`, in their order; NaN where an image has fewer masks.
+
+    ious_of_image: image id -> the IoU of each of its masks; images without masks are not in it.
+    """
+    nth_iou_of_images = zip_longest(*ious_of_image.values(), fillvalue=np.nan)
+    columns = {f"iou_{n}": nth_iou for n, nth_iou in enumerate(nth_iou_of_images, 1)}
+    ious = pd.DataFrame(columns, list(ious_of_image), dtype=np.float64)
+    return ious.reindex(ids).reset_index(drop=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AnnotatedImages(Manifest):
     """`dataset=annotated`: the images of a manifest, where an image's mask is the pixel majority of masks by workers.
@@ -566,8 +629,9 @@ class AnnotatedImages(Manifest):
     def load(self) -> ImageData:
         """List the images of the manifest, compare all masks of the workers, and return the data with majority masks.
 
-        Nothing is written. Raises FcaError for lines of the annotations that do not fit, and for masks that cannot be
-        read.
+        Masks of workers who fail the exam or the attention checks are not used, see `screened`. Nothing is written, but
+        the log reports who was removed and which images need more masks. Raises FcaError for lines of the annotations
+        that do not fit, and for masks that cannot be read.
         """
         data = super().load()
         file_inventory = inventory(open_root(self.root, "the files that the tables list"))
@@ -576,43 +640,21 @@ class AnnotatedImages(Manifest):
         lines = self._annotations(file_inventory, path_of_image)  # one line per mask of a worker
         read_mask = partial(mask_of, file_inventory.files, objects=self.mask_object)
 
-        def iou_with_truth(row: int) -> float:
-            """The IoU of a line's mask with its true mask; NaN for the phase work, which has none."""
-            mask = lines["mask"][row]
-            truth = lines["true_mask"][row]
-            if not truth:
-                return np.nan
-            # The second argument of `read_mask` is an image file of the size that the mask must have.
-            return iou(read_mask(mask, truth), read_mask(truth, truth))
+        def consolidate(
+            image_id: str, mask_paths: Sequence[str]
+        ) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
+            """The majority of an image's masks, and the IoU of each mask with it."""
+            masks = [read_mask(path, path_of_image[image_id]) for path in mask_paths]
+            return consolidated(np.stack(masks))
 
         try:
-            lines["iou"] = list(parallel_map(iou_with_truth, len(lines), 0, "comparing masks with the truth"))
+            lines["iou"] = _ious_with_truth(lines, read_mask)
             workers = screened(lines, self.exam_least, self.check_least)
             work = lines[(lines["phase"] == "work") & lines["worker"].map(workers["kept"])]  # the masks that are used
             masks_of_image = {str(image_id): masks.tolist() for image_id, masks in work.groupby("image_id")["mask"]}
-            annotated_ids = list(masks_of_image)
-
-            def consolidate(image_id: str) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
-                """The majority of an image's masks, and the IoU of each mask with it."""
-                masks = [read_mask(path, path_of_image[image_id]) for path in masks_of_image[image_id]]
-                return consolidated(np.stack(masks))
-
-            def ious_with_majority(i: int) -> list[float]:
-                _majority, ious = consolidate(annotated_ids[i])
-                return ious
-
-            ious_of_image = list(
-                parallel_map(ious_with_majority, len(annotated_ids), 0, "comparing the masks of an image")
-            )
+            ious = _iou_columns(_ious_with_majority(masks_of_image, consolidate), ids)
         except UnreadableImage as error:
             raise FcaError("mask", error, "black and white, as large as its image", "mend it or its line") from error
-
-        # Columns iou_1, iou_2, ...: the IoU of each image's first mask with the majority, of its second mask, and so
-        # on. NaN where an image has fewer masks.
-        nth_iou_of_images = zip_longest(*ious_of_image, fillvalue=np.nan)
-        columns = {f"iou_{n}": nth_iou for n, nth_iou in enumerate(nth_iou_of_images, 1)}
-        ious = pd.DataFrame(columns, annotated_ids, dtype=np.float64)
-        ious = ious.reindex(ids).reset_index(drop=True)  # now a line for every image, in the order of the data
 
         # What identifies the majority mask of an image: the digests of its masks, and the side that is the object.
         digests = file_inventory.digests(work["mask"])
@@ -624,7 +666,7 @@ class AnnotatedImages(Manifest):
         items = data.items.assign(
             mask_content=[content_of_masks.get(image_id, "") for image_id in ids],
             n_annotations=n_annotations,
-            ask_again=(self.masks - n_annotations).clip(0),  # an image may have more masks than it needs
+            ask_again=(self.masks - n_annotations).clip(0),  # `masks` are needed; an image may have more
             agreement=ious.mean(axis=1),
             **ious,
         )
@@ -634,7 +676,7 @@ class AnnotatedImages(Manifest):
             """The majority of an image's masks, computed when it is needed; None for an image without masks."""
             if image_id not in masks_of_image:
                 return None
-            majority, _ious = consolidate(image_id)
+            majority, _ious = consolidate(image_id, masks_of_image[image_id])
             return majority
 
         return replace(data, items=items, fingerprint=fingerprint(items), mask=AtPosition(majority_mask, ids))
@@ -703,7 +745,8 @@ class AnnotatedImages(Manifest):
 
         check_ious = lines["iou"][lines["phase"] == "check"]
         n_exam = lines["phase"].value_counts().get("exam", 0)
-        share = len(check_ious) / max(1, len(lines) - n_exam)  # of checks among checks and work; 1: never divide by 0
+        n_checks_and_work = len(lines) - n_exam
+        share = len(check_ious) / max(1, n_checks_and_work)  # of checks; no division by 0 if there is only an exam
         level = logging.WARNING if share < self.checks else logging.INFO  # too few checks do not show who is careless
         text = "attention checks: %.1f %% of the annotations (expected: %.1f %%), mean IoU %.2f; agreement %.2f"
         log.log(level, text, 100 * share, 100 * self.checks, check_ious.mean(), items["agreement"].mean())

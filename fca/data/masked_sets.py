@@ -118,13 +118,7 @@ class MaskedImageNet:
         listed["label"] = listed["wnid"] if is_class_per_wnid else listed["wnid"].map(group_of_wnid)
 
         # The size of an image and its name identify it: reading the bytes of all images would take too long.
-        image_files = [images_root / path for path in listed["image"]]
-        listed["bytes"] = [file.stat().st_size if file.is_file() else -1 for file in image_files]  # -1: no such file
-        missing_images = listed["image"][listed["bytes"] < 0].tolist()
-        if missing_images:
-            step = "set dataset.imagenet to the folder with train/<wnid>/ and val/<wnid>/"
-            what = f"images of {self.name} that are not there"
-            raise FcaError(what, first_few(missing_images), f"files in {images_root}", step)
+        listed["bytes"] = self._image_sizes(images_root, listed["image"].tolist())
 
         listed["mask_content"] = listed["mask"].map(mask_inventory.digests(listed["mask"]))
         if self.ranks is not None:  # rank 1: the image with the strongest spurious cue of its class
@@ -145,6 +139,19 @@ class MaskedImageNet:
             mirror=self.mirror,
             official=True,  # no warning that validation images are held out
         )
+
+    def _image_sizes(self, images_root: Path, paths: Sequence[str]) -> list[int]:
+        """The size of each image file in bytes. Raises FcaError naming the files that do not exist.
+
+        paths: of the files, below `images_root`.
+        """
+        files = [images_root / path for path in paths]
+        missing_images = [path for path, file in zip(paths, files, strict=True) if not file.is_file()]
+        if missing_images:
+            step = "set dataset.imagenet to the folder with train/<wnid>/ and val/<wnid>/"
+            what = f"images of {self.name} that are not there"
+            raise FcaError(what, first_few(missing_images), f"files in {images_root}", step)
+        return [file.stat().st_size for file in files]
 
     def _images_with_masks(self, masks: Sequence[re.Match[str]], image_path: str, images_root: Path) -> pd.DataFrame:
         """One line per mask: `mask` and `image` (paths of the two files), `wnid` (the class), `split` and `image_id`.
@@ -208,7 +215,7 @@ def _rank_of_image(file: str, ids: set[str]) -> Mapping[str, int]:
     """Read the rank of each image by its spurious cues: image id -> rank, 1 for the strongest cues of a class.
 
     file: JSON {class: [image id, ...]}, where the image with the strongest cue is the last one of its list.
-    ids:  of the images that have masks.
+    ids:  the ids of the images that have masks.
 
     Raises FcaError for a file of another form, and for a file that lists none of `ids`.
     """

@@ -15,7 +15,7 @@ import logging
 import os
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -90,8 +90,15 @@ def open_originals(
 ) -> WithMargins:
     """The images of a data set, resized as for evaluation but not cropped (see `ResizeCrop.resized`).
 
-    They are for a training, which crops them anew in every epoch. Arguments as for `open_pixels`. Large JPEGs are
-    decoded at a smaller scale, which is faster. Raises FcaError if the geometry is not a ResizeCrop.
+    They are for a training, which crops them anew in every epoch. Large JPEGs are decoded at a smaller scale, which is
+    faster. The images are stored in cache files, the shards, which all runs share.
+
+    geometry: how images are resized and cropped.    cache: the folder of the shards.
+    workers:  number of threads that decode; 0 = one per core.
+    limit_gb: the largest size of the folder, in 1e9 bytes. Images that do not fit into it are decoded at every access.
+    rows:     positions in `data.items` of the images that are needed.
+
+    Raises FcaError if the geometry is not a ResizeCrop, the only one that can resize without cropping.
     """
     if not isinstance(geometry, ResizeCrop):
         raise FcaError("geometry", geometry, "a ResizeCrop", "set recipe.crop_from=input")
@@ -160,7 +167,7 @@ class Stored:
             if shard < 0:  # -1: in no shard
                 not_stored.append(i)
                 continue
-            pixels = self.maps[shard][start : start + height * width]
+            pixels = self.maps[shard][start : start + height * width]  # pixels x 3; `start` counts pixels
             images[i] = pixels.reshape(height, width, 3)
 
         if not_stored:
@@ -263,18 +270,21 @@ def _shard_bounds(sections: Int[np.ndarray, " images"], n_classes: int, max_imag
 def _stored(
     data: ImageData, decode_row: DecodeRow, shards: Shards, image_bytes: int, cache: Path, workers: int, limit_gb: float
 ) -> dict[str, Any]:
-    """Lease `shards`, write those that are missing or damaged, and return the fields of Stored.
+    """Lease `shards`, write those that are missing or damaged, and return the fields of the class Stored.
 
     A shard is a cache file of decoded images, and a lease keeps other processes from removing it. A shard that does not
     fit into the cache gets no lease and is not written: its images are decoded at every access.
 
-    shards: name -> rows of its images.    image_bytes: size of one decoded image.
-    cache, workers, limit_gb: see `open_pixels`.
+    decode_row: decodes the image at a row, a position in `data.items`.
+    shards:     name -> rows of its images.    image_bytes: size of one decoded image.
+    cache:      the folder of the shards.      limit_gb: its largest size, in 1e9 bytes.
+    workers:    number of threads that decode; 0 = one per core.
     """
     bytes_of_shard = {name: len(rows) * image_bytes for name, rows in shards.items()}
     lease = _lease_what_fits(cache, bytes_of_shard, limit_gb * 1e9)
     leased_shards = {name: rows for name, rows in shards.items() if lease and name in lease.sizes}
 
+    # The record of a shard has the height and width of each of its images, and the rows that cannot be read.
     records = _read_or_write_shards(leased_shards, cache, decode_row, workers, f"decoding {data.name}")
 
     # The fields of Stored, one value per image of the data; -1 for images that are not stored.
@@ -363,7 +373,7 @@ class Lease:
         file.write(json.dumps(sizes))
         file.flush()
         # `_end_lease` runs when this object is deleted, but not at the end of the process: the lock then ends anyway,
-        # and other processes remove the file.
+        # and other processes remove the file. It leaves the file in a forked process, which has another process id.
         finalizer = weakref.finalize(self, _end_lease, path, file, os.getpid())
         finalizer.atexit = False
 
@@ -494,6 +504,7 @@ def _record_if_whole(path: Path, n_images: int) -> dict[str, Any] | None:
     """
     record_path = path.with_suffix(".json")
     try:
+        # `read_object` raises DamagedFile unless the JSON has these keys, with values of these types.
         kinds = {"height": list, "width": list, "size": int, "mtime_ns": int, "xxh3_128": str, "unreadable": dict}
         record = read_object(record_path, key=str, images=int, **kinds)
         if (record["key"], record["images"]) != (path.stem, n_images):
@@ -526,7 +537,6 @@ def _write_shard(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, pr
     writes, not a memory map, so that a full disk raises an error and does not kill the process.
     """
     unreadable: dict[str, str] = {}  # row -> why
-    shapes: list[tuple[int, int]] = []
     record: dict[str, Any] = {}
 
     def pixels_or_nothing(i: int) -> UInt8[np.ndarray, "height width 3"]:
@@ -539,33 +549,42 @@ def _write_shard(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, pr
 
     def write_pixels_and_record(file: BinaryIO) -> None:
         """Write the images one after another into an open file, and then the record into its own file."""
-        digest = xxhash.xxh3_128()
-        for image in parallel_map(pixels_or_nothing, len(rows), workers, progress_label):
-            shapes.append(image.shape[:2])
-            if image.size:
-                buffer = np.ascontiguousarray(image).data
-                digest.update(buffer)
-                file.write(buffer)
-        file.flush()  # so that its size and time are final
-
-        status = os.fstat(file.fileno())
-        heights, widths = zip(*shapes, strict=True)
-        record.update(
-            key=path.stem,
-            images=len(rows),
-            size=status.st_size,
-            mtime_ns=status.st_mtime_ns,
-            xxh3_128=digest.hexdigest(),
-            unreadable=unreadable,
-            height=heights,
-            width=widths,
-        )
+        images = parallel_map(pixels_or_nothing, len(rows), workers, progress_label)
+        written = _write_images(file, images)  # images are decoded meanwhile, which fills `unreadable`
+        record.update(key=path.stem, images=len(rows), unreadable=unreadable, **written)
         write_json(path.with_suffix(".json"), record)
 
     make_way(path, path.with_suffix(".json"))  # removes a folder or pipe of this name
     remove_parts(path.parent)  # unfinished files of processes that were killed
     write_whole(path, write_pixels_and_record)  # renames at the end
     return record
+
+
+def _write_images(file: BinaryIO, images: Iterable[UInt8[np.ndarray, "height width 3"]]) -> dict[str, Any]:
+    """Write the pixels of images one after another into an open file, and return what a shard's record states of them.
+
+    That is `size`, `mtime_ns` and `xxh3_128` (size, time and checksum of the file), and `height` and `width`, each with
+    one value per image. An image that cannot be read has no pixels: its height and width are 0.
+    """
+    shapes: list[tuple[int, int]] = []
+    digest = xxhash.xxh3_128()
+    for image in images:
+        shapes.append(image.shape[:2])
+        if image.size:
+            buffer = np.ascontiguousarray(image).data
+            digest.update(buffer)
+            file.write(buffer)
+    file.flush()  # so that its size and time are final
+
+    status = os.fstat(file.fileno())
+    heights, widths = zip(*shapes, strict=True)
+    return {
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "xxh3_128": digest.hexdigest(),
+        "height": heights,
+        "width": widths,
+    }
 
 
 def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:

@@ -64,7 +64,8 @@ class Downloaded(PublicSet):
     def folder(self, places: Sequence[str], source: str, archives: str | Mapping[str, str]) -> Path:
         """The folder of the extracted tree. It is downloaded first if it does not exist and `download` is set.
 
-        places:   the folders below `root` where the tree may be, see `find_tree`.    source: where people find the set.
+        places:   the folders below `root` where the tree may be; a download puts it into the first one.
+        source:   where people find the set, for messages.
         archives: either the name of torchvision's class for the set, which downloads it, or a mapping: the address of
                   each archive -> its md5.
         """
@@ -149,6 +150,10 @@ def _fetch_whole(base: Path, top_folder: str, fetch: Fetch) -> None:
 def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, group: str | None = None) -> ImageData:
     """The data set of the images of a public set.
 
+    What identifies the images depends on `keys.version`. With a version, these are their names and sizes, and the
+    version's text unless it is PUBLISHED. Without one (None), the tree may have been changed, so it is the content of
+    the files.
+
     folder: the folder of the images.
     listed: one line per image: `image_id` (its path below `folder`), `label` and `split`. `bytes` (the size of its
             file) is there if the lines were made by listing the disk; without it, they come from lists of the set's
@@ -187,7 +192,7 @@ def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, 
         version=version,
         mirror=keys.mirror,
         group=group,
-        official=True,
+        official=True,  # no warning that validation images are held out
     )
 
 
@@ -281,21 +286,27 @@ class Caltech(Downloaded):
     compat: str | None = None
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError if they are absent, or if their number is not the published one."""
+        """List the images with a split into train and test, because these sets have no official one.
+
+        Raises FcaError if the images are absent, or if their number is not the published one.
+        """
         check_choice("dataset.name", self.name, EDITIONS)
         as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
-        edition = EDITIONS[self.name]
+        edition = EDITIONS[self.name]  # how the set is packed
         folder = self.folder(edition.places, edition.source, edition.archive)
+        # All files below `folder` that match a pattern of class/file; `like` is an example for an error message.
         listed = matching(folder, edition.file, edition.like)
 
+        # Clutter is the folder of pictures that show none of the classes.
         is_clutter = listed["label"] == edition.clutter
         check_count(f"images of {self.name}", int((~is_clutter).sum()), self.images, folder, "images")
-        keeps_clutter = as_released and self.name == "caltech256"  # the released code had it as a class
+        keeps_clutter = as_released and self.name == "caltech256"  # the released code took it for a class there
         if not keeps_clutter:
             listed = listed[~is_clutter].reset_index(drop=True)
 
         if as_released:
-            number = listed["image_id"].str.extract(f"^{edition.file}$")[0].astype(int)  # the pattern's group 1
+            # The only group of the pattern is the number of a file. Every fifth number is test in the released code.
+            number = listed["image_id"].str.extract(f"^{edition.file}$")[0].astype(int)
             is_test = (number % 5 == 0).to_numpy()
         else:
             is_test = held_out(listed, self.test)
@@ -482,7 +493,7 @@ class Gtsrb(Downloaded):
         numbers = frames["image_id"].str.extract(f"/{TRAINING_NAME}$")
         track_number, frame_number = numbers[0], numbers[1].astype(int)
         frames["track"] = frames["label"] + "/" + track_number
-        if as_released:  # without the official test images
+        if as_released:  # the released code tests on every fifth frame, without the official test images
             listed = frames.assign(split=np.where(frame_number % 5 == 0, "test", "train"))
         else:
             # The table of test labels is in an archive without a folder, so people extract it to one of these places.

@@ -55,7 +55,8 @@ class RenderedObjects:
         """List the images; each is drawn when it is read. Raises FcaError for unknown names and counts out of range."""
         self._check()
         levels = LEVELS if self.cue is None else ["easy"]  # with a cue all images are easy
-        # The key of an image is (split, label, attribute, level, index).
+        # The key of an image is (split, label, attribute, level, index). Test images are all combinations; the others
+        # take turns over attributes and `train_levels`.
         test_keys = product(["test"], self.classes, self.attributes, levels, range(self.per_level))
         keys = [*test_keys, *self._keys_outside_test("val"), *self._keys_outside_test("train")]
         listed = pd.DataFrame([_line_of_image(*key) for key in keys])
@@ -63,8 +64,8 @@ class RenderedObjects:
         if self.cue is None:
             return self._assembled("rendered", listed, version)
 
-        # A cue is something behind the object that occurs with a class, such as a colour. Draw whose cue each image
-        # has.
+        # A cue is something behind the object that occurs with a class, such as a colour. Draw for each image the class
+        # whose cue it shows: with the probability `cue_strength` its own class, otherwise any class.
         strength = float(self.cue_strength)
         ids_and_labels = zip(listed["image_id"], listed["label"], strict=True)
         cue_classes = [self._class_of_cue(image_id, label) for image_id, label in ids_and_labels]
@@ -74,7 +75,10 @@ class RenderedObjects:
         return replace(data, background=self._background)
 
     def _assembled(self, name: str, listed: pd.DataFrame, version: str) -> ImageData:
-        """The data set of the listed images, which are drawn when they are read.    version: see `assemble`."""
+        """The data set of the listed images, which are drawn when they are read.
+
+        version: a text with all that decides the pixels beside the image ids; it enters the fingerprint.
+        """
         data = assemble(
             name,
             listed,
@@ -83,7 +87,7 @@ class RenderedObjects:
             version=version,
             mask=lambda image_id: self._draw(image_id)[1],
             mirror=self.mirror and self.cue != "texture",  # a mirrored grating is the cue of another class
-            official=True,
+            official=True,  # no warning that validation images are held out
         )
         return replace(data, side=self.size)
 

@@ -34,10 +34,11 @@ def any_above_reference(data: ImageData, split: str) -> bool:
 
 
 def _has_large_image(data: ImageData, split: str) -> bool:
-    """Read images of a split until one is above the reference size, and return whether there is one.
+    """Read images of a split until one has a shorter side above 96 pixels, and return whether there is one.
 
-    An image that cannot be read counts as small. If there is none, all images have been read. This is then stored in
-    the cache, so that it need not be done again; a warning is logged if the cache cannot be written.
+    Corruptions resize such images to their reference size first (see fca.geometry.REFERENCE). An image that cannot be
+    read counts as small. If no image is above 96 pixels, all have been read. A record of this is then stored in the
+    cache, so that they need not be read again; a warning is logged if the cache cannot be written.
     """
     rows = data.rows(split).tolist()
     for row in watched(rows, f"sizes of {data.name}", long=len(rows) >= MANY_IMAGES):

@@ -89,10 +89,11 @@ def held_out(items: pd.DataFrame, draw: Share, group: str | None = None) -> Bool
     """Draw the images to hold out, and return a mask that is True for these.
 
     Of a class with n images round(share * n) are held out, at least 1 and at most n - 1. Images of equal content
-    (column `content`) are drawn together, see `_side_by_class_quota`.
+    (column `content`) are either all held out or all not, so that the number may differ in a class that has such
+    copies.
 
-    group: a column whose values name groups of images that are drawn together, too, see `group_sides`. Then the numbers
-           above are met only approximately. None = there are no groups.
+    group: a column whose values name groups of images, which are held out as a whole, too. Then the share is met only
+           approximately, see `group_sides`. None = there are no groups.
 
     Raises FcaError for a share outside (0, 1).
     """
@@ -138,7 +139,7 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
         previous_sides = list(side_of_group)
         for i, class_counts in enumerate(class_counts_by_group):
             previous = previous_sides[i]
-            _change_missing(missing, previous, class_counts, -1)  # take the group away from its side
+            _leave_side(missing, previous, class_counts)  # changes nothing in the first pass: it is on no side yet
 
             # By how much the group would reduce the error of each side. With n images of a class in the group:
             # missing^2 - (missing - n)^2 = (2 missing - n) n
@@ -151,7 +152,7 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
             best_gain = max(gains)
             if previous < 0 or gains[previous] < best_gain:  # with an equal gain the group stays where it was
                 side_of_group[i] = gains.index(best_gain)
-            _change_missing(missing, side_of_group[i], class_counts, 1)
+            _join_side(missing, side_of_group[i], class_counts)
 
         if side_of_group == previous_sides:
             break
@@ -194,7 +195,10 @@ def _side_by_class_quota(
 def _first_side_with_room(
     items: pd.DataFrame, quota: Float[np.ndarray, "sides images"], seed: int
 ) -> Int[np.ndarray, " images"]:
-    """The side of each image of classes that have copies of pictures, as described in `_side_by_class_quota`.
+    """Draw the side of each image of classes that have copies, where all copies of a picture get the same side.
+
+    In a random order of pictures and single images, each goes to the first side that has room for all its images, or
+    else to the last side. Then a class that is absent from a side gets a place there by as few moves as possible.
 
     items: the images of these classes. The column UNIT names the picture that a copy shows; it is missing for images
            without a copy.
@@ -211,7 +215,7 @@ def _first_side_with_room(
         for side, room_of_class in enumerate(room):
             if all(n <= room_of_class[c] for c, n in class_counts):
                 side_of_group[i] = side
-                _change_missing(room, side, class_counts, 1)  # the side now has less room
+                _join_side(room, side, class_counts)  # the side now has less room
                 break
 
     return _with_classes_on_all_sides(counts, side_of_group, last_side + 1)[group_of_image]
@@ -222,7 +226,8 @@ def _sides_of_connected_groups(
 ) -> Int[np.ndarray, " images"]:
     """Divide images as `group_sides` does, where groups that contain copies of the same picture count as one group.
 
-    The random draw of `group_sides` depends on the names of groups. A joined group is named by the smallest of its
+    Each side but the last gets about its share of every class, and no group is split. The random draw of `group_sides`
+    depends on the names of groups. A joined group is named by the smallest of its
     names, and copies that are in no group by their content. So if no picture is in two groups, the sides are the same
     as without joining, and adding an image does not rename the groups of other images.
 
@@ -241,15 +246,26 @@ def _sides_of_connected_groups(
     return group_sides(items.assign(**{UNIT: joined_group}), UNIT, shares, seed)
 
 
-def _change_missing(missing: Sequence[list[float]], side: int, class_counts: ClassCounts, sign: int) -> None:
-    """Update `missing` when a group joins a side (sign 1) or leaves it (sign -1).
+def _join_side(missing: Sequence[list[float]], side: int, class_counts: ClassCounts) -> None:
+    """Subtract the images of a group, which joins a side, from the numbers of images that the side lacks.
 
     missing: for each side but the last, and for each class: how many images the side still lacks.
-    side:    the last side, and -1 for no side, have no line in `missing`, so for these nothing changes.
+    side:    the last side lacks nothing and has no line in `missing`: if a group joins it, nothing changes.
+    """
+    if side < len(missing):
+        for c, n in class_counts:
+            missing[side][c] -= n
+
+
+def _leave_side(missing: Sequence[list[float]], side: int, class_counts: ClassCounts) -> None:
+    """Add the images of a group, which leaves a side, to the numbers of images that the side lacks.
+
+    missing: for each side but the last, and for each class: how many images the side still lacks.
+    side:    nothing changes for -1 (the group was on no side) and for the last side, which has no line in `missing`.
     """
     if 0 <= side < len(missing):
         for c, n in class_counts:
-            missing[side][c] -= sign * n
+            missing[side][c] += n
 
 
 def _groups_in_random_order(items: pd.DataFrame, group: str, seed: int) -> tuple[Int[np.ndarray, " images"], Any]:
@@ -370,7 +386,7 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
     becomes val. If the set has no validation split, this is every class. A class with only one training image gets no
     validation image, which is an error only later, if a model is trained on it.
 
-    val: the share, and the seed of the draw.    group: a column, see `held_out`.
+    val: the share, and the seed of the draw.    group: a column; images that share its value are held out together.
     """
     split = np.array(items["split"].tolist(), dtype=object)
     labels_with_val = items["label"][split == "val"].unique()
@@ -460,7 +476,8 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
     The draw is stratified by class and keyed by `seed`; the result has its own fingerprint. Logs warnings of copies and
     groups that are in several splits. Raises FcaError naming the classes that lack images in train, val or test.
     """
-    # The result is remembered in the data themselves, because planning calls this once for each run.
+    # The result is remembered in the data themselves, because planning calls this once for each run. `vars` gives
+    # access to the attributes of a frozen dataclass.
     data_by_seed: dict[int, ImageData] = vars(data).setdefault("_for_training", {})
     if seed in data_by_seed:
         return data_by_seed[seed]

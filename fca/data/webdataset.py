@@ -197,7 +197,7 @@ class _SampleCollector:
             self._add_label(key, _content(file, member))
         elif suffix_of(name) in SUFFIXES:
             _add_image(self.images, key, file, member)
-        elif suffix_of(name) not in TEXT_SUFFIXES:
+        elif suffix_of(name) not in TEXT_SUFFIXES:  # another suffix, or none: a look at the bytes decides
             self._add_by_content(key, file, member)
 
     def _add_label(self, key: str, content: bytes) -> None:
@@ -220,13 +220,13 @@ class _SampleCollector:
     def table(self) -> pa.Table:
         """All samples, with the columns of SAMPLE_SCHEMA: first the samples with an image, then those without one.
 
-        Raises ValueError for images without a class.
+        A sample without an image has the reason in the column `why`. Raises ValueError for images without a class.
         """
         images = dict(self.images)  # key -> image; an image's suffix takes precedence over other suffixes
         for key, image in self.images_by_content.items():
             images.setdefault(key, image)
 
-        labelled_keys = {key for key, text in self.labels.items() if text}
+        labelled_keys = {key for key, text in self.labels.items() if text}  # "": the member of the class is blank
         unlabelled = sorted(set(images) - labelled_keys)
         if unlabelled:
             raise ValueError(f"no {self.label} of {first_few(unlabelled)}")
@@ -235,7 +235,7 @@ class _SampleCollector:
         lines: list[tuple[str | int | None, ...]] = [(key, self.labels[key], *images[key], None) for key in images]
         for key, label in self.labels.items():
             if key not in images:
-                reason = self.why_not_read.get(key, "none there")
+                reason = self.why_not_read.get(key, "none there")  # else the sample has no picture at all
                 lines.append((key, label, None, None, None, reason))
 
         columns = [*zip(*lines, strict=True)] if lines else [()] * len(SAMPLE_SCHEMA)
@@ -428,7 +428,10 @@ def packed(
             (the digest of its bytes) and `split`. The image id is the split, a slash and the key.
     read:   returns the encoded image at a position in `listed`. OSError and pyarrow's errors in it become
             UnreadableImage.
-    val, splits, mirror, white: see fca.data.folder.Folder.
+    val:    what to hold out for validation if the set has no validation split.
+    splits: the set's own name of a split -> train, val or test, or null to leave it out.
+    mirror: whether a mirrored image still shows its class.
+    white:  the value of 16-bit files that is shown white; None = 65535.
 
     Images without a label are left out. Raises FcaError for a used split in which no image has a label.
     """
@@ -444,5 +447,6 @@ def packed(
         return decode(content, f"{name}: {image_id}", white)
 
     labelled, without_label = _labelled(name, listed.drop(columns="key").assign(image_id=ids), splits)
+    # Another `white` changes the pixels of 16-bit files, so `with_white` adds it to each `content`.
     data = assemble(name, with_white(labelled, white), image, val, splits, mirror=mirror)
-    return replace(data, unused=data.unused + without_label)
+    return replace(data, unused=data.unused + without_label)  # `assemble` counts images of incomplete classes

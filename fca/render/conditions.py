@@ -98,7 +98,7 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
         check_choice(f"{attribute} of the renderer", value, VALUES[attribute])
 
         random = keyed_rng(scene.noise_key, attribute)
-        settings = _SETTINGS[attribute][value]
+        settings = _SETTINGS[attribute][value]  # field of the scene -> a word, or a range to draw from
         changes: dict[str, Any] = {field: _random_value(setting, random) for field, setting in settings.items()}
         if "azimuth" in changes:
             changes["azimuth"] += model(label).azimuth  # the setting is relative to the usual view of the class
@@ -109,6 +109,8 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
     scene, hits = placed(scene, target=0.0)
     if values.get("cover") != "half hidden":
         return scene
+
+    # A cover hides 42 to 58 % of the object's pixels. It is set last, because its place depends on the object's.
     hidden_share = float(keyed_rng(scene.noise_key, "cover").uniform(*HALF_HIDDEN))
     return replace(hidden(scene, at_probe_size(scene, hits), hidden_share), measure="hidden_share")
 

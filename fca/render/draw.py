@@ -324,7 +324,7 @@ def finish(scene: Scene, picture: Picture) -> Picture:
 
     size = len(picture)
     if scene.exposure < 0.6:  # in brighter light the noise is not visible
-        picture = picture + GRAIN * _noise(scene, 64, size)
+        picture = picture + GRAIN * _noise(scene, 64, size)  # of a sensor with 64 x 64 cells
 
     loss = scene.quality
     if not loss:
@@ -333,7 +333,7 @@ def finish(scene: Scene, picture: Picture) -> Picture:
     # The picture on a sensor with few cells (64 to 10 a side), with its noise, saved as JPEG and enlarged again.
     cells = round(10 + 54 * (1 - loss) ** 1.5)
     on_sensor = np.asarray(_image(picture).resize((cells, cells), Image.Resampling.BOX), np.float32) / 255
-    noisy = on_sensor + np.float32(0.45 * loss * loss) * _noise(scene, cells, cells)
+    noisy = on_sensor + np.float32(0.45 * loss * loss) * _noise(scene, cells, cells)  # one value per cell and channel
     file = io.BytesIO()
     _image(noisy).save(file, "JPEG", quality=round(90 - 75 * loss))
     decoded = Image.open(file).convert("RGB").resize((size, size), Image.Resampling.BICUBIC)

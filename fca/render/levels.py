@@ -108,8 +108,8 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
         raise FcaError("index", index, "0 or above", "take another index")
 
     scene = replace(base_scene(label, attribute, level, index, seed), measure=measure)
-    # Draw the value that the measure should have. It keeps away from the ends of the range, because the search for it
-    # may miss it slightly.
+    # Draw the value that the measure should have. It is in the middle half of the range, because the search for it may
+    # miss it slightly.
     margin = INSET * (high - low)
     target = float(keyed_rng(scene.noise_key, level).uniform(low + margin, high - margin))
     scene, hits = placed(scene, target)
@@ -117,7 +117,8 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
         return scene
     if low == high:  # an easy level with only one value, which the unchanged scene has
         return replace(scene, measured=low)
-    return _LOOKS[attribute](scene, at_probe_size(scene, hits), target)
+    set_look = _LOOKS[attribute]  # a function for each of the other attributes, such as color or light
+    return set_look(scene, at_probe_size(scene, hits), target)
 
 
 # The measures that place an image in a level: properties of finished pixels or masks.
@@ -479,6 +480,7 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
         for colour in _texture_colours(scene)
         for texture in textures
     )
+    # The first scene that comes near the target with its best texture_amount, or else the nearest one.
     return _fitted(scenes, "texture_amount", measured, target)
 
 
@@ -531,6 +533,7 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
         """The correlation of the plain picture with the same picture in the style and quality of `changed`."""
         return correlation(finish(changed, plain.picture)[around_object], plain.picture[around_object])
 
+    # The first scene that comes near the target with its best value of the field, or else the nearest one.
     return _fitted(scenes, field, measured, target, sign=-1)  # -1: the correlation falls as the amount grows
 
 
@@ -596,7 +599,7 @@ def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: i
         return replace(changed, measured=measure(changed))
 
     lower, upper = 0.0, high
-    tried = [measured_at(high)]
+    tried = [measured_at(high)]  # bisection itself only comes near the end of the range
     for _ in range(8):
         middle = (lower + upper) / 2
         tried.append(measured_at(middle))

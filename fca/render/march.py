@@ -64,6 +64,14 @@ def _grid(object_model: Model) -> Grid:
     The grid divides the cube around the model's ball, a sphere that holds the model; lengths are in its radii. A ray
     crosses empty cells in large steps, and near the surface it needs only the parts that may be nearest there. The
     model is not stretched.
+
+    With d the distance from the middle of a cell to the object by the parts' formulas, e its distance to the nearest
+    cell that the object may touch, and h half the diagonal of a cell:
+
+        clearance = max(e - h, CAUTION d) - h
+
+    CAUTION is a little below 1, because some formulas are approximate. h is subtracted because points of the cell may
+    be up to h nearer to the object than its middle, and in e because the object may reach a corner of the other cell.
     """
     # The distance of every part from the middle of every cell: parts x cells.
     side = ((np.arange(CELLS) + 0.5) * CELL - MARGIN).astype(np.float32)
@@ -72,19 +80,18 @@ def _grid(object_model: Model) -> Grid:
     distances = np.stack([part.distance(*middles) for part in object_model.parts]) / np.float32(radius)
     nearest = distances.min(axis=0)
 
-    # Clearance of a cell: a lower bound on the distance of its middle to the object, less the way from its middle to a
-    # corner. The bound is the larger of two: one from the distance to the nearest cell that the object may touch, and
-    # one from the formula of the parts, of which only a share CAUTION is sure.
-    is_empty = (nearest > HALF_DIAGONAL).reshape(CELLS, CELLS, CELLS)
+    is_empty = (nearest > HALF_DIAGONAL).reshape(CELLS, CELLS, CELLS)  # the object cannot touch these cells
     between_cells = distance_transform_edt(is_empty).ravel() * CELL - HALF_DIAGONAL
     clearance = np.maximum(between_cells, nearest * CAUTION) - HALF_DIAGONAL
+    stored_clearance = np.floor(clearance / CLEARANCE_UNIT).astype(np.int16)  # rounded down: a lower bound stays one
 
-    # Part i may be the nearest one somewhere in a cell if at the cell's middle it is nearly the nearest one. Then bit i
-    # of the cell's number is set.
+    # From the middle to a corner, the distance to one part may shrink by h and that to another grow by h. So a part may
+    # be the nearest one somewhere in the cell if it is at most 2 h farther than the nearest one at the middle; SLACK is
+    # 3, as distances are approximate. Then bit i of the cell's number is set for part i.
     may_be_nearest = distances <= nearest + SLACK * HALF_DIAGONAL
     part_numbers = np.arange(len(distances), dtype=np.uint16)[:, None]
-    bits = np.left_shift(may_be_nearest, part_numbers)
-    return Grid(np.floor(clearance / CLEARANCE_UNIT).astype(np.int16), bits.sum(axis=0, dtype=np.uint16))
+    bits = np.left_shift(may_be_nearest, part_numbers)  # parts x cells: 2^i or 0
+    return Grid(stored_clearance, bits.sum(axis=0, dtype=np.uint16))
 
 
 def _cell_numbers(positions: Points) -> Int[np.ndarray, " points"]:
@@ -402,10 +409,13 @@ def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray
 def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -> tuple[Plane, Plane, Plane]:
     """How far each ray moves next, and the `step` and `free_before` for the next call, after that move.
 
-    Around each point of a ray there is a free ball, whose radius is the distance to the object. The distances at the
-    previous and the present point give a slope. If the surface comes nearer fast, it is taken for a plane, and the ray
-    moves to where it would meet this plane. Otherwise the ray moves so far that the free balls at both ends of the move
-    would just touch (Balint and Valasek 2018).
+    Around each point of a ray there is a free ball, whose radius is the distance to the object. The slope is the change
+    of this distance per unit of a step, from the previous to the present point. So after a further move the distance
+    is expected to be free + slope move. If the surface comes nearer fast, it is taken for a plane, and the ray moves to
+    where this distance would be 0. Otherwise the ray moves so far that the free balls at both ends of the move would
+    just touch, which is where move = free + (free + slope move) (Balint and Valasek 2018):
+
+        move = free / -slope                or    move = 2 free / (1 - slope)
 
     If the free balls of the previous and the present point do not touch, the ray may have passed through the object.
     Then the move is negative: the ray goes back to the end of the previous point's ball. A ray that has passed its end
@@ -416,7 +426,8 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     free_before: distance to the object at the previous point.    free: at the present point.
     remaining:   from the present point to the end of the ray, where it leaves the ball around the object.
     """
-    # Without a previous point (step 0) the surface is taken to be straight ahead: slope -1.
+    # Without a previous point (step 0) the surface is taken to be straight ahead: slope -1. SMALL_STEP and MIN_APPROACH
+    # keep the denominators away from 0.
     slope = np.where(step > 0, (free - free_before) / np.maximum(step, SMALL_STEP), np.float32(-1))
     to_plane = free / np.maximum(-slope, MIN_APPROACH)
     to_touching_balls = 2 * free / np.maximum(1 - slope, MIN_APPROACH)

@@ -101,7 +101,12 @@ def cone(bottom: Number, top: Number, height: Number) -> Distance:
     squared_slant = np.float32(spread * spread + height * height)
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
-        """Signed distance of each point, computed in the plane of its radius r and height y."""
+        """Signed distance of each point, negative inside.
+
+        The cone is round about the axis y, so the plane of a point's radius r and height y is enough. There it has the
+        radius `bottom` at y = -half and `top` at y = half, and its side is a line of the length sqrt(squared_slant);
+        spread = top - bottom.
+        """
         r = _norm(x, z)
         # The vector (r, y) to the point from the nearest point of the disc at the nearer end.
         cap_r = r - np.minimum(r, np.where(y < 0, np.float32(bottom), np.float32(top)))

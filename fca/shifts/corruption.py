@@ -116,16 +116,19 @@ class Corruption:
         """A function from the position of an image in the data to its corrupted pixels.
 
         The random numbers of an image depend only on the seed, the image id and the shift. So its pixels are the same
-        in any order, worker process or batch. An image above the reference size is first resized and cropped to it, if
-        `at` states so.
+        in any order, worker process or batch. If `at` is "reference", an image with a shorter side above 96 pixels is
+        first resized and cropped to 224 x 224 pixels, the size for which the published constants were chosen.
 
-        The function raises FcaError for an image with a side below SMALLEST pixels: kernels would
-        be wider than the image.
+        The function raises FcaError for an image with a side below SMALLEST pixels: kernels would be wider than the
+        image.
         """
         image_ids = data.items["image_id"].tolist()
 
         def read(index: int) -> Bytes:
-            """The image at this position: read, brought to the reference size if that applies, and corrupted."""
+            """Read the image at this position in the data, and corrupt it as `reader` states.
+
+            Raises FcaError if a side is below SMALLEST pixels.
+            """
             image = data.read(index)
             image_id = image_ids[index]
             height, width = image.shape[:2]
@@ -133,7 +136,7 @@ class Corruption:
                 allowed = f"{SMALLEST} pixels or more a side"
                 raise FcaError(f"size of {image_id}", f"{height} x {width} pixels", allowed, "leave it out, or enlarge")
 
-            if self._is_resized(image):
+            if self._is_resized(image):  # to 224 x 224 pixels, for which the constants were chosen
                 image, _ = REFERENCE(image)  # the second result is the mask, which is None here
             rng = keyed_rng(self.seed, image_id, self.label())
             return corrupted(image, self.kind, self.severity, rng)
@@ -582,7 +585,8 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     The affine change moves three corners of a square in the middle of the image, each by up to `jitter` pixels in each
     direction.
 
-    reach, spread: size and smoothness of the displacement in pixels, see `operations.wobble`; reach 0: none.
+    reach, spread: the displacement is uniform noise between -reach and reach pixels, smoothed by a Gaussian of `spread`
+                   pixels, see `operations.wobble`; reach 0: none.
 
     >>> elastic_transform(np.ones((9, 9, 3), np.float32), 2, 1, 2, rng=np.random.default_rng(0)).round(3).min()
     np.float32(1.0)
@@ -593,13 +597,14 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     corners = middle + side * np.array([[1, 1], [-1, 1], [-1, -1]])  # three, each as (row, column)
     moved_corners = corners + rng.uniform(-jitter, jitter, corners.shape)
 
-    # The affine map A that takes the moved corners back to the corners: (row, column) = A (row', column', 1). It gives
-    # for each pixel of the changed image the position in the original where its colour is read.
-    inverse = np.linalg.solve(np.c_[moved_corners, np.ones(3)], corners).T
+    # The affine map A (2 x 3) that takes the moved corners back to the corners: (row, column) = A (row', column', 1).
+    # It gives for each pixel of the changed image the position in the original where its colour is read.
+    to_original = np.linalg.solve(np.c_[moved_corners, np.ones(3)], corners).T
     y, x = np.mgrid[:height, :width].astype(np.float64)
-    rows = inverse[0][0] * y + inverse[0][1] * x + inverse[0][2]
-    columns = inverse[1][0] * y + inverse[1][1] * x + inverse[1][2]
-    stretched = ops.warped(image, rows, columns, "mirror")  # beyond the edge: as in the published generator, also below
+    rows = to_original[0][0] * y + to_original[0][1] * x + to_original[0][2]
+    columns = to_original[1][0] * y + to_original[1][1] * x + to_original[1][2]
+    # Beyond its edge the image is mirrored, in both steps in the way that the published generator does it.
+    stretched = ops.warped(image, rows, columns, "mirror")
     if not reach:  # no displacement
         return stretched
 

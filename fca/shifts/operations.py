@@ -120,6 +120,7 @@ def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Ch
     height, width = image.shape[:2]
     total = np.zeros(image.shape, np.float32)
     weighted = np.empty_like(total)  # one buffer for all steps
+    # The image moved by an offset begins in `padded` at this row and column.
     for row, column, weight in zip(top + down, left + right, weights, strict=True):
         np.multiply(padded[row : row + height, column : column + width], weight, out=weighted)
         total += weighted
@@ -335,9 +336,9 @@ def _from_nearest_crystal(rows: np.ndarray, columns: np.ndarray, rng: Rng) -> tu
     crystal_row = ((row_in_cell + np.arange(-1, n_rows - 1)[:, None]) * CELL).astype(np.float32).ravel()
     crystal_column = ((column_in_cell + np.arange(-1, n_columns - 1)) * CELL).astype(np.float32).ravel()
 
-    # Compare the crystals of the nine cells around each position, and keep the number of the nearest one so far.
-    # Counted with the frame, the upper left one of these cells has the numbers that the position's own cell has without
-    # it.
+    # Compare the crystals of the nine cells around each position, and keep the number of the nearest one so far. The
+    # position's own cell is in row `cell_row` of the grid without the frame, so in row `cell_row + 1` with it. The nine
+    # cells begin one row above that, in row `cell_row`; columns likewise.
     upper_left = cell_row * n_columns + cell_column
     nearest = upper_left.copy()
     least = np.full(upper_left.shape, np.inf, np.float32)  # squared distance to `nearest`

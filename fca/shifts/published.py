@@ -103,7 +103,7 @@ class CifarCArray:
         image_ids = data.items["image_id"].astype(str).tolist()
         row_of_position: dict[int, int] = {}
         for position in data.rows("test").tolist():
-            number = self._number_of(image_ids[position], data)
+            number = self._number_of(image_ids[position], data)  # of the image among the test images, from 0 on
             row = (self.severity - 1) * TEST_IMAGES + number
             # without this check, CIFAR-100-C would be read for CIFAR-10 without any error
             if data.labels[position] != labels[row]:
