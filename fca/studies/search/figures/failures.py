@@ -197,9 +197,10 @@ def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
         within = {WHERE: line[analysis.RULE], **_measured(line, inside)}
         elsewhere = {WHERE: "where no rule holds", MEASURED: line[outside]}
 
+        # the name of a search begins with its subject, which the sentence names after "recognises"
         classifier = str(line[analysis.SEARCH]).removeprefix(f"{line[SUBJECT]}, ")
         images = f"{line[analysis.FRESH_IMAGES]:,} fresh images" if rule_is_tested else "fresh images"
-        is_lower = line[inside] < line[outside]
+        is_lower = line[inside] < line[outside]  # else the sentence denies that this condition describes failures
         sentence = (
             f"{'' if is_lower else 'No condition: '}{classifier} recognises {line[SUBJECT]} in "
             f"{format_with_interval(within, SHARE)} of images with {line[analysis.RULE]}, and in "
