@@ -294,8 +294,11 @@ class Studio:
         verdict_on_drawn = dict(zip(drawn_positions, self._verdicts(visit, drawn_positions), strict=True))
         draws = []
         for position, outcome in enumerate(outcomes):
-            refused = Draw(accepted=False, correct=False, p=None, score=None, second=-1, refused=outcome.refused)
-            draws.append(verdict_on_drawn.get(position, refused))
+            if position in verdict_on_drawn:
+                draws.append(verdict_on_drawn[position])
+            else:
+                refusal = outcome.refused
+                draws.append(Draw(accepted=False, correct=False, p=None, score=None, second=-1, refused=refusal))
 
         judged_at = time.perf_counter()
         elapsed = judged_at - self.elapsed_until
@@ -346,7 +349,7 @@ class Studio:
         if len(judgements) > 1:
             second_is_right = np.where(accepted, judgements[1][0], -1)
 
-        columns = (
+        columns = (  # the fields of `Draw` in their order: accepted, correct, p, score and second
             accepted.tolist(),
             is_right.tolist(),
             target_probability.tolist(),

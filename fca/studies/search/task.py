@@ -275,7 +275,7 @@ class Search:
         clean_columns = self._clean_columns(run.work, context)  # first: it raises for a model that is too poor
         context.store.keep_items(run.work.data)  # the prompts of the subdomains, to which the stored arrays refer
         studio = Studio(self, run, context)
-        policy = self._policy(context.seed, studio.words)  # words: the prompts as the encoder embeds them
+        policy = self._policy(context.seed, studio.words)  # words: the prompts as the encoder embeds them, or None
         chooser = Chooser(self, SearchVisits(policy))
         try:
             studio.finish(chooser, "subdomains", self.max_subdomains)
@@ -284,6 +284,7 @@ class Search:
             visited, correct, shown = history_of(visits)
             rules = find_rules(self.domain.space, visited, correct, shown)
             fresh_visits = self._fresh_visits(rules, context.seed)
+            # these visits do not depend on each other's results, so the asker has a fixed list
             studio.finish(FixedQuestions(fresh_visits), "confirming", len(fresh_visits))
         finally:
             studio.pool.shutdown(cancel_futures=True)  # images drawn ahead are no longer needed
@@ -308,7 +309,7 @@ class Search:
             "search_s": studio.elapsed,
             "gpu_s": sum(visit.seconds for visit in all_visits),
             "money": None if price is None else price * sum(visit.n_paid for visit in all_visits),
-            "covering": chooser.n_covering / len(visits),
+            "covering": chooser.n_covering / len(visits),  # choices that the policy's model did not guide
             DEVICE: device_name(context.machine.accelerator),
             "warning": _warning(visits, skill),
         }

@@ -258,9 +258,9 @@ class PairwiseGP:
         centre = self._centre(evidence)
         regression = self._regression(self._moments(evidence, logits, centre, individual), additive, pairwise)
 
-        # f: the features (indicators of values and pairs) times the posterior mean of their weights, S (L')⁻¹ h. S has
-        # the prior deviations, L (`lower`) is the Cholesky factor of the posterior precision in units of S, and h
-        # (`half_solution`) L⁻¹ times the moments. Weights without prior variance are not `active`, and 0
+        # f: the features X (indicators of values and pairs) times the posterior mean of their weights, S (L')⁻¹ h. S
+        # has the prior deviations, L (`lower`) is the Cholesky factor of I + S X' V⁻¹ X S, and h (`half_solution`) is
+        # L⁻¹ S X' V⁻¹ y, with V = r + o². Features with prior deviation 0 are not `active`: their weights are 0
         weights = np.zeros(self.features.shape[1])
         solution = solve_triangular(regression.lower, regression.half_solution, lower=True, trans=1)
         weights[regression.active] = regression.prior_sd * solution
