@@ -280,7 +280,7 @@ class AdaptiveReplay:
         check_budget(self.budget)
         # the lines of each table, one frame for each data set
         frames_by_table: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
-        left_out: list[str] = []
+        left_out: list[str] = []  # sentences: a kind of test, and why it could not be replayed
         # for each fit of an item response model, the parameters of its prior that the responses did not determine, such
         # as "spread of ability"
         not_estimable: dict[str, tuple[str, ...]] = {}
@@ -386,9 +386,9 @@ def replay_tests(
     kinds:        policy, estimator and budget of each kind of test.
     model:        the item response model of the item banks.    repeats: tests of each kind and model.
 
-    The result has a line for each test, group of images and target: truth, estimate and interval, how many images of
-    the group were evaluated ("asked"), the names of model and network, and the kind of test. Where two budgets of a
-    method evaluate equally many images (policies round), only the first is kept.
+    The frame `tests` of the result has a line for each test, group of images and target: truth, estimate and interval,
+    how many images of the group were evaluated ("asked"), the names of model and network, and the kind of test. Where
+    two budgets of a method evaluate equally many images (policies round), only the first is kept.
     """
     banks = banks_of_others(source, model)  # of each model, the item parameters fitted on other networks
     # accuracy of each model; `truth` gives groups x targets, and accuracy is the first target
@@ -397,7 +397,7 @@ def replay_tests(
 
     frames: list[pd.DataFrame] = []
     exposure: list[Line] = []
-    left_out: list[str] = []
+    refusals: list[str] = []
     replayed_sizes: set[tuple[str, str, int]] = set()  # policy, estimator, mean number of images of a test
     replayed_exposures: set[tuple[str, float]] = set()  # policy, share of the images
     for setting in track(kinds, f"tests of {source.dataset}"):
@@ -405,7 +405,7 @@ def replay_tests(
         # why this kind of test is impossible, for example because the pool has too few images of a level; else None
         refusal = why_not(setting, pool, banks)
         if refusal is not None:
-            left_out.append(f"{source.dataset}: {policy} at budget {budget:g}: {refusal}")
+            refusals.append(f"{source.dataset}: {policy} at budget {budget:g}: {refusal}")
             continue
 
         tests_by_model = [
@@ -432,7 +432,7 @@ def replay_tests(
             exposure.append({**columns, **line, MODELS: models, REPEATS: repeats})
 
     tests = pd.concat(frames, ignore_index=True)  # never empty: policy `random` can be replayed on any pool
-    return Replayed(tests, pd.DataFrame(exposure), left_out, banks.not_estimable)
+    return Replayed(tests, pd.DataFrame(exposure), refusals, banks.not_estimable)
 
 
 def why_not(setting: Setting, pool: Pool, banks: Banks) -> str | None:
@@ -688,7 +688,8 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
     budget multiplies both rounds (`test.times`).
 
     right:   the model's responses.    mapping: a name of MAPPINGS.
-    seed:    [`draws_of` the model, 0, repeat], as `replay` seeds the tests of a single model.
+    seed:    [`draws_of` the model, 0, repeat], so that the test is the one that `replay` makes of a single model, whose
+             position there is 0.
     Raises FcaError for a pool or a budget that the policy refuses.
     """
     test = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping])
@@ -782,9 +783,12 @@ def session_lines(source: CompleteResponses, pool: Pool, budget: float, seed: in
 
 
 def _example_sessions(source: CompleteResponses, pool: Pool, budget: float, seed: int, position: int) -> pd.DataFrame:
-    """The lines of `session_lines` for the model at one position of `source`, of EXAMPLE_SESSIONS sessions.
+    """EXAMPLE_SESSIONS sessions of one model image by image: a line for each image that a two-stage test evaluates.
 
-    The sessions are at equal steps along their order by points; those with the same points are in random order.
+    A session is a class and an attribute. The sessions are at equal steps along their order by the points of the first
+    round; those with the same points are in random order.
+
+    position: of the model among the models of `source`.
     """
     right = source.correct[position]
     test = two_stage(pool, right, budget, "Q", [draws_of(seed, position), 0, 0])

@@ -413,9 +413,9 @@ def _items_nearest_to_centres(
         parameters = np.stack([bank.discrimination, bank.discrimination * bank.difficulty], axis=1)
         points = (parameters / parameters.std(axis=0))[first_item]
 
-    means = KMeans(min(k, len(points)), n_init=STARTS, random_state=seed).fit(points, sample_weight=count)
-    cluster = means.labels_
-    squared_distance = ((points - means.cluster_centers_[cluster]) ** 2).sum(axis=1)
+    k_means = KMeans(min(k, len(points)), n_init=STARTS, random_state=seed).fit(points, sample_weight=count)
+    cluster = k_means.labels_  # the number of each point's cluster
+    squared_distance = ((points - k_means.cluster_centers_[cluster]) ** 2).sum(axis=1)
     by_cluster_and_distance = np.lexsort((squared_distance, cluster))  # cluster by cluster, the nearest point first
     _, first_of_cluster = np.unique(cluster[by_cluster_and_distance], return_index=True)
     nearest = by_cluster_and_distance[first_of_cluster]

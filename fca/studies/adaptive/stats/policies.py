@@ -209,7 +209,7 @@ class Proportional(Policy):
         Of a group, `self.n[group]` of the items that were not evaluated so far are drawn, or all if fewer remain. The
         sample, with the chance of each item to be drawn, is added to the record.
         """
-        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are no part of the sample
+        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are not part of the sample
         positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group, n in enumerate(self.n):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
@@ -282,9 +282,9 @@ class GreTwoStage(Policy):
     def select(self, rng: np.random.Generator) -> Positions:
         """The items of every session's first round (1 easy, 2 medium, 1 hard), or of its second (5, by its points).
 
-        The points of a session are 1, 2 and 4 for a right easy, medium and hard item of the first round. `self.table`,
-        the mapping, has the numbers of items by level of the second round for 0 to 9 points. With a larger budget, both
-        rounds are `self.times` times as large as these, and the points are divided by `self.times`.
+        The points of a session are 1, 2 and 4 for a right easy, medium and hard item of the first round. `self.table`
+        has the numbers of items by level of the second round for 0 to 9 points. With a larger budget, both rounds are
+        `self.times` times as large (in `self.table` too), and the points are divided by `self.times`.
 
         `right_in_earlier_pairs` has the right responses before this pair of rounds, 0 unless the test was extended.
         """
@@ -467,7 +467,7 @@ class NeymanIrt(_WithBank):
         chance = response_probabilities(self.record, self.bank)  # p
         # p (1 - p) has a least value, as a surprise on an item of nearly no chance would weigh too much
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
-        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are no part of the sample
+        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are not part of the sample
         positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group, n in enumerate(self.n_after_pilot):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
@@ -688,14 +688,14 @@ class FisherCat(_WithBank):
         that tests of equally able models differ.
         """
         if self.round == 1:
-            return self.first_of_strata(self.n_pilot)
+            return self.first_of_strata(self.n_pilot)  # random items of each group
 
         # the number of items of each group that this round gets, so that all rounds together get `n_after_pilot`
         rounds_after_pilot = self.rounds - 1
         n_after_round = self.n_after_pilot * (self.round - 1) // rounds_after_pilot
         n_after_last_round = self.n_after_pilot * (self.round - 2) // rounds_after_pilot
         group = self.pool.group
-        n_of_round = (n_after_round - n_after_last_round)[group]  # for each item, the number of its group
+        n_of_round = (n_after_round - n_after_last_round)[group]  # for each item, what its group gets
 
         ability, _ = ability_of(self.record, self.bank)
         # -1 puts items evaluated before behind all others; information is never negative
