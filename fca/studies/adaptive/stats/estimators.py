@@ -455,9 +455,9 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     Thompson's, by group (too large where a systematic draw spread the sample evenly), with two responses of variance
     1/4 beside those observed. The intervals near 0 and 1 are as asymmetric as Jeffreys' (`share_interval`).
 
-    A test that was extended drew several samples, each from the items that remained. Given what was known before, each
-    estimate is unbiased, so their errors are uncorrelated. They are averaged with weights inverse to the variances
-    that were expected before the samples were drawn (`sample_weights`).
+    A test that was extended, and one by `defensive_irt`, drew several samples, each from the items that remained. Given
+    what was known before, each estimate is unbiased, so their errors are uncorrelated. They are averaged with weights
+    inverse to the variances that were expected before the samples were drawn (`sample_weights`).
     """
     bank = check_bank("difference", pool, bank)
     _check_samples(record)
@@ -512,7 +512,7 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
     columns = np.stack([*is_of_level, chance]).astype(np.float64)  # (levels + 1) x items
 
     importance = np.zeros_like(pool.weights)  # (1 - π) (w / π)² of each evaluated item, targets x items
-    # a test that was extended drew several samples, whose estimates are averaged: w is times the sample's weight
+    # a test may have drawn several samples, whose estimates are averaged: w is times the sample's weight
     samples = zip(record.samples, evaluated_by_sample(record), sample_weights(pool, record), strict=True)
     for sample, is_evaluated, weight_of_group in samples:
         is_sampled = is_evaluated & ~sample.evaluated_before
@@ -570,8 +570,9 @@ def _combine_samples(
 ) -> Estimate:
     """The weighted mean of the estimates from each sample of a test, with its intervals; for estimators with a bank.
 
-    A test has several samples if it was extended; each was drawn from the items that remained. The estimate from a
-    sample is the weighted sum of predicted responses, corrected by the residuals of its items (`difference`).
+    A test has several samples if it was extended, and under `defensive_irt`; each was drawn from the items that
+    remained. The estimate from a sample is the weighted sum of predicted responses, corrected by the residuals of its
+    items.
 
     Two sums are carried along for the intervals. `bound` is what the variance would be if every residual had the
     variance 1/4. `bound_squares` is the sum of the squares of the terms of `bound`: bound² / bound_squares is the
