@@ -316,8 +316,8 @@ def _in_processes(
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # inherited by the processes, each of which has one core
     ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # after Ctrl+C the parent stops the processes itself
-    # spawned, not forked: a fork of a process with threads (BLAS) may hang
-    # each process begins by calling signal.signal(*ignore_interrupts)
+    # spawned, not forked: a fork of a process with threads (BLAS) may hang. Each process begins by calling
+    # signal.signal(*ignore_interrupts)
     with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ignore_interrupts) as pool:
         yield from pool.map(work, *zip(*searches, strict=True))
 
@@ -346,8 +346,8 @@ def _replay_record(images: int, histogram_visits: int, table: SearchTable, label
     # after each visit, the share of the worst tenth of subdomains that was visited
     covered = replays.coverage(search.visited, replays.worst(true_accuracy))
 
-    # skill: share of the variance of accuracies that the policy's model explains. covering: share of choices that only
-    # covered the domain, because the model had no skill
+    # skill: share of the variance of accuracies that the policy's model explains. covering: share of choices that the
+    # model did not guide, because it had no skill; they visit what was visited least
     skill, covering, rank_correlations = np.nan, np.nan, []
     if isinstance(policy, Guided):  # only guided policies have a model that predicts accuracy
         estimated_skill = policy.skill(*search)
@@ -398,7 +398,8 @@ def _coverage_line(
     covered: share of the worst tenth that was visited, after each visit.
     n_planned: visits that the policy planned. Visits after them are random and do not count: values are NaN there.
     skill: share of variance that the model explains beyond the mean; NaN for a policy without a model.
-    covering: share of choices by which values were covered, because the model had no skill; NaN without a model.
+    covering: share of choices that the model did not guide, because it had no skill: these visit the pairs of values
+        that were visited least. NaN without a model.
     """
     n_subdomains = len(covered)
     covered_by_share = {}

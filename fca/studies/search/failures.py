@@ -365,7 +365,7 @@ class FailureSearch:
             partial_visits = replay(domain, right, name, self.seed, batches=(all_images,), most=self.partial)
             yield name, value_means(domain, *partial_visits), pair_means(domain, *partial_visits)
 
-            policy: Any = make_policy(name, domain, self.seed)
+            policy: Any = make_policy(name, domain, self.seed)  # as in the replay, which does not return it
             predicted = policy.predict(*partial_visits).mean.clip(0, 1)  # a linear model may leave the range
             values = value_frame.assign(accuracy=_cell_means(domain, 1, predicted), low=np.nan, high=np.nan)
             pairs = pair_frame.assign(accuracy=_cell_means(domain, 2, predicted), low=np.nan, high=np.nan)
@@ -391,6 +391,7 @@ class FailureSearch:
             if len(joined) < 2:
                 continue
 
+            # the rank correlation, the share of the worst tenths in common, and this share by chance
             rho, overlap, chance = agreement(joined["accuracy"].to_numpy(), joined["accuracy_2"].to_numpy(), self.seed)
             yield {
                 COMPARED: name,
@@ -574,6 +575,8 @@ def _cause_lines(search: Search) -> Iterator[Any]:
     mean = search.results["accuracy"].mean()
     second_mean = search.second_results["accuracy"].mean()
 
+    # results have a line for each subdomain: accuracy, images right (`correct`) and images (`shown`); those of the second
+    # classifier get names with _2
     is_worst = worst(search.results["accuracy"].to_numpy())
     joined = search.results[is_worst].join(search.second_results.add_suffix("_2")).join(images)
     for line in records(joined.reset_index(names="subdomain")):
