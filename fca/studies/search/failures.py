@@ -575,8 +575,8 @@ def _cause_lines(search: Search) -> Iterator[Any]:
     mean = search.results["accuracy"].mean()
     second_mean = search.second_results["accuracy"].mean()
 
-    # results have a line for each subdomain: accuracy, images right (`correct`) and images (`shown`); those of the second
-    # classifier get names with _2
+    # results have a line for each subdomain: accuracy, images right (`correct`) and images (`shown`); the columns of
+    # the second classifier get names with _2
     is_worst = worst(search.results["accuracy"].to_numpy())
     joined = search.results[is_worst].join(search.second_results.add_suffix("_2")).join(images)
     for line in records(joined.reset_index(names="subdomain")):
