@@ -190,7 +190,7 @@ NOTES = {
     "sessions": "six of six models at most, at equal steps by points and by accuracy",
 }
 
-Cells = Float[np.ndarray, "models groups"]
+Errors = Float[np.ndarray, "models groups"]
 
 
 class Setting(NamedTuple):
@@ -278,9 +278,12 @@ class AdaptiveReplay:
         Raises FcaError when there is no data set to replay tests on.
         """
         check_budget(self.budget)
-        frames_by_table: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}  # one a data set
-        left_out: list[str] = []
-        not_estimable: dict[str, tuple[str, ...]] = {}  # fits, and the scales that they could not learn
+        # the lines of each table, one frame for each data set
+        frames_by_table: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
+        left_out: list[str] = []  # sentences: a kind of test, and why it could not be replayed
+        # for each fit of an item response model, the parameters of its prior that the responses did not determine, such
+        # as "spread of ability"
+        not_estimable: dict[str, tuple[str, ...]] = {}
         runs: set[str] = set()
 
         for source in complete_responses(store, self.query, self.responses, self.protocol):
@@ -298,6 +301,7 @@ class AdaptiveReplay:
         tables: list[Any] = []
         for frames in frames_by_table.values():
             tables.append(pd.concat(frames, ignore_index=True) if frames else [])
+        # stored with the tables: the settings, how the numbers were computed (NOTES), and what to bear in mind
         parameters = {**asdict(self), **NOTES, "left_out": left_out, **priors_noted(not_estimable)}
         return filled(self.tables, tables, parameters, runs)
 
@@ -325,7 +329,7 @@ class AdaptiveReplay:
         errors = pd.concat(by_model, ignore_index=True)  # a line for each model
         yield ADAPTIVE_ERRORS, errors.drop(columns=[*interval_columns(RANK_TAU), MODELS])  # one model has no order
 
-        means_over_models = [TRUTH, ESTIMATE]  # no columns of the other tables
+        means_over_models = [TRUTH, ESTIMATE]  # the tables over models have no such columns
         yield ADAPTIVE_METHODS, summarise(tests_at_budget, self.budget).drop(columns=means_over_models)
         yield ADAPTIVE_CURVES, summarise(tests[is_of_curve], self.budget).drop(columns=means_over_models)
         yield ADAPTIVE_EXPOSURE, replayed.exposure
@@ -339,9 +343,12 @@ class AdaptiveReplay:
 def settings(budget: float, budgets: Iterable[int | float], has_levels: bool = True) -> list[Setting]:
     """The kinds of test that are replayed on images with or without levels.
 
-    A method is a policy with an estimator. The kinds are each method at the configured budget and at the budgets of the
-    curves, the methods of SINGLE_BUDGET_METHODS at the configured budget only, and the baseline with twice that budget,
-    if this is at most the whole pool.
+    A method is a policy with an estimator. The kinds are:
+
+    - each method at the configured budget, and at the budgets at which the curves of error by budget have points;
+    - the methods of SINGLE_BUDGET_METHODS, which have no curve, at the configured budget only;
+    - the baseline with twice that budget, if this is at most the whole pool. It shows whether a method is as good as
+      twice as many images of the baseline.
 
     budget, budgets: shares of the images; `budgets` are those of the curves.
     """
@@ -349,7 +356,7 @@ def settings(budget: float, budgets: Iterable[int | float], has_levels: bool = T
     single_budget_methods: Methods = SINGLE_BUDGET_METHODS if has_levels else (NEYMAN,)  # others need levels
     baseline = BASELINE if has_levels else BASELINE_WITHOUT_LEVELS
 
-    other_budgets = sorted({*map(float, budgets)} - {float(budget)})
+    other_budgets = sorted({*map(float, budgets)} - {float(budget)})  # the configured budget comes first, and once
     kinds = [Setting(*method, share) for method in methods for share in (float(budget), *other_budgets)]
     kinds += [Setting(*method, float(budget)) for method in single_budget_methods]
     double_baseline = Setting(*baseline, 2.0 * budget)
@@ -376,33 +383,37 @@ def replay_tests(
     """Replay each kind of test on every model; kinds that the pool does not allow are listed with the reason.
 
     source, pool: the responses of the models to one data set, and its images by level and session.
-    kinds:        policy, estimator and budget of each kind; see `settings`.
-    model:        the item response model of the banks.    repeats: tests of each kind and model.
-    The tests have the columns of `fca.studies.adaptive.stats.replay`, with the name of the model in place of its
-    position, and network, policy, estimator, budget, method and share. Where two budgets of a method evaluate equally
-    many images (policies round), only the first is kept.
+    kinds:        policy, estimator and budget of each kind of test.
+    model:        the item response model of the item banks.    repeats: tests of each kind and model.
+
+    The frame `tests` of the result has a line for each test, group of images and target: truth, estimate and interval,
+    how many images of the group were evaluated ("asked"), the names of model and network, and the kind of test. Where
+    two budgets of a method evaluate equally many images (policies round), only the first is kept.
     """
-    banks = banks_of_others(source, model)
-    truth = np.array([pool.truth(right)[:, 0].mean() for right in source.correct])  # accuracy of each model
+    banks = banks_of_others(source, model)  # of each model, the item parameters fitted on other networks
+    # accuracy of each model; `truth` gives groups x targets, and accuracy is the first target
+    truth = np.array([pool.truth(right)[:, 0].mean() for right in source.correct])
     models = len(source.models)
 
     frames: list[pd.DataFrame] = []
     exposure: list[Line] = []
-    left_out: list[str] = []
+    refusals: list[str] = []
     replayed_sizes: set[tuple[str, str, int]] = set()  # policy, estimator, mean number of images of a test
     replayed_exposures: set[tuple[str, float]] = set()  # policy, share of the images
     for setting in track(kinds, f"tests of {source.dataset}"):
         policy, estimator, budget = setting
-        refusal = why_not(setting, pool, banks)  # for example that the pool has too few images of a level
+        # why this kind of test is impossible, for example because the pool has too few images of a level; else None
+        refusal = why_not(setting, pool, banks)
         if refusal is not None:
-            left_out.append(f"{source.dataset}: {policy} at budget {budget:g}: {refusal}")
+            refusals.append(f"{source.dataset}: {policy} at budget {budget:g}: {refusal}")
             continue
 
         tests_by_model = [
             _replay_model(source, pool, setting, banks, position, repeats, seed) for position in range(models)
         ]
         frame = pd.concat(tests for tests, _ in tests_by_model)
-        # mean number of images of a test: "asked" counts those of a group, in a line for each target
+        # mean number of images of a test. "asked" counts the images of a group; a group has a line for each target, so
+        # that the sum has every image as often as there are targets
         n_evaluated = frame["asked"].sum() / (models * repeats * len(pool.targets))
         size = (policy, estimator, round(n_evaluated))
         if size in replayed_sizes:
@@ -413,14 +424,15 @@ def replay_tests(
         columns = {**setting._asdict(), "method": name_of(setting, pool), "share": share}
         frames.append(frame.assign(**columns))
 
-        # CURVES are the methods that figures show; images depend on the policy alone: one line for all its estimators
+        # How often each image is evaluated depends on the policy alone: a policy has one line for all its estimators.
+        # CURVES are the methods that figures show
         if (policy, estimator) in CURVES and (policy, share) not in replayed_exposures:
             replayed_exposures.add((policy, share))
             line = exposure_line([images for _, images in tests_by_model], truth, source.networks)
             exposure.append({**columns, **line, MODELS: models, REPEATS: repeats})
 
-    tests = pd.concat(frames, ignore_index=True)  # any pool is large enough for `random`
-    return Replayed(tests, pd.DataFrame(exposure), left_out, banks.not_estimable)
+    tests = pd.concat(frames, ignore_index=True)  # never empty: policy `random` can be replayed on any pool
+    return Replayed(tests, pd.DataFrame(exposure), refusals, banks.not_estimable)
 
 
 def why_not(setting: Setting, pool: Pool, banks: Banks) -> str | None:
@@ -438,14 +450,16 @@ def banks_of_others(source: CompleteResponses, model: str) -> Banks:
     """An item bank for each model, fitted with the item response model `model` on the networks of other folds.
 
     There are ten folds of networks, or as many as networks. Models that differ only in their seed are one network, and
-    in the same fold. If the responses outside any fold cannot be fitted, no model gets a bank.
+    in the same fold. If the responses outside any fold cannot be fitted, no model gets a bank, and the result has the
+    reason. The result also names the parameters of the model's prior, such as the spread of ability, that the responses
+    of any fit did not determine (`not_estimable`); a warning is logged for them.
     """
     names = sorted(set(source.networks))
     number_of_folds = min(FOLDS, len(names))
     fold_of_model = [names.index(network) % number_of_folds for network in source.networks]
 
     bank_of_fold: dict[int, ItemBank] = {}
-    not_estimable: dict[str, None] = {}  # the keys are the scales in order, each once
+    not_estimable: dict[str, None] = {}  # used as an ordered set: the keys are names such as "spread of ability"
     for fold in set(fold_of_model):
         responses_of_others = source.correct[np.array(fold_of_model) != fold].astype(np.float64)
         try:
@@ -464,14 +478,21 @@ def banks_of_others(source: CompleteResponses, model: str) -> Banks:
 def _replay_model(
     source: CompleteResponses, pool: Pool, setting: Setting, banks: Banks, position: int, repeats: int, seed: int
 ) -> tuple[pd.DataFrame, ModelExposure]:
-    """The tests of the model at one position of `source`, as `replay_tests` has them, and the images they evaluated.
+    """Replay all tests of one model and one kind of test.
 
-    Each model has random draws of its own; see `draws_of`.
+    Returns a line for each repeat, group of images and target, and which images each test evaluated, with the ability
+    that it measured. Each model has random draws of its own (`draws_of` gives its seed).
+
+    setting:  policy, estimator and budget.    banks: the item bank of each model.
+    position: of the model among the models of `source`.
     """
     started: list[Policy] = []
 
     def start(pool: Pool, budget: int | float, bank: ItemBank | None) -> Policy:
-        """Start the policy of each repeat, and keep it: its record has the images that the test evaluates."""
+        """Start the policy of one repeat, as `replay` asks for it, and keep it in `started`.
+
+        `replay` returns no policies, but their records have the images that the tests evaluated.
+        """
         policy = start_policy(setting.policy, pool, budget, bank)
         started.append(policy)
         return policy
@@ -481,7 +502,7 @@ def _replay_model(
         source.correct[[position]],  # 1 x items
         pool.level if pool.has_levels else None,
         pool.session,
-        pool.group,  # codes, which names replace below
+        pool.group,  # codes; the result gets the names below
         policy=start,
         estimator=setting.estimator,
         budget=setting.budget,
@@ -528,23 +549,26 @@ def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
     One ratio is to the error of the baseline at `budget`. Methods with an item bank have a second ratio, to the error
     of random draws with the same bank, estimator and budget. Intervals are over models and groups.
 
-    tests: the tests that `replay_tests` returns.
+    tests: a line for each test, group and target, as `replay_tests` returns them. In this function `errors` are the
+           squared errors of each model and group (models x groups).
     """
     models = tests[MODEL].nunique()
     groups = tests["group"].nunique()
 
     baseline = tests[is_baseline(tests) & (tests[BUDGET] == budget)]
-    baseline_errors: dict[Any, Cells] = {
+    baseline_errors: dict[Any, Errors] = {
         target: squared_errors(of_target) for target, of_target in baseline.groupby(TARGET)
     }
     # (target, estimator, budget) -> errors of random draws with an item bank
     random_with_bank = tests[(tests[POLICY] == "random") & tests[ESTIMATOR].isin(BANK_ESTIMATORS)]
     by_target_estimator_and_budget = random_with_bank.groupby([TARGET, ESTIMATOR, BUDGET])
-    same_bank_errors: dict[Any, Cells] = {key: squared_errors(of_key) for key, of_key in by_target_estimator_and_budget}
+    same_bank_errors: dict[Any, Errors] = {
+        key: squared_errors(of_key) for key, of_key in by_target_estimator_and_budget
+    }
 
     lines = []
     for values, of_method in tests.groupby(list(_KIND_COLUMNS), sort=False):
-        method = cells(_KIND_COLUMNS, values)
+        method = cells(_KIND_COLUMNS, values)  # {column: value}
         target, estimator = method[TARGET], method[ESTIMATOR]
         errors = squared_errors(of_method)
 
@@ -568,7 +592,7 @@ def summarise(tests: pd.DataFrame, budget: float) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def squared_errors(tests: pd.DataFrame) -> Cells:
+def squared_errors(tests: pd.DataFrame) -> Errors:
     """Squared error of each model and group, the mean over repeats, in squared percentage points.
 
     tests: of one method, budget and target, with as many repeats for every model and group.
@@ -580,11 +604,11 @@ def squared_errors(tests: pd.DataFrame) -> Cells:
     return by_repeat.mean(axis=2)
 
 
-def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
+def error_measures(errors: Errors, base: Errors | None) -> dict[str, float]:
     """Columns of the mean squared error over models and groups, and of its ratio to the mean of `base`.
 
-    Both have 95 % jackknife intervals, which leave out a model or a group at a time, the same one in both errors of a
-    ratio (see jackknife_interval).
+    Both have 95 % jackknife intervals, from the values without each model and without each group, on a logarithmic
+    scale. In a ratio both errors leave out the same model or group.
 
     errors, base: squared error of each model and group: of a method, and of the method that it is compared with.
     All columns are NaN if any of the errors is unknown (NaN). Intervals are NaN for a single model with a single group.
@@ -595,20 +619,21 @@ def error_measures(errors: Cells, base: Cells | None) -> dict[str, float]:
         return line
 
     mean = float(errors.mean())
-    left_out = left_out_means(errors)
+    means_left_out = left_out_means(errors)  # one array without each model, one without each group
     line[MSE] = mean
-    line[MSE_LOW], line[MSE_HIGH] = jackknife_interval(mean, *left_out, scale=LOG)  # errors and ratios are positive
+    line[MSE_LOW], line[MSE_HIGH] = jackknife_interval(mean, *means_left_out, scale=LOG)  # LOG: errors are positive
     if base is None or np.isnan(base).any() or not base.any():
         return line
 
     line[RATIO] = mean / float(base.mean())
     with np.errstate(invalid="ignore", divide="ignore"):  # `base` may be 0 without one model or group
-        ratios = [means / base_means for means, base_means in zip(left_out, left_out_means(base), strict=True)]
-    line[RATIO.low], line[RATIO.high] = jackknife_interval(line[RATIO], *ratios, scale=LOG)
+        pairs = zip(means_left_out, left_out_means(base), strict=True)
+        ratios_left_out = [means / base_means for means, base_means in pairs]
+    line[RATIO.low], line[RATIO.high] = jackknife_interval(line[RATIO], *ratios_left_out, scale=LOG)
     return line
 
 
-def left_out_means(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
+def left_out_means(errors: Errors) -> list[Float[np.ndarray, " left_out"]]:
     """The mean errors without each model in turn, and those without each group in turn, as two arrays.
 
     A single model, or a single group, cannot be left out: its array is then not in the list.
@@ -625,7 +650,8 @@ def left_out_means(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
 def averages(tests: pd.DataFrame) -> Line:
     """Columns of averages over the tests of one method and target: truth, estimate, bias, coverage, rank correlation.
 
-    Averages are over models, groups and repeats. Tests without an estimate or a standard error are only counted.
+    Averages are over models, groups and repeats. Tests without an estimate or a standard error are counted (UNDEFINED)
+    and left out of estimate, bias and coverage.
     The rank correlation is Kendall's tau-b between the models' estimated and true means over groups. Its value and both
     ends of its interval (which leaves out networks) are means over repeats; NaN with fewer than FEWEST models.
     """
@@ -655,10 +681,15 @@ def averages(tests: pd.DataFrame) -> Line:
 
 
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
-    """Replay one two-stage test (see `GreTwoStage`) on a model's stored responses to all items.
+    """Replay one two-stage test on a model's stored responses to all items; returns the rounds and the points.
 
-    mapping: a name of MAPPINGS.
-    seed:    [`draws_of` the model, 0, repeat], as `replay` seeds the tests of a single model.
+    Each session (class and attribute) gets 1 easy, 2 medium and 1 hard item in the first round. Its right responses
+    there score 1, 2 and 4 points by level, and by its points a mapping gives it the items of the second round. A larger
+    budget multiplies both rounds (`test.times`).
+
+    right:   the model's responses.    mapping: a name of MAPPINGS.
+    seed:    [`draws_of` the model, 0, repeat], so that the test is the one that `replay` makes of a single model, whose
+             position there is 0.
     Raises FcaError for a pool or a budget that the policy refuses.
     """
     test = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping])
@@ -669,8 +700,8 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
     for number, positions in enumerate(rounds.positions, start=1):
         round_of[positions] = number
 
-    n_right_first = pool.by_stratum(right & (round_of == 1))  # by session and level; sessions x levels
-    # the first round has 4 `test.times` items of a session; divided by `times`, points are 0 to 9, as the policy counts
+    n_right_first = pool.by_stratum(right & (round_of == 1))  # right in the first round; sessions x levels
+    # POINTS: 1, 2 and 4 of an easy, medium and hard item. Divided by `times`, as the policy does, a session has 0 to 9
     return TwoStage(round=round_of, points=n_right_first @ POINTS // test.times)
 
 
@@ -752,9 +783,12 @@ def session_lines(source: CompleteResponses, pool: Pool, budget: float, seed: in
 
 
 def _example_sessions(source: CompleteResponses, pool: Pool, budget: float, seed: int, position: int) -> pd.DataFrame:
-    """The lines of `session_lines` for the model at one position of `source`, of EXAMPLE_SESSIONS sessions.
+    """EXAMPLE_SESSIONS sessions of one model image by image: a line for each image that a two-stage test evaluates.
 
-    The sessions are at equal steps along their order by points; those with the same points are in random order.
+    A session is a class and an attribute. The sessions are at equal steps along their order by the points of the first
+    round; those with the same points are in random order.
+
+    position: of the model among the models of `source`.
     """
     right = source.correct[position]
     test = two_stage(pool, right, budget, "Q", [draws_of(seed, position), 0, 0])

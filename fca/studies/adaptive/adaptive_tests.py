@@ -92,8 +92,8 @@ class AdaptiveTests:
         """
         rows = without_incomplete(readable_rows(store, self.query), "adaptive_test", MODEL_ROW_COLUMNS)
         tests = apply_query(rows[rows["task"] == "adaptive_test"], self.query)
-        no_features = rows[:0]  # `by_version` also names rows of features, of which this analysis reads none
-        tests, _ = by_version(store, [tests], no_features)
+        # distinguish versions of one data set by their names; the second argument, rows of features, is empty here
+        tests, _ = by_version(store, [tests], rows[:0])
         require_rows(tests, "adaptive tests", len(rows), COMMAND)
 
         # the predict run on all images, with which each test is compared

@@ -106,9 +106,16 @@ def write_anchors(
 ) -> None:
     """Write anchors (a small set of images that stands for a whole pool) to a JSON file, which `read_anchors` reads.
 
-    The file also has the models on whose responses the anchors were chosen, and how large the errors are.
+    The file also has the models on whose responses the anchors were chosen, and how large the errors are. It has all
+    that the estimate of a new model's accuracy needs:
+
+        logit(accuracy) = logit(share (a + b Σ w y) + (1 - share) expected by the bank) + shift ± reach
+
+    where y are the responses to the anchors, w the weights, and (a, b) the `line`.
+
     responses: the responses by which the anchors were chosen.    cite, licence: texts that the file keeps, if given.
     """
+    # warn of parameters of the bank's prior that the responses do not determine, such as the spread of ability
     log_not_estimable(str(path), anchors.not_estimable)
     # `choose_anchors` sets all three; they are None only for anchors that were read from a file
     assert anchors.checked is not None
@@ -157,15 +164,18 @@ def write_anchors(
 def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
     """Read a file of `write_anchors`: returns the names of the images to evaluate, and the anchors.
 
-    The method `estimate` of the anchors takes the responses (0 or 1) in the order of the names. Values that only
-    describe how the anchors were chosen are not read. Every other value is checked, because a file may come from
-    anyone: raises FcaError, naming the value, for a file that is damaged or of another kind.
+    The method `estimate` of the anchors takes the responses (0 or 1) in the order of the names. It combines the
+    weighted mean of the responses, corrected by `line` (intercept and slope), and the accuracy that the item bank
+    expects, in the proportion `share` to 1 - share; in logits it then adds `shift` and, for the interval, ± `reach`.
+
+    Values that only describe how the anchors were chosen are not read. Every other value is checked, because a file may
+    come from anyone: raises FcaError, naming the value, for a file that is damaged or of another kind.
 
         names, anchors = read_anchors("anchors.json")
         accuracy, low, high = anchors.estimate(np.array([[right[name] for name in names]]))[0]
     """
     with refused_if_damaged("anchors", path, "a file of fca bank anchors", STEP):
-        content = read_object(Path(path).expanduser(), **KINDS)
+        content = read_object(Path(path).expanduser(), **KINDS)  # KINDS: the type of each value
     if content["fca_anchors"] != FORMAT:
         raise FcaError("anchors", f"{path}, of format {content['fca_anchors']}", f"format {FORMAT}", "take a newer fca")
 
@@ -177,6 +187,7 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
     if not is_one_per_name or not _is_ascending([-1, *positions, pool]):
         raise FcaError(f"positions of {path}", f"{positions!s:.60}", f"as many as items, ascending, below {pool}", STEP)
 
+    # arrays of finite numbers in their allowed ranges; a single number has the shape ()
     numbers = {name: _checked_numbers(content.get(name), name, path, RANGES) for name in RANGES}
     shapes = {name: value.shape for name, value in numbers.items()}
     if shapes != {"weights": (len(names),), "share": (), "line": (2,), "shift": (), "reach": ()}:

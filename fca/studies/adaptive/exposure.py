@@ -69,8 +69,11 @@ def exposure_of_model(records: Sequence[Record], pool: Pool, bank: ItemBank | No
 def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " models"], networks: Sequence[str]) -> Line:
     """Columns of how often the tests of all models evaluate each image, and how well abilities order the models.
 
-    The order is measured by Kendall's tau with the true accuracies. Its value and both ends of its interval (which
-    leaves out networks) are means over repeats; NaN with fewer than FEWEST models, and without a bank.
+    The order is measured by Kendall's tau of the true accuracies and the `expected` ones: the accuracies on all images
+    that a model's item bank expects at the ability that the test measured. (Abilities of several banks cannot be
+    compared.) Its value and both ends of its interval (which leaves out networks) are means over repeats; NaN with
+    fewer than FEWEST models, and without a bank.
+
     tests:    one for each model, with all repeats of its test.    truth: accuracy of each model on all images.
     networks: the network of each model.
 
@@ -94,6 +97,7 @@ def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " mod
     expected = np.stack([of_model.expected for of_model in tests], axis=1)  # repeats x models; 0 x models without bank
     taus = [kendall(truth, of_repeat, networks) for of_repeat in expected] if models >= FEWEST else []
     tau, low, high = np.mean(taus, axis=0).tolist() if taus else (float("nan"), *NO_INTERVAL)
+    # of the images: how often the one evaluated most often is, and the share that no test evaluates
     return {
         LARGEST: float(times.sum(axis=0).max() / repeats / models),
         NEVER: float((times == 0).all(axis=0).mean()),

@@ -130,6 +130,7 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     )
     y = kinds.category(alt.Y, METHOD, list(dict.fromkeys(most_images_first[METHOD])))
     x = kinds.quantity(alt.X, MSE, **_LOG_AXIS)
+    # a colour and a shape for each value; a click in the legend dims the marks of all other values (`opacity`)
     coloured = kinds.hue(NEEDS, frame, shapes=("square", "circle", "triangle-up", "cross"), columns=2)
     means = kinds.points_with_intervals(MSE, y, _ERROR_HOVER, coloured, where="datum.mark == 'mean'", scale=x, size=110)
     # open marks, which `points_with_intervals` does not draw
@@ -194,6 +195,7 @@ squared error in accuracy of as many evenly drawn images (Static 3).
             )
         smallest_first = compared.sort_values(replay.RATIO, kind="stable")
         hover = (METHOD, *interval_columns(replay.RATIO))
+        # the line at 1 is the error of evenly drawn images
         yield Statement(sentence, small.dots(smallest_first, METHOD, replay.RATIO, hover, line=1.0))
 
         if has_bank:
@@ -398,6 +400,7 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
 
     coloured = kinds.hue(LEVEL, frame)
     colour: Any = coloured.colour()
+    # marks are filled in the colour of their outline, but transparent where the prediction is wrong
     fill = alt.Fill(f"{LEVEL}:N", scale=colour["scale"], legend=colour["legend"])
     opacity_scale = alt.Scale(domain=["right", "wrong"], range=[1.0, 0.0])
     fill_opacity = alt.FillOpacity(f"{RESPONSE}:O", scale=opacity_scale, legend=None)
@@ -540,7 +543,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     x = kinds.quantity(alt.X, TRUTH, "on all images of the attribute")
     y = kinds.quantity(alt.Y, ESTIMATE, "estimated by the test")
     pale = alt.Chart().encode(x=x, color=coloured.colour(), opacity=alt.value(0.35))
-    rules = kinds.interval_marks(pale, VALUE, upright=True)
+    intervals = kinds.interval_marks(pale, VALUE, upright=True)
     points = kinds.scatter(x, y, (*_TEST_HOVER, ATTRIBUTE), coloured, size=40)
 
     title = style.title(
@@ -548,7 +551,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
         "Each mark is one attribute of one test: its estimate with the 95 % interval, against the truth. On the dashes",
         "both are equal; of valid 95 % intervals one in twenty misses.",
     )
-    return style.faceted(kinds.layers(diagonal, rules, points), frame, title, _FILTERS, height=300, columns=2)
+    return style.faceted(kinds.layers(diagonal, intervals, points), frame, title, _FILTERS, height=300, columns=2)
 
 
 def label_tests(frame: pd.DataFrame) -> pd.DataFrame:

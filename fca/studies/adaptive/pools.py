@@ -39,16 +39,21 @@ class CompleteResponses(NamedTuple):
 def complete_responses(store: Store, query: str | None, files: Sequence[str], protocol: str) -> list[CompleteResponses]:
     """The data sets to replay tests on: those with levels, then those without.
 
-    Data sets with levels come from stored predictions only. Those without are read where files of responses are given,
-    or where no data set has levels; they come from the files and from stored predictions.
+    Data sets with levels (easy, medium, hard) come from stored predictions only. Those without are read where files of
+    responses are given, or where no data set has levels; they come from the files and from stored predictions.
+
+    query:    selects the stored runs.
+    files:    files of responses.
+    protocol: open or masked, for predictions of images with levels: whether all classes of a model compete.
     Raises FcaError when there is nothing to read, and for a file with responses to images that have levels.
     """
+    # `with_complete_sessions` leaves out sessions (class and attribute) that lack a level
     sources = [from_levels(with_complete_sessions(by_level)) for by_level in sets_with_levels(store, query, protocol)]
     if sources and not files:
         return sources
 
     datasets_with_levels = {source.dataset for source in sources}
-    for gathered in clean_responses(store, query, files):
+    for gathered in clean_responses(store, query, files):  # one for each data set
         dataset = gathered.dataset
         # each stored run is one subject: more subjects than runs means that some are from files
         has_responses_of_files = len(gathered.responses.subjects) > len(gathered.runs)

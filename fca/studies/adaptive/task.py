@@ -218,7 +218,7 @@ class AdaptiveTest:
         forward: ForwardWork = predictions[0].work  # model and data are the same under every shift
         data = forward.data
 
-        check_classes(forward.model, data, "test")
+        check_classes(forward.model, data, "test")  # raises unless the model knows a class of the test images
         if context.subset.ncl < len(data.classes):  # a chosen subset: the model has to know every class of it
             check_subset(forward.model, data, context.subset.classes)
 
@@ -234,7 +234,7 @@ class AdaptiveTest:
         if len(classes) < len(data.classes):  # the default, all classes, is absent, as all default options are
             identity["classes"] = [data.classes[c] for c in classes]
 
-        columns = {
+        columns = {  # what tables show of a run before it has results
             **subset_columns(context.subset),
             "budget": self.budget,
             "width": self.width,
@@ -248,24 +248,26 @@ class AdaptiveTest:
 
         runs = []
         for prediction in predictions:
+            # every run gets all predictions: a bank fitted on any of them would have seen this model's responses
             work = Examination(prediction.work, classes, policy, estimator, predictions)
             run_identity = {**prediction.identity, **identity}
             runs.append(Run("adaptive_test", run_identity, {**prediction.metadata, **columns}, work=work))
         return runs
 
     def _check_policy_starts(self, policy: ChosenPolicy, context: RunContext, data: ImageData, items: Items) -> None:
-        """Start the policy once for each bank that the runs use, so that its FcaError is raised while they are planned.
+        """Start the policy once for each shift, so that its FcaError is raised before any run begins.
 
-        Also logs, each once, the notes on scales that the fits of the banks could not learn from their responses.
+        If the test uses an item bank, this also logs what the responses that the bank was fitted on do not determine,
+        such as the spread of ability: the items then depend on the prior of the fit.
         """
-        # a bank has other items for every shift; without one the shift makes no difference to the policy
+        # a bank has other items for every shift; without a bank the shift makes no difference to the policy
         shifts = context.shifts if self.bank else context.shifts[:1]
-        prior_notes: dict[str, None] = {}  # the keys are the notes in order, each once
+        notes: dict[str, None] = {}  # used as an ordered set: shifts may share a note, which is logged once
         for shift in shifts:
-            bank = self._bank_of(context.store, data, items, shift)
-            policy.start(items.pool, self.budget, bank)
-            prior_notes |= dict.fromkeys(self._prior_notes(context.store, data, items, shift))
-        for note in prior_notes:
+            bank = self._bank_of(context.store, data, items, shift)  # None without a bank
+            policy.start(items.pool, self.budget, bank)  # only for its checks: each run starts its own
+            notes |= dict.fromkeys(self._prior_notes(context.store, data, items, shift))  # none without a bank
+        for note in notes:
             log.warning(note)
 
     def _identity(self, policy: ChosenPolicy, estimator: str, seed: int, bank_identity: str | None) -> dict[str, Any]:
@@ -326,7 +328,7 @@ class AdaptiveTest:
         goal = Goal(self.width, self.ability_se, work.estimator, items.pool, policy.record, bank)
         order, rounds = examine(policy, evaluator, goal, context.seed)  # positions in the pool, and their rounds
 
-        estimate = goal.estimate  # it uses all responses, because a test ends with a check of its goal
+        estimate = goal.estimate  # from all responses: every test ends with `goal.estimate_and_check`
         ability_columns: dict[str, float] = {}
         if bank is not None:
             ability, ability_se = ability_of(policy.record, bank)
@@ -344,7 +346,8 @@ class AdaptiveTest:
         }
         n_evaluated_by_group = items.pool.by_group(items.pool.by_stratum(policy.record.evaluated))  # groups x levels
         arrays = {
-            "asked": items.test_positions[order].astype(np.int32),  # positions in the arrays of a predict run
+            # positions among the test images, as in the arrays of a predict run, for a comparison with it
+            "asked": items.test_positions[order].astype(np.int32),
             "round": rounds.astype(np.int32),
             "pred": evaluator.pred[order],
             "p_true": evaluator.p_true[order],
@@ -358,7 +361,9 @@ class AdaptiveTest:
     def _evaluator(
         self, run: Run[Examination], context: RunContext, classifier: Classifier, classes: list[int], items: Items
     ) -> Evaluator:
-        """The evaluator of a run: it predicts the test's images under the run's shift, and writes each to a journal.
+        """The evaluator of a run: it predicts the test's images under the run's shift.
+
+        It writes the predictions to a journal in the run's folder, from which an interrupted test resumes.
 
         classes: label indices of the images.    items: the images that may be evaluated.
         """
@@ -470,7 +475,8 @@ class AdaptiveTest:
         """The known faults of a test's estimates, joined by semicolons; None if there are none.
 
         These are: responses that contradict the estimator, its bias under the policy, a goal that was not reached
-        before the images ran out, and faults of the bank.
+        before the images ran out, and faults of the item bank, if there is one. The latter include what the responses
+        that the bank was fitted on do not determine.
         """
         faults: list[str] = []
         if estimate.warning:
@@ -484,7 +490,7 @@ class AdaptiveTest:
             faults += [EXHAUSTED_SE] if self.ability_se is not None else []
         if self.bank:
             faults += faults_of_bank(store, self.bank, work.predictions)
-        faults += self._prior_notes(store, work.forward.data, items, work.forward.shift)
+        faults += self._prior_notes(store, work.forward.data, items, work.forward.shift)  # none without a bank
         return "; ".join(faults) or None
 
 
@@ -512,13 +518,17 @@ def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
     """The images of a split and of these label indices, as the pool of a test: the images that it may evaluate.
 
     If any image has an attribute and a level (easy, medium, hard), only the images with both are in the pool; otherwise
-    all images are. Raises FcaError if there are no images, for a level of another name, and for a session (class and
-    attribute) without images of one of the levels.
+    all images are. The result has each image's position in the data (`rows`), and its position among all images of
+    the split and the classes (`test_positions`), at which the arrays of a predict run have it.
+
+    Raises FcaError if there are no images, for a level of another name, and for a session (class and attribute) without
+    images of one of the levels.
     """
     rows = data.rows(split, classes)
     items = data.items.iloc[rows]
     if not has_levels(items):
-        return Items(rows, np.arange(len(rows)), pool_of(items))
+        all_positions = np.arange(len(rows))
+        return Items(rows, all_positions, pool_of(items))
 
     test_positions = np.flatnonzero(items["attribute"].notna() & items["level"].notna())
     items = items.iloc[test_positions]
@@ -706,7 +716,7 @@ class Evaluator:
         self.seconds = 0.0
         self.journal = Journal(self.journal_file, self._is_valid)
         for line in self.journal.lines_or_anew("the test begins anew"):
-            self._remember(line)
+            self._keep_predictions(line)
 
     def _is_valid(self, line: Line) -> bool:
         """Whether a line has a permitted prediction for each of its images, and these all belong to the pool."""
@@ -719,10 +729,12 @@ class Evaluator:
         )
 
     def correct(self, round_number: int, positions: Integer[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
-        """Whether the classifier gets each of these images right. Images in the journal are not forwarded again.
+        """Whether the classifier gets each of these images right.
 
-        Images are forwarded and written to the journal in chunks, so that an image that cannot be read costs only the
+        Images without a prediction so far are forwarded. Their predictions are kept in `pred`, and in the journal, from
+        which an interrupted test resumes. This happens in chunks, so that an image that cannot be read costs only the
         predictions of its chunk.
+
         round_number: counts from 1; it is written to the journal.    positions: positions of the images in the pool.
         """
         missing = positions[self.pred[positions] < 0]  # -1: no prediction so far
@@ -738,7 +750,7 @@ class Evaluator:
                 "seconds": time.perf_counter() - start_time,
             }
             self.journal.add(line)
-            self._remember(line)
+            self._keep_predictions(line)  # in `pred` and `p_true`
         return self.pred[positions] == self.true_logits[positions]
 
     def predict(
@@ -760,7 +772,7 @@ class Evaluator:
         predicted_logits = self.allowed_logits[arrays["pred"]]
         return predicted_logits, arrays["p_true"]
 
-    def _remember(self, line: Line) -> None:
+    def _keep_predictions(self, line: Line) -> None:
         """Keep the predictions and the seconds of a line of the journal."""
         positions = [self.position_of_image[image_id] for image_id in line["image_id"]]
         self.pred[positions] = line["pred"]
@@ -774,7 +786,7 @@ class Goal:
     width:      the largest width of the 95 % interval of accuracy; None: any width.
     ability_se: the largest standard error of the ability; None: any.
     estimator, pool, record, bank: how the estimate is made of the responses so far.
-    estimate:   the estimate, once `is_reached` was called.
+    estimate:   the estimate, once `estimate_and_check` was called.
     """
 
     estimate: Estimate
@@ -796,8 +808,8 @@ class Goal:
         self.record = record
         self.bank = bank
 
-    def is_reached(self) -> bool:
-        """Whether accuracy and ability are as precise as required. Updates `self.estimate` to the responses so far.
+    def estimate_and_check(self) -> bool:
+        """Set `self.estimate` by the responses so far; returns whether accuracy and ability are as precise as required.
 
         Accuracy is precise if its interval is no wider than `width`, ability if its standard error is at most
         `ability_se`; None of either requires nothing.
@@ -824,7 +836,7 @@ def examine(
     again. Returns the positions in the pool in the order of evaluation, and the round of each, from 1.
     """
     # the same draws as those of `fca.studies.adaptive.stats.replay` with this seed, for its first model and repeat
-    rounds = Rounds(policy, np.random.default_rng([seed, 0, 0]), goal.is_reached)
+    rounds = Rounds(policy, np.random.default_rng([seed, 0, 0]), is_enough=goal.estimate_and_check)
 
     def correct(positions: Int[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
         """Which of the next round's images the model gets right; logs how many images are evaluated by then."""

@@ -185,7 +185,7 @@ class SearchBenchmark:
             run_ids, tables = [], self._simulated_tables(self.simulated)
 
         searches = [(table, policy) for policy in self._policy_labels() for table in tables]
-        work = partial(_replay_record, self.images, self.at)
+        work = partial(_replay_record, self.images, self.at)  # `at`: the visits that the histogram counts
         search_records = list(track(_in_processes(work, searches), "searches", len(searches)))
 
         summaries = (
@@ -306,7 +306,7 @@ def _in_processes(
 ) -> Iterator[Record]:
     """What `work` returns for each search, in order; done in parallel where the searches are long enough.
 
-    searches: the table on which each search is replayed, and the label of its policy.
+    searches: of each search the table on which it is replayed, and the label of its policy.
     """
     n_visits = sum(len(table.domain) for table, _ in searches)
     processes = min(threads(0), n_visits // VISITS_PER_PROCESS)  # threads(0): as many as there are cores
@@ -316,13 +316,18 @@ def _in_processes(
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # inherited by the processes, each of which has one core
     ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # after Ctrl+C the parent stops the processes itself
-    # spawned, not forked: a fork of a process with threads (BLAS) may hang
+    # spawned, not forked: a fork of a process with threads (BLAS) may hang. Each process begins by calling
+    # signal.signal(*ignore_interrupts)
     with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ignore_interrupts) as pool:
         yield from pool.map(work, *zip(*searches, strict=True))
 
 
 def _replay_record(images: int, histogram_visits: int, table: SearchTable, label: str) -> Record:
     """Replay one search of a table by a policy, and return the lines of each result table for it.
+
+    The table has the images of all subdomains. The result has the accuracy and coverage of the search after some
+    numbers of visits, when it had found the worst tenth of subdomains, the accuracies of its first visits, and how well
+    the policy's model ranks subdomains that were not visited.
 
     images: number of images of a visit.    histogram_visits: how many of the first visits the histogram counts.
     label:  the policy, followed by its strength if it has one: `bo`, `nwise 2`.
@@ -331,15 +336,18 @@ def _replay_record(images: int, histogram_visits: int, table: SearchTable, label
     options: dict[str, Any] = {"strength": int(strength)} if strength else {}
     search = replays.replay(table.domain, table.right, name, table.seed, (images,), **options)
 
-    policy = make_policy(name, table.domain, table.seed, **options)
+    policy = make_policy(name, table.domain, table.seed, **options)  # as in the replay, which does not return it
     n_subdomains = len(table.domain)
     # visits that the policy itself chooses (None: all); after its last planned visit it chooses at random
     n_planned = min(policy.planned or n_subdomains, n_subdomains)
     # the numbers of visits at which the curve has a point, evenly spaced
     points = np.unique(np.linspace(max(1, n_subdomains / N_POINTS), n_subdomains, N_POINTS).round().astype(int))
     true_accuracy = replays.accuracies(table.right)
+    # after each visit, the share of the worst tenth of subdomains that was visited
     covered = replays.coverage(search.visited, replays.worst(true_accuracy))
 
+    # skill: share of the variance of accuracies that the policy's model explains. covering: share of choices that the
+    # model did not guide, because it had no skill; they visit what was visited least
     skill, covering, rank_correlations = np.nan, np.nan, []
     if isinstance(policy, Guided):  # only guided policies have a model that predicts accuracy
         estimated_skill = policy.skill(*search)
@@ -385,12 +393,13 @@ def _coverage_line(
 ) -> pd.DataFrame:
     """One line: the share of subdomains explored when a search had visited all, or 95 %, of the worst tenth.
 
-    It also has the coverage at fixed shares explored, and two figures on the policy's model.
+    It also has the share of the worst tenth visited at fixed shares explored, and two numbers on the policy's model.
 
     covered: share of the worst tenth that was visited, after each visit.
     n_planned: visits that the policy planned. Visits after them are random and do not count: values are NaN there.
     skill: share of variance that the model explains beyond the mean; NaN for a policy without a model.
-    covering: share of choices that covered the domain because the model had no skill; NaN without a model.
+    covering: share of choices that the model did not guide, because it had no skill: these visit the pairs of values
+        that were visited least. NaN without a model.
     """
     n_subdomains = len(covered)
     covered_by_share = {}

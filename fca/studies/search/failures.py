@@ -359,13 +359,13 @@ class FailureSearch:
         if not is_complete or self.partial >= len(domain):
             return
 
-        right = _right_table(search)
+        right = _right_table(search)  # subdomains x images: 1 right, 0 wrong, -1 none
         all_images = right.shape[1]  # a visit of the replay has all images of its subdomain
         for name in PARTIAL_POLICIES:
-            partial_visits = replay(domain, right, name, self.seed, (all_images,), self.partial)
+            partial_visits = replay(domain, right, name, self.seed, batches=(all_images,), most=self.partial)
             yield name, value_means(domain, *partial_visits), pair_means(domain, *partial_visits)
 
-            policy: Any = make_policy(name, domain, self.seed)
+            policy: Any = make_policy(name, domain, self.seed)  # as in the replay, which does not return it
             predicted = policy.predict(*partial_visits).mean.clip(0, 1)  # a linear model may leave the range
             values = value_frame.assign(accuracy=_cell_means(domain, 1, predicted), low=np.nan, high=np.nan)
             pairs = pair_frame.assign(accuracy=_cell_means(domain, 2, predicted), low=np.nan, high=np.nan)
@@ -379,6 +379,7 @@ class FailureSearch:
 
         later_searches: the searches after this one in the list, so that each pair is compared once.
         """
+        # without a second classifier its results are empty, and the pair is left out below
         results_by_name = {f"{search.row.get('second')}, on the same images": search.second_results}
         for later in later_searches:
             is_same_domain = later.row["fingerprint"] == search.row["fingerprint"]
@@ -390,6 +391,7 @@ class FailureSearch:
             if len(joined) < 2:
                 continue
 
+            # the rank correlation, the share of the worst tenths in common, and this share by chance
             rho, overlap, chance = agreement(joined["accuracy"].to_numpy(), joined["accuracy_2"].to_numpy(), self.seed)
             yield {
                 COMPARED: name,
@@ -559,9 +561,10 @@ def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
 def _cause_lines(search: Search) -> Iterator[Any]:
     """Lines of table search_causes: the likely cause of failure in each of the lowest tenth of visited subdomains.
 
-    If both this and the second classifier fail there, the cause is the generator where the filter's score is low (the
-    images may not show the prompt), else the condition. If only this classifier fails, the cause is the classifier. A
-    classifier fails where its interval is below its mean accuracy. Otherwise the cause is undecided.
+    A classifier fails where its interval is below its mean accuracy. If both the tested and the second classifier fail
+    there, the cause is the generator where the filter's score is low (the images may not show the prompt), else the
+    condition. If the tested classifier fails and the second does not, and the second's interval is above the tested
+    one's, the cause is the classifier. Otherwise the cause is undecided.
     """
     images = search.images.groupby("subdomain").agg(
         n_accepted=("accepted", "sum"),
@@ -572,6 +575,8 @@ def _cause_lines(search: Search) -> Iterator[Any]:
     mean = search.results["accuracy"].mean()
     second_mean = search.second_results["accuracy"].mean()
 
+    # results have a line for each subdomain: accuracy, images right (`correct`) and images (`shown`); the columns of
+    # the second classifier get names with _2
     is_worst = worst(search.results["accuracy"].to_numpy())
     joined = search.results[is_worst].join(search.second_results.add_suffix("_2")).join(images)
     for line in records(joined.reset_index(names="subdomain")):
@@ -579,7 +584,8 @@ def _cause_lines(search: Search) -> Iterator[Any]:
         second_share = _share(line["correct_2"], line["shown_2"])
         score = line["score"]
 
-        # comparisons with NaN are false: without a second classifier or a score the cause stays undecided
+        # Comparisons with NaN are false, so that without a second classifier or a score the cause stays undecided. That
+        # is why `second_share.high >= second_mean` does not read `not second_fails`
         fails = share.high < mean
         second_fails = second_share.high < second_mean
         cause = "undecided"
@@ -657,9 +663,11 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
         """An array of the run; the store raises FcaError if its length is not n_lines."""
         return np.asarray(store.array(row["run_id"], array, n_lines))
 
+    # the domain is JSON in an array of one text; `ravel` and `join` read an array of any shape without an error, and
+    # `domain_of` raises FcaError for what is no domain
     domain = domain_of("".join(read("domain").ravel()))
     arrays = {"prompts": read("prompts", len(domain))}
-    for index_array in ARRAYS:
+    for index_array in ARRAYS:  # ARRAYS: array of indices -> the other arrays that have as many entries
         arrays[index_array] = read(index_array)
     for index_array, dependent_arrays in ARRAYS.items():
         for array in dependent_arrays:

@@ -174,6 +174,7 @@ class Studio:
         self.folder = context.store.folder(run.run_id)
         self.seed = context.seed
         self.accelerator = context.machine.accelerator
+        # an encoder that scores each image against all prompts, for filters and policies that read prompts
         self.reader: Any = None if work.reader is None else work.reader.build()
         networks = [build_model(model) for model in (work.model, search.second) if model]
         # each classifier with the columns of its logits that belong to the target
@@ -182,12 +183,13 @@ class Studio:
         processes = threads(search.workers) if search.generator.parallel else 1
         self.pool: ProcessPoolExecutor | ThreadPoolExecutor
         if processes > 1:
-            # spawned: a fork of a process that has threads (torch, BLAS) may hang
+            # spawned: a fork of a process that has threads (torch, BLAS) may hang. bound_to_parent: they end with it
             self.pool = ProcessPoolExecutor(processes, get_context("spawn"), bound_to_parent)
         else:
             self.pool = ThreadPoolExecutor(1, "fca-draw")  # the name of the thread
 
         self.journal = Journal(self.folder / "journal.jsonl", is_whole)
+        # the lines that an interrupted search left; if they cannot be read, a warning with these words, and no lines
         lines = self.journal.lines_or_anew("all images are judged again")
         open_to_append(self.journal.path).close()  # from here on, the store keeps the folder of a search that fails
         self.lines_of_visit = defaultdict[str, list[Line]](list)
@@ -216,7 +218,7 @@ class Studio:
         doing, total: the title of the progress bar, and the number of visits, if it is known.
         """
         n_finished = count(1)
-        progress_lines = ProgressLines(doing, total)
+        progress_lines = ProgressLines(doing, total)  # in a log file, which shows no bar
         with Progress(transient=True, disable=not on_terminal()) as bar:
             task = bar.add_task(doing, total=total)
 
@@ -225,7 +227,7 @@ class Studio:
 
                 The images of the other pending visits are drawn meanwhile.
                 """
-                # an interrupted search has left verdicts on some images: these are not drawn again
+                # verdicts that an interrupted search left in the journal: their images are not drawn again
                 for visit in pending:
                     for line in self.lines_of_visit.pop(visit.name, []):
                         visit.add(line)
@@ -251,7 +253,7 @@ class Studio:
 
         for visit in pending:
             if visit.pending_passes and all(future.done() for future in visit.pending_passes):
-                with self._reporting_outages():
+                with self._reporting_outages():  # a service that draws may be down
                     outcomes = [outcome for future in visit.pending_passes for outcome in future.result()]
                     self._judge(visit, outcomes)
                 visit.pending_passes = []
@@ -283,28 +285,28 @@ class Studio:
     def _judge(self, visit: Visit, outcomes: list[DrawOutcome]) -> None:
         """Judge the images that were drawn for a visit, and add the verdicts to the journal and to the visit.
 
-        Images that the generator refused get a verdict, too: not accepted, with the reason.
+        Images that the generator refused to draw get a verdict, too: not accepted, with the reason.
 
         outcomes: how drawing went, for each image that was submitted.
         """
         judging_since = time.perf_counter()
-        # the verdicts on refused images; those on drawn images are replaced below
-        draws = [
-            Draw(accepted=False, correct=False, p=None, score=None, second=-1, refused=outcome.refused)
-            for outcome in outcomes
-        ]
-        drawn_positions = [position for position, draw in enumerate(draws) if draw.refused is None]
-        verdicts = self._verdicts(visit, drawn_positions)
-        for position, verdict in zip(drawn_positions, verdicts, strict=True):
-            draws[position] = verdict
+        drawn_positions = [position for position, outcome in enumerate(outcomes) if outcome.refused is None]
+        verdict_on_drawn = dict(zip(drawn_positions, self._verdicts(visit, drawn_positions), strict=True))
+        draws = []
+        for position, outcome in enumerate(outcomes):
+            if position in verdict_on_drawn:
+                draws.append(verdict_on_drawn[position])
+            else:
+                refusal = outcome.refused
+                draws.append(Draw(accepted=False, correct=False, p=None, score=None, second=-1, refused=refusal))
 
         judged_at = time.perf_counter()
         elapsed = judged_at - self.elapsed_until
         line = {
             "visit": visit.name,
             "draws": draws,
-            "seconds": sum(outcome.seconds for outcome in outcomes) + judged_at - judging_since,
-            "elapsed": elapsed,
+            "seconds": sum(outcome.seconds for outcome in outcomes) + judged_at - judging_since,  # work on this visit
+            "elapsed": elapsed,  # time of the search since the last line
         }
         self.journal.add(line)  # first: after an interruption, the journal has whatever the visit had
         visit.add(line)
@@ -314,7 +316,11 @@ class Studio:
     def _verdicts(self, visit: Visit, positions: list[int]) -> list[Draw]:
         """Judge new images of a visit: does the filter accept them, and do the classifiers recognise the target?
 
-        positions: which of the visit's new images; 0 is the first image that was not judged before.
+        There is a classifier that is tested, and perhaps a second one to compare with. Images that the filter does not
+        accept are judged by the first one too, for the report, which shows some of them; they do not count as right.
+
+        positions: which of the visit's new images; 0 is the first image that was not judged before. All of these were
+                   drawn, so that no verdict has a reason why the generator refused (`refused`).
         """
         from fca.training.infer import logits_of
 
@@ -326,7 +332,8 @@ class Studio:
         def logits(network: Classifier) -> Float[np.ndarray, "images logits"]:
             """A network's logits of all images, each resized and cut as this network needs it."""
             pixels = np.stack([network.geometry(image)[0] for image in images])  # [1] would be a mask
-            return logits_of(network, pixels, np.arange(len(images)), accelerator=self.accelerator)
+            all_positions = np.arange(len(images))  # `logits_of` takes the positions of the images to forward
+            return logits_of(network, pixels, all_positions, accelerator=self.accelerator)
 
         domain = self.search.domain
         image_filter = self.search.filter
@@ -337,11 +344,12 @@ class Studio:
         # of each classifier: whether it recognises the target, and the probability of the target
         judgements = [domain.judged(logits(network), target) for network, target in self.networks]
         is_right, target_probability = judgements[0]
-        second_is_right = np.full(len(images), -1)  # -1: no second classifier, or the image was not accepted
+        # of the second classifier: -1 if there is none, or if the image was not accepted
+        second_is_right = np.full(len(images), -1)
         if len(judgements) > 1:
             second_is_right = np.where(accepted, judgements[1][0], -1)
 
-        columns = (
+        columns = (  # the fields of `Draw` in their order: accepted, correct, p, score and second
             accepted.tolist(),
             is_right.tolist(),
             target_probability.tolist(),
@@ -354,7 +362,7 @@ class Studio:
         """Draw the images whose files are missing or damaged again, with the seeds of the first time.
 
         images: pairs of a visit and the number of one of its images. Those with complete files are left alone.
-        Raises FcaError if the generator now refuses one.
+        Raises FcaError if the generator now refuses to draw one.
         """
         lost = [(visit, number) for visit, number in images if _stored_outcome(self.file(visit, number)) is None]
         if not lost:

@@ -174,17 +174,19 @@ class Search:
         context.check_clean("search")
         domain = self.domain
         generator = self.generator
-        clean = runs_of_split(context, "test")[0]  # the run that predicts the test images, without a shift
+        # the run that would predict the test images, without a shift; its model is the one that is searched
+        clean = runs_of_split(context, "test")[0]
         data = subdomain_data(domain, generator)
         self._check_models(clean.work)
-        placeholder_features = np.zeros((len(domain.space), 1))  # real features may need the encoder
-        self._policy(context.seed, placeholder_features)  # raises for options that this policy does not have
-        price = self._price()
+        # made only to raise for options that this policy does not have; real features may need the encoder
+        placeholder_features = np.zeros((len(domain.space), 1))
+        self._policy(context.seed, placeholder_features)
+        price = self._price()  # of an image, where money is limited: then it decides how many are drawn
         needs_reader = self.filter.texts(domain) or self.features == "words"
         # the encoder as a classifier over the prompts, for filters and policies that read them
         reader = zero_shot_classifier(context.encoder, domain.prompts) if needs_reader else None
         clean_runs = [] if self.clean_accuracy is None else [clean]
-        parent = clean.run_id if clean_runs else None
+        parent = clean.run_id if clean_runs else None  # the run that has to be finished before the search
 
         # what decides the results, and so the run's id; settings that are None are left out of it
         options = self._options()
@@ -270,10 +272,10 @@ class Search:
         """
         from fca.training.devices import device_name
 
-        clean_columns = self._clean_columns(run.work, context)
-        context.store.keep_items(run.work.data)
+        clean_columns = self._clean_columns(run.work, context)  # first: it raises for a model that is too poor
+        context.store.keep_items(run.work.data)  # the prompts of the subdomains, to which the stored arrays refer
         studio = Studio(self, run, context)
-        policy = self._policy(context.seed, studio.words)
+        policy = self._policy(context.seed, studio.words)  # words: the prompts as the encoder embeds them, or None
         chooser = Chooser(self, SearchVisits(policy))
         try:
             studio.finish(chooser, "subdomains", self.max_subdomains)
@@ -282,6 +284,7 @@ class Search:
             visited, correct, shown = history_of(visits)
             rules = find_rules(self.domain.space, visited, correct, shown)
             fresh_visits = self._fresh_visits(rules, context.seed)
+            # these visits do not depend on each other's results, so the asker has a fixed list
             studio.finish(FixedQuestions(fresh_visits), "confirming", len(fresh_visits))
         finally:
             studio.pool.shutdown(cancel_futures=True)  # images drawn ahead are no longer needed
@@ -306,7 +309,7 @@ class Search:
             "search_s": studio.elapsed,
             "gpu_s": sum(visit.seconds for visit in all_visits),
             "money": None if price is None else price * sum(visit.n_paid for visit in all_visits),
-            "covering": chooser.n_covering / len(visits),
+            "covering": chooser.n_covering / len(visits),  # choices that the policy's model did not guide
             DEVICE: device_name(context.machine.accelerator),
             "warning": _warning(visits, skill),
         }
@@ -460,16 +463,18 @@ class Chooser:
         if spent_budgets:
             return None
 
-        self.n_covering += self.visits.policy.covers(*self.visits.history)  # before `ask` adds to the history
+        # whether the policy's next choice only covers the domain, as its model has no skill; this must come before
+        # `ask`, which adds to the history
+        self.n_covering += self.visits.policy.covers(*self.visits.history)
         subdomain = self.visits.ask()
         assert subdomain is not None  # the policy itself has no limit
 
-        # images of this visit: fewer if the budget allows fewer
+        # images and draws of this visit: fewer if the budget allows fewer ("max_money" is in draws, too)
         search = self.search
         earlier_visits = [visit for visit in self.finished if visit.subdomain == subdomain]
         n_wanted = search.images[min(len(earlier_visits), len(search.images) - 1)]
         n_wanted = min(n_wanted, remaining.get("max_images", n_wanted))
-        max_draws = min(search.max_draws, remaining.get("max_money", search.max_draws))  # money in draws it pays
+        max_draws = min(search.max_draws, remaining.get("max_money", search.max_draws))
         number = len(self.finished) + len(self.pending)
         visit = Visit(
             name=f"{number:04d}-{subdomain}",
@@ -496,7 +501,7 @@ class Chooser:
         finished = self.finished
         pending = self.pending
         n_visits = Counter(visit.subdomain for visit in finished)
-        closed = set()
+        closed = set()  # subdomains that may not be visited again
         for visit in finished:
             if not visit.n_accepted or n_visits[visit.subdomain] >= search.visits:
                 closed.add(visit.subdomain)
@@ -570,18 +575,20 @@ def check_any_accepted(visits: Sequence[Visit]) -> None:
 def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
     """The subdomains of a domain as a data set for the store: each subdomain is one item, with its prompt as the id.
 
-    The fingerprint covers the prompts, and everything that decides whether a class counts as the target. An image of an
-    item is drawn by the generator when it is read.
+    The fingerprint covers the prompts, and everything that decides whether a class counts as the target. A target is a
+    class, several classes, or a group of classes, as in a file of superclasses (`domain.groups`). An image of an item
+    is drawn by the generator when it is read.
     """
     group_of_class: Mapping[str, str] = {}
     if domain.groups is not None:
         group_of_class = read_superclasses(domain.groups, domain.group_columns).of
 
-    # all names by which a class counts as the target: its own key, or the name of its group. `targets` defines targets
-    # of several names; another target is a class key
+    # all names by which a class counts as the target: its own key, or the name of its group. `targets` lists the names
+    # of a target that has several; any other target has its own name only
     target_names = domain.targets.get(domain.target, [domain.target])
     classes_of_groups = [class_key for class_key, group in group_of_class.items() if group in target_names]
     target = sorted({*target_names, *classes_of_groups})
+    # what decides the verdicts on images, beside the prompts of the items: it is part of the fingerprint
     meaning = [domain.subject, domain.prompt, target, domain.decision, domain.space.as_json()]
 
     image_ids = [f"{number:05d} {prompt}" for number, prompt in enumerate(domain.prompts)]

@@ -98,6 +98,7 @@ def _write_or_list_banks(options: argparse.Namespace) -> None:
 
     path = _checked_json_path("file", options.file or f"bank-{options.id}.json")
     write_bank(store, options.id, path, options.cite, options.licence)
+    # warn of scales, such as the spread of ability, that the responses behind the bank do not determine
     log_bank_priors(str(path), origin_of(store, str(path)).not_estimable)
     print(f"{path}: {len(read_bank(store, str(path))):,} items; identity {bank_id(str(path))}; use: task.bank={path}")
 
@@ -171,6 +172,7 @@ def _use_anchors(options: argparse.Namespace) -> None:
         print(*names, sep="\n")
         return
 
+    # warn of scales, such as the spread of ability, that the responses behind the anchors do not determine
     log_not_estimable(options.use, chosen.not_estimable)
     responses = responses_of(options.responses)
     responses_to_anchors = responses_to(responses, names, options.use)

@@ -191,7 +191,7 @@ def replay(
     pool = make_pool(levels, sessions, groups)
     estimator = estimator or ("stratified" if pool.has_levels else "hypergeometric")
 
-    # Blocks of numbers, one for each test: (groups x targets) rows
+    # Blocks of numbers, one for each test: a line for each group and target, its columns in the order of `columns`
     blocks = []
     for model, responses in enumerate(correct.astype(bool)):
         truth = pool.truth(responses)  # groups x targets

@@ -164,23 +164,24 @@ def choose_anchors(
         raise FcaError("k", k, f"1 to {items - 1}, below the items of the pool", "lower it")
     fold = _fold_of_models(np.array(range(models) if networks is None else networks), seed)
 
-    # The method with the least error, and the anchors that it chooses on all models
+    # The method with the least error, and the anchors that it chooses on all models. λ is the share of the weighted
+    # mean in gp_irt (`Anchors.share`)
     truth = correct.mean(axis=1)
-    held_out = _held_out_estimates(correct, k, methods, fold, seed)  # methods x models x (share 1, share 0)
-    estimates = _cross_fitted(held_out, truth, fold, items)  # methods x models
+    held_out = _held_out_estimates(correct, k, methods, fold, seed)  # methods x models x (λ = 1, λ = 0)
+    estimates = _cross_fitted(held_out, truth, fold, items)  # with λ and shift fitted; methods x models
     errors = [_rms_error(by_method, truth) for by_method in estimates]
     best = int(np.argmin(errors))
-    share, shift = _fit_share_and_shift(held_out[best], truth, items)
+    gp_irt_share, shift = _fit_share_and_shift(held_out[best], truth, items)
     [chosen] = _choose_by_each_method(correct, k, [methods[best]], seed)  # on all models
     _, best_estimator = methods[best]
-    if best_estimator == "gp_irt":  # the only estimator with a share that is fitted
-        chosen = replace(chosen, share=share)
+    if best_estimator == "gp_irt":  # no other estimator has a λ to fit
+        chosen = replace(chosen, share=gp_irt_share)
 
     # Check: the estimate of each model by the method that is best for the models of other folds, and from the residuals
     # of these estimates the half width of the interval (`reach`)
     best_elsewhere = _best_method_elsewhere(held_out, truth, fold, items)
     checked = np.column_stack([truth, estimates[best_elsewhere, np.arange(models)]])
-    residual = _to_logit(truth, items) - logit(checked[:, 1])
+    residual = _to_logit(truth, items) - logit(checked[:, 1])  # these estimates, unlike the truth, are never 0 or 1
     rank = int(np.ceil(LEVEL * (models + 1)))
     reach = float(np.sort(np.abs(residual))[rank - 1])
     error_by_method = dict(zip(methods, errors, strict=True))
@@ -212,8 +213,9 @@ def _held_out_estimates(
 ) -> Float[np.ndarray, "methods models 2"]:
     """Estimated accuracy of every model, from anchors that the networks of the other folds chose, by each method.
 
-    The last axis has two estimates, with `share` 1 and with `share` 0: gp_irt is a mixture of both whose share is
-    fitted later. For all other methods the two are equal.
+    The estimator gp_irt is λ times the weighted mean of the responses to the anchors plus 1 - λ times the estimate by
+    an item response model; callers fit λ, the `share` of the anchors. So the last axis has two estimates, with λ = 1
+    and with λ = 0. Other estimators have no λ to fit: their two estimates are equal.
     """
     estimates = np.empty((len(methods), len(correct), 2))
     for number in range(fold.max() + 1):
@@ -222,9 +224,10 @@ def _held_out_estimates(
         for i, chosen in enumerate(chosen_by_method):
             responses = correct[is_held_out][:, chosen.items]
             _, estimator = methods[i]
-            two_shares = (1.0, 0.0) if estimator == "gp_irt" else (chosen.share, chosen.share)
-            by_share = [replace(chosen, share=share).shares(responses) for share in two_shares]
-            estimates[i, is_held_out] = np.stack(by_share, axis=1)
+            two_lambdas = (1.0, 0.0) if estimator == "gp_irt" else (chosen.share, chosen.share)
+            # `shares` gives the estimated accuracy of each held-out model
+            by_lambda = [replace(chosen, share=value).shares(responses) for value in two_lambdas]
+            estimates[i, is_held_out] = np.stack(by_lambda, axis=1)
     return estimates
 
 
@@ -261,11 +264,16 @@ def _rms_error(estimates: Shares, truth: Shares) -> float:
 def _cross_fitted(
     held_out: Float[np.ndarray, "methods models 2"], truth: Shares, fold: Folds, items: int
 ) -> Float[np.ndarray, "methods models"]:
-    """Estimated accuracy of every model by each method, with share and shift fitted on the models of other folds.
+    """Estimated accuracy of every model by each method, with two constants fitted on the models of other folds.
 
-    held_out: what `_held_out_estimates` returns.    truth: accuracy of each model on all items.
-    items:    number of items of the pool.
-    If all models are in a single fold, share and shift are fitted on these models themselves. This happens with two
+        logit(estimate) = logit(λ e1 + (1 - λ) e0) + shift
+
+    λ is the share of the weighted mean in the estimator gp_irt, fitted by least squares; `shift` is the mean residual
+    that it leaves, in logits. All other estimators have e1 = e0, so that λ does not matter.
+
+    held_out: e1 and e0 of every method and model, from `_held_out_estimates`.
+    truth:    accuracy of each model on all items.    items: number of items of the pool.
+    If all models are in a single fold, λ and shift are fitted on these models themselves. This happens with two
     folds, when `_best_method_elsewhere` leaves one of them out.
     """
     estimates = np.empty(held_out.shape[:2])
@@ -284,10 +292,10 @@ def _best_method_elsewhere(
 ) -> Int[np.ndarray, " models"]:
     """For each model, the position of the method with the least error on the models of all other folds.
 
-    By this choice, in which a model's own error has no part, `choose_anchors` reports an honest error.
+    A model's own error has no part in this choice, so the error of the chosen method on this model is unbiased by it.
 
-    held_out: what `_held_out_estimates` returns.    truth: accuracy of each model on all items.
-    items:    number of items of the pool.
+    held_out: estimates of every method and model, from `_held_out_estimates`.
+    truth:    accuracy of each model on all items.    items: number of items of the pool.
     """
     best_method = np.empty(len(truth), dtype=np.int64)
     for number in range(fold.max() + 1):
@@ -300,10 +308,17 @@ def _best_method_elsewhere(
 
 
 def _choose_by_each_method(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
-    """The anchors that each method chooses on these models; their `shift` and `reach` are not fitted.
+    """The anchors (items and weights) that each method, a pair of space and estimator, chooses on these models.
 
-    The `share` of gp_irt is 0 at first; callers replace it by a fitted one. To save time, the item response model (2pl)
-    is fitted once for all methods, and items are chosen once in each space.
+    The space determines which items are chosen. The estimator determines the other fields of the anchors:
+
+    weighted: none.
+    line:     `line`, intercept and slope that lead from the weighted mean of the responses to the accuracy.
+    p_irt, gp_irt: `bank`, and as `share` the weight of the weighted mean beside the estimate by the bank. It is 0 here;
+              callers fit the one of gp_irt.
+
+    Callers also fit the correction of the estimate (`shift`) and its interval (`reach`). To save time, the item
+    response model (2pl) is fitted once for all methods, and items are chosen once in each space.
     """
     items = correct.shape[1]
     needs_fit = any(_needs_bank(method) for method in methods)
@@ -317,8 +332,9 @@ def _choose_by_each_method(correct: Correct, k: int, methods: Sequence[Method], 
     for method in methods:
         space, estimator = method
         positions, weights = choice_by_space[space]
+        # names of the prior's scales that the responses do not determine; a file of anchors keeps them as a note
         not_estimable = fit.not_estimable if fit is not None and _needs_bank(method) else ()
-        of_method = Anchors(
+        of_method = Anchors(  # share 1: the estimate is the weighted mean alone
             positions, weights, pool=items, bank=None, share=1.0, method=method, not_estimable=not_estimable
         )
         if estimator == "line":
@@ -338,9 +354,12 @@ def _needs_bank(method: Method) -> bool:
 def _choose_in_space(
     correct: Correct, k: int, space: str, bank: ItemBank | None, seed: int
 ) -> tuple[Positions, Float[np.ndarray, " k"]]:
-    """The positions of the items that are chosen in a space (see `choose_anchors`), ascending, and their weights.
+    """The positions of k items that are chosen in a space, ascending, and their weights.
 
-    The weights, with sum 1, are in proportion to the number of items that each chosen item stands for.
+    space: ease (evenly along the order of items by the share of models that are right), random, or responses or irt
+           (items nearest to the centres of clusters: of the models' responses, or of the item parameters in `bank`).
+    The weights, with sum 1, are in proportion to the number of items that each chosen item stands for. There are fewer
+    than k items if there are fewer clusters.
     """
     rng = np.random.default_rng(seed)
     items = correct.shape[1]
@@ -394,9 +413,9 @@ def _items_nearest_to_centres(
         parameters = np.stack([bank.discrimination, bank.discrimination * bank.difficulty], axis=1)
         points = (parameters / parameters.std(axis=0))[first_item]
 
-    means = KMeans(min(k, len(points)), n_init=STARTS, random_state=seed).fit(points, sample_weight=count)
-    cluster = means.labels_
-    squared_distance = ((points - means.cluster_centers_[cluster]) ** 2).sum(axis=1)
+    k_means = KMeans(min(k, len(points)), n_init=STARTS, random_state=seed).fit(points, sample_weight=count)
+    cluster = k_means.labels_  # the number of each point's cluster
+    squared_distance = ((points - k_means.cluster_centers_[cluster]) ** 2).sum(axis=1)
     by_cluster_and_distance = np.lexsort((squared_distance, cluster))  # cluster by cluster, the nearest point first
     _, first_of_cluster = np.unique(cluster[by_cluster_and_distance], return_index=True)
     nearest = by_cluster_and_distance[first_of_cluster]

@@ -104,14 +104,14 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     The interval of a target reaches sqrt(Σ w_l² (p_l - end_l)²) to either side, with end_l the end of the interval of
     p_l on this side (Zou and Donner 2008, Stat. Med. 27:1693). So near 0 and 1 it is as asymmetric as the intervals of
     the levels. As the variances are estimated, it is widened by t / 1.96, with the quantile t of Student's distribution
-    for the degrees of freedom of the sum (see `welch`).
+    for the degrees of freedom of the sum, (Σ v_l)² / Σ (v_l² / df_l) with v_l = w_l² variance_l (`welch`).
 
     >>> one = np.ones((1, 3))
     >>> interval = level_interval(one, 0.25 / 12**2 * one, 11 * one, 12 * one, 0.25 * one)
     >>> interval.low.round(2), interval.high
     (array([[0.88, 0.86]]), array([[1., 1.]]))
     """
-    # the intervals of the levels; groups x levels
+    # Jeffreys' intervals of the levels, each of m responses of which `share` is right; groups x levels
     p = (share * n + added) / (n + 2 * added)
     m = p * (1 - p) / np.maximum(variance, TINY)
     low, high = jeffreys_interval(share, m)
@@ -119,14 +119,15 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     low = np.where((share == 0) | is_certain, share, low)
     high = np.where((share == 1) | is_certain, share, high)
 
-    # the degrees of freedom of each target; the sums over levels are along the first of levels x groups x targets
-    squared_weight = LEVEL_WEIGHTS.T[:, None] ** 2
+    # t, by the degrees of freedom of each target. Arrays are levels x groups x targets, so sums over levels are along
+    # the first axis
+    squared_weight = LEVEL_WEIGHTS.T[:, None] ** 2  # w_l², levels x 1 x targets
     weighted_variance = variance.T[:, :, None] * squared_weight
     df_of_level = np.broadcast_to(df.T[:, :, None], weighted_variance.shape)
     t = stdtrit(welch(weighted_variance, df_of_level), 0.5 + LEVEL / 2)
 
     # how far the interval of each target reaches to either side
-    squared_below = (share - low).T[:, :, None] ** 2
+    squared_below = (share - low).T[:, :, None] ** 2  # (p_l - end_l)²
     squared_above = (share - high).T[:, :, None] ** 2
     below = t / Z * np.sqrt((squared_weight * squared_below).sum(axis=0))
     above = t / Z * np.sqrt((squared_weight * squared_above).sum(axis=0))
@@ -176,10 +177,11 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     where a session's own responses do not decide how many of its items are evaluated (static_k, random,
     optimal_allocation), and biased where they do (gre_two_stage).
 
-    Sessions too small to be evaluated form one stratum (see `strata`); a stratum with a single response takes the s² of
-    its level in all groups. Few responses estimate a variance poorly. So one response more is counted: for a group and
-    level, with the variance of the level in all groups; for all groups together, with the largest variance, 1/4.
-    Intervals: see `level_interval`; those of the mean over groups pool the groups level by level.
+    A stratum is a session, or the sessions of a group that are too small to be evaluated one by one. A stratum with a
+    single response takes the s² of its level in all groups. Few responses estimate a variance poorly, so one further
+    response is counted: for a group and level, with the variance of the level in all groups; for all groups together,
+    with the largest variance, 1/4. The intervals of accuracy and score combine Jeffreys' intervals of the levels
+    (`level_interval`). For the mean over groups, the groups are first averaged level by level.
 
     >>> from fca.studies.progressive.stats.pool import make_pool
     >>> pool, record = make_pool(np.repeat([0, 1, 2], 4), np.zeros(12, int), np.zeros(12, int)), Record(12)
@@ -188,19 +190,21 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     >>> estimate.value.round(3), estimate.se.round(3)
     (array([[0.5  , 0.286]]), array([[0.125, 0.12 ]]))
     """
-    n, n_right, size, group = strata(pool, record)  # strata x levels; group: of each stratum
+    n, n_right, size, group = strata(pool, record)  # three counts, strata x levels, and the group of each stratum
     n_of_group = sums(n, group)  # groups x levels
     size_of_group = sums(size, group)
 
-    # p_s, s_s², and its factor in the variance of the level's share: (N_s / N)² (1 / n_s - 1 / N_s)
+    # p_s, Y, s_s², and the factor of s_s² in the variance of Y: (N_s / N)² (1 / n_s - 1 / N_s)
     has_several = n > 1
     share = n_right / np.maximum(n, 1)
     with np.errstate(invalid="ignore", divide="ignore"):  # np.where replaces what n of 0 or 1 divides by 0
         level_share = np.where(n_of_group > 0, sums(size * share, group) / size_of_group, np.nan)
         s_squared = np.where(has_several, share * (1 - share) * n / (n - 1), 0.0)
         factor = np.where(n > 0, (size / size_of_group[group]) ** 2 * (1 / n - 1 / size), 0.0)
+    # s² of each level in all groups, and its degrees of freedom
     level_s_squared, level_df = response_variance_by_level(n, n_right, s_squared)
 
+    # the variance of Y in two parts: of strata with several responses (`observed`), and with one (`of_single`)
     shares = LevelShares(
         share=level_share,
         n=n_of_group,
@@ -244,9 +248,12 @@ def _intervals_of_groups(shares: LevelShares) -> Interval:
     The variance of a group's share right at a level has two parts: `observed`, of the strata with several responses
     (with `df` degrees of freedom), and `of_single`, of the strata with a single response. A group's few responses
     estimate the first part poorly. So it is averaged, by degrees of freedom, with what it would be if the variance of a
-    response were the one of the level in all groups (level_s_squared), as if one further response had shown this:
+    response were v, the one of the level in all groups (level_s_squared, with level_df degrees of freedom):
 
-        (df observed + factor level_s_squared) / (df + 1)
+        (df observed + factor v) / (df + 1)
+
+    `factor` v is this first part if every response has the variance v. It counts as one further response. The second
+    part is estimated by v alone. The degrees of freedom of both parts together are Welch and Satterthwaite's.
     """
     df = shares.df + 1
     of_several = (shares.df * shares.observed + shares.factor * shares.level_s_squared) / df
@@ -257,7 +264,7 @@ def _intervals_of_groups(shares: LevelShares) -> Interval:
         variance=of_several + shares.of_single,
         df=welch(variance_parts, df_of_parts),
         n=shares.n,
-        added=np.broadcast_to(shares.level_s_squared, shares.share.shape),
+        added=np.broadcast_to(shares.level_s_squared, shares.share.shape),  # variance of the further response
     )
 
 
@@ -265,18 +272,25 @@ def _interval_of_mean(shares: LevelShares) -> Interval:
     """The mean of accuracy and of score over the groups with their intervals, for `stratified`; 1 x targets.
 
     The groups' shares are averaged level by level. The variance of the mean over G groups is the sum of the groups'
-    variances, divided by G². It has two parts: `observed`, of the strata with several responses (with `df` degrees of
-    freedom), and `of_single`, of the strata with a single response. One further response is counted in the first part,
-    as in `_intervals_of_groups`, but here it has the largest possible variance, 1/4.
+    variances, divided by G². Its first part, `observed`, is of the strata with several responses and has `df` degrees
+    of freedom; one further response of variance a is counted beside them:
+
+        (df observed + factor a) / (df + 1),   a = 1/4, the largest possible variance of a response
+
+    `factor` a is the first part if every response has the variance a. The second part, `of_single`, is of the strata
+    with a single response; it is estimated by level_s_squared, the variance of a response to the level in all groups,
+    with level_df degrees of freedom.
     """
-    # without a stratum of several responses, level_s_squared already counts a right and a wrong response
-    added = np.where(shares.df.any(axis=0), 1 / 4, shares.level_s_squared)  # of each level
+    # a level without a stratum of several responses: a is level_s_squared, which is then the variance of all responses
+    # with a right and a wrong one added, so that it needs no further caution
+    added = np.where(shares.df.any(axis=0), 1 / 4, shares.level_s_squared)  # a of each level
     df = shares.df.sum(axis=0)
     observed = shares.observed.sum(axis=0)
     of_several = (df * observed + shares.factor.sum(axis=0) * added) / (df + 1)
     of_single = shares.of_single.sum(axis=0)
 
-    # degrees of freedom: one part for each group, and one for all single responses, which share level_s_squared
+    # degrees of freedom by `welch`: one part for each group (+ 1 for the further response), and one for all single
+    # responses, as these share level_s_squared
     variance_parts = np.concatenate([shares.observed, of_single[None]])
     df_of_parts = np.concatenate([shares.df + 1, shares.level_df[None]])
     n_groups = len(shares.share)
@@ -403,9 +417,13 @@ def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate
 def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     """Weighted mean of the responses to evaluated items and of the bank's probabilities p of all others. Needs a bank.
 
-    The probabilities are those at the ability θ that the responses show. The variance has two parts: of the missing
-    responses, Σ w² p (1 - p), and of the ability, (Σ w dp/dθ)² se². The estimate trusts the bank: errors of the bank
-    are a bias that the interval does not cover.
+    With the weight w of an item in a target of its group, and the ability θ that the responses show:
+
+        value = Σ_{evaluated} w y + Σ_{others} w p(θ)
+        variance = Σ_{others} w² p (1 - p) + (Σ_{others} w dp/dθ)² se(θ)²
+
+    The second part of the variance is from the error of θ, which all groups have in common. The estimate trusts the
+    bank: errors of the bank are a bias that the interval does not cover.
     """
     bank = check_bank("p_irt", pool, bank)
     ability, ability_se = ability_of(record, bank)
@@ -419,7 +437,7 @@ def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     variance_of_responses = _group_sums(pool, pool.weights**2 * response_variance)
     se_of_ability = _group_sums(pool, pool.weights * slope) * ability_se  # shared by all groups
     se = np.sqrt(variance_of_responses + se_of_ability**2)
-    return normal_estimate(value, se, se_of_ability[:, :, None])
+    return normal_estimate(value, se, shared=se_of_ability[:, :, None])  # one shared factor, the ability
 
 
 def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
@@ -427,26 +445,28 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
         Y = Σ_i w_i p_i + Σ_{i evaluated} w_i (y_i - p_i) / π_i   (Särndal, Swensson & Wretman 1992, section 6.3)
 
-    Here w_i is the weight of item i in the target, y_i the response, p_i the bank's probability at the model's ability,
-    and π_i the known chance of the item to be drawn. Needs a bank and a policy of known chances.
+    Here w_i is the weight of item i in the target, y_i the response, p_i the bank's probability of a right response at
+    the model's ability, and π_i the known chance of the item to be drawn (`Sample.inclusion`). Needs a bank, and a
+    policy under which the π_i are known.
 
-    The estimate is unbiased however wrong the bank is, if p_i was fixed before the sample was drawn (in `neyman_irt` by
-    its pilot, whose items count with their responses). After `static_k` and `random` the ability comes from the sample
-    itself, which causes a bias of the order of 1 / n. The variance is Horvitz and Thompson's, by group (too large where
-    a systematic draw spread the sample evenly), with two responses of variance 1/4 beside those observed. Intervals:
-    see `share_interval`.
+    The estimate is unbiased however wrong the bank is, if p_i was fixed before the sample was drawn. Policy
+    `neyman_irt` fixes it by a first round, whose items count with their responses. After `static_k` and `random` the
+    ability comes from the sample itself, which causes a bias of the order of 1 / n. The variance is Horvitz and
+    Thompson's, by group (too large where a systematic draw spread the sample evenly), with two responses of variance
+    1/4 beside those observed. The intervals near 0 and 1 are as asymmetric as Jeffreys' (`share_interval`).
 
-    A test that was extended drew several samples, each from the items that remained. Given what was known before, each
-    estimate is unbiased, so their errors are uncorrelated. They are averaged with the weights of `sample_weights`,
-    which were fixed before the responses of the sample.
+    A test that was extended, and one by `defensive_irt`, drew several samples, each from the items that remained. Given
+    what was known before, each estimate is unbiased, so their errors are uncorrelated. They are averaged with weights
+    inverse to the variances that were expected before the samples were drawn (`sample_weights`).
     """
     bank = check_bank("difference", pool, bank)
     _check_samples(record)
-    latest_chance = response_probabilities(record, bank)
+    p_by_all_responses = response_probabilities(record, bank)
     predictions = []
     for sample in record.samples:
-        chance = latest_chance if sample.chance is None else sample.chance  # None: drawn without the bank
-        predictions.append(chance[None])  # the same for all targets
+        # `sample.chance`: the p_i by which the sample was drawn; None if it was drawn without the bank
+        p = p_by_all_responses if sample.chance is None else sample.chance
+        predictions.append(p[None])  # 1 x items: the same for all targets
     return _combine_samples(pool, record, predictions)
 
 
@@ -481,16 +501,18 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "targets items"]:
     """The predicted response to every item for each target, as `regression` uses it.
 
-    The prediction is the bank's probability of a right response (the chance) plus a correction, which is linear in the
-    level and the chance. The correction is fitted to right - chance of the evaluated items by weighted least squares.
-    The weight of an item is the weight of its residual in the variance of the target, (1 - π) (w / π)². The correction
-    is shrunk towards 0, as if AGREEING further responses had agreed with the bank.
+    The prediction of an item is p + a_level + b p, with p the bank's probability of a right response at the model's
+    ability (`chance`). The correction a_level + b p is fitted to the residuals y - p of the evaluated items, with y
+    the response, by weighted least squares. An item's weight is the one of its squared residual in the variance of the
+    target, (1 - π) (w / π)², where π is the known chance of the item to be drawn and w its weight in the target. The
+    correction is shrunk towards 0, as if AGREEING further responses had been equal to p.
     """
     chance = response_probabilities(record, bank)
     is_of_level = [pool.level == level for level in range(len(pool.levels))]
     columns = np.stack([*is_of_level, chance]).astype(np.float64)  # (levels + 1) x items
 
     importance = np.zeros_like(pool.weights)  # (1 - π) (w / π)² of each evaluated item, targets x items
+    # a test may have drawn several samples, whose estimates are averaged: w is times the sample's weight
     samples = zip(record.samples, evaluated_by_sample(record), sample_weights(pool, record), strict=True)
     for sample, is_evaluated, weight_of_group in samples:
         is_sampled = is_evaluated & ~sample.evaluated_before
@@ -498,7 +520,7 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
         importance += np.where(is_sampled, (1 - sample.inclusion) * factor**2, 0.0)
 
     predicted = np.tile(chance, (len(pool.targets), 1))
-    # the normal matrix of AGREEING responses to average items; they add no moments, as their right - chance is 0
+    # the normal matrix of AGREEING responses to average items; they add no moments, as their residual is 0
     agreeing_responses = AGREEING * (columns @ columns.T) / pool.n_items
     for target, item_importance in enumerate(importance):
         if not item_importance.any():  # every item was evaluated
@@ -546,10 +568,15 @@ def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples gro
 def _combine_samples(
     pool: Pool, record: Record, predictions: Sequence[Float[np.ndarray, "#targets items"]]
 ) -> Estimate:
-    """The weighted mean of the estimates from each sample of a test, with its intervals; see `difference`.
+    """The weighted mean of the estimates from each sample of a test, with its intervals; for estimators with a bank.
 
-    The intervals need `bound`, what a variance would be if every residual had the variance 1/4, and `bound_squares`,
-    the sum of its squared terms; see `share_interval`.
+    A test has several samples if it was extended, and under `defensive_irt`; each was drawn from the items that
+    remained. The estimate from a sample is the weighted sum of predicted responses, corrected by the residuals of its
+    items.
+
+    Two sums are carried along for the intervals. `bound` is what the variance would be if every residual had the
+    variance 1/4. `bound_squares` is the sum of the squares of the terms of `bound`: bound² / bound_squares is the
+    number of equally weighted responses that the responses are worth.
 
     predictions: for each sample, the predicted response to every item: one row for all targets, or a row for each.
     """
@@ -558,7 +585,8 @@ def _combine_samples(
         _estimate_by_sample(pool, record, predicted, sample, is_evaluated)
         for predicted, sample, is_evaluated in samples
     ]
-    # the errors of samples are uncorrelated, so variances and their bounds add up with squared weights
+    # the errors of samples are uncorrelated, so variances and their bounds add up with squared weights, and the squares
+    # of the bounds' terms with fourth powers
     weight = sample_weights(pool, record)[:, :, None]  # samples x groups x 1
     value = (weight * np.stack([estimate.value for estimate in estimates])).sum(axis=0)
     variance = (weight**2 * np.stack([estimate.variance for estimate in estimates])).sum(axis=0)
@@ -615,7 +643,9 @@ def share_interval(
     >>> interval.low.round(3), interval.high.round(3)
     (array([[0.901]]), array([[0.973]]))
     """
-    n = bound**2 / np.maximum(bound_squares, TINY**4)  # TINY: both bounds are 0 where every item was evaluated
+    # both sums are 0 where every item was evaluated, and n is then 0; TINY**4 is below any sum of fourth powers of
+    # weights
+    n = bound**2 / np.maximum(bound_squares, TINY**4)
     df = np.maximum(n - 1, 0.0)
     variance = (df * variance + 2 * bound) / (df + 2)
 
@@ -653,9 +683,14 @@ class SampleEstimate(NamedTuple):
 def _estimate_by_sample(
     pool: Pool, record: Record, predicted: Float[np.ndarray, "#targets items"], sample: Sample, is_evaluated: Marks
 ) -> SampleEstimate:
-    """The targets as weighted sums of predictions, corrected by the responses in one sample; see `difference`.
+    """The targets as weighted sums of predictions, corrected by the responses in one sample.
 
-    predicted:    the predicted response to every item. For items evaluated before the sample the response is used.
+        value = Σ_i w_i m_i + Σ_{i in the sample} w_i (y_i - m_i) / π_i        (generalised difference estimator)
+
+    w_i is the weight of item i in the target, y_i its response, m_i the prediction of it, and π_i the known chance of
+    the item to be drawn. The variance is Horvitz and Thompson's, by group.
+
+    predicted:    m_i of every item. For items evaluated before the sample the response is used instead.
     is_evaluated: which items were evaluated by the end of the sample.
     """
     residual = record.right - predicted  # targets x items
@@ -670,7 +705,8 @@ def _estimate_by_sample(
         positions = np.flatnonzero(is_sampled & (pool.group == group))
         variance[group] = fixed_size_variance(weighted_residual[:, positions], sample.inclusion[positions])
 
-    # the largest variance that each item drawn can add, (1 - π) (w / π)² / 4; targets x items
+    # what each item drawn would add to the variance if its residual had the variance 1/4, (1 - π) (w / π)² / 4;
+    # targets x items. Of these terms, bound² / bound_squares is the number of responses that the sample is worth
     bound_terms = np.where(is_sampled, 1 - sample.inclusion, 0.0) * (pool.weights / sample.inclusion) ** 2 / 4
     bound = _group_sums(pool, bound_terms)
     bound_squares = _group_sums(pool, bound_terms**2)

@@ -116,13 +116,17 @@ def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Est
     that as its prior (empirical Bayes). The variance has three parts: of the missing responses given u, of u given the
     session's responses, and of β and s (inverse information and the variance of their prior mean, to first order).
 
-    The items that were chosen whatever the responses are a random sample. Where the stratified mean of their responses
-    contradicts the model (see `contradicted`), it is returned instead, with a `warning` that the model does not fit.
+    The items that were not chosen by earlier responses are a random sample. Where the stratified mean of their
+    responses differs from the model's estimate by more than chance (`contradicted`), it is returned instead, with a
+    `warning` that the model does not fit. The argument `bank` is not used.
     """
-    kind = KINDS[choose_kind(pool, record)]  # whether s, or also u, differs by level
-    rows = rows_of(pool, record, kind)
-    patterns = count_patterns(rows, kind.loadings)
-    fit_of_all = fit_groups(patterns, patterns.frequency.sum(axis=0))
+    # The kind of model: one s for all levels, an s for each level, or also a u for each level. `loadings` (3 levels x
+    # number of s, of 0 and 1) is 1 at the s that a level has
+    kind = KINDS[choose_kind(pool, record)]
+    rows = rows_of(pool, record, kind)  # a row has the counts of right and wrong responses that share one u
+    patterns = count_patterns(rows, kind.loadings)  # equal rows, once each
+    rows_of_pattern = patterns.frequency.sum(axis=0)  # over the folds, which only `choose_kind` needs
+    fit_of_all = fit_groups(patterns, rows_of_pattern)
     estimate = predict(pool, rows, patterns, fit_of_all)
 
     sample_estimate = stratified(pool, record.random_sample)
@@ -151,15 +155,20 @@ def contradicted(by_model: Interval, by_sample: Interval) -> bool:
 def choose_kind(pool: Pool, record: Record) -> str:
     """The name of the kind of model, a key of KINDS, under which the responses of held-out sessions are most likely.
 
+    In all kinds P(right) of an item is 1 / (1 + exp(-(β_level + s_level u))), with a random effect u of its session.
+    They differ in whether levels share one s, have an s each, or have an s and a u each.
+
     Two-fold cross-validation: each kind is fitted to one half of the sessions and evaluated on the other half. Rows of
-    sessions with equal counts are merged into patterns; `frequency` has the number of rows of each in each fold.
+    sessions with equal counts of responses are merged into patterns; `frequency` (folds x patterns) has the number of
+    rows of each pattern in each fold.
     """
     held_out_log_likelihood: dict[str, float] = {}
     for name, kind in KINDS.items():
         patterns = count_patterns(rows_of(pool, record, kind), kind.loadings)
         total = patterns.frequency.sum(axis=0)
-        # one fit for each fold, to the sessions outside it; `held_out` has the patterns' rows in the fold
-        fits = [fit_groups(patterns, total - held_out, ROUGH) for held_out in patterns.frequency]
+        # one fit for each fold, to the rows outside it (ROUGH: a lower precision is enough to compare kinds)
+        fits = [fit_groups(patterns, total - rows_in_fold, ROUGH) for rows_in_fold in patterns.frequency]
+        # the log-likelihood of one row with each pattern
         log_likelihoods = np.stack([fold_fit.evaluation.log_likelihood for fold_fit in fits])  # folds x patterns
         held_out_log_likelihood[name] = float((patterns.frequency * log_likelihoods).sum())
     return max(held_out_log_likelihood, key=held_out_log_likelihood.__getitem__)
@@ -187,7 +196,11 @@ def rows_of(pool: Pool, record: Record, kind: Kind) -> Rows:
 def count_patterns(rows: Rows, loadings: Float[np.ndarray, "3 s"]) -> Patterns:
     """Merge rows of a group with equal counts into one pattern, so that their common likelihood is computed once.
 
-    A pattern has its number of rows in each fold (`frequency`).    loadings: which s each level has; see `Kind`.
+    A row has the counts of evaluated and right items by level that share one random effect u. `frequency` is the
+    number of rows with each pattern in each fold.
+
+    loadings: which of the factors s, by which u changes the logits, each level has: 1 at this s, else 0. It is passed
+              on to the result.
     """
     keys = np.column_stack([rows.group, rows.n_evaluated, rows.n_right])
     # the first row of each pattern, and the pattern of each row; patterns are sorted by group
@@ -209,31 +222,34 @@ def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLE
     """Fit each group alone, then again with a prior that the first fits of all groups show.
 
     The parameters of a group are β, the logit of each of the three levels in a session with u = 0, and s, how strongly
-    the session's effect u changes these logits. With a single group no prior can be learned, so there is no second fit.
+    the session's effect u changes these logits (one s for all levels, or one for each). With a single group no prior
+    can be learned, so there is no second fit.
 
     patterns:  counts of evaluated and right items by level, each once.
     frequency: number of rows (sessions, or levels of one) with each pattern, without those that are held out.
     tolerance: the fit has converged when its largest step is smaller.
     """
     number_of_groups = int(patterns.group[-1]) + 1  # groups ascend
-    number_of_loadings = patterns.loadings.shape[1]
+    number_of_s = patterns.loadings.shape[1]
 
     # for the fit of each group alone, a wide normal prior keeps β and s finite if all responses are right, or all wrong
-    sd_alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * number_of_loadings)
-    zeros = np.zeros(3 + number_of_loadings)
-    prior = Prior(mean=zeros, variance=sd_alone**2, mean_variance=zeros)  # its mean is not estimated
+    sd_alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * number_of_s)
+    zeros = np.zeros(3 + number_of_s)
+    # mean_variance: the error of the prior's mean, 0 because this mean is not estimated
+    prior = Prior(mean=zeros, variance=sd_alone**2, mean_variance=zeros)
 
-    # Start at the logits of the shares right, and s = 1
+    # Start at the logits of the shares right (half a right and half a wrong response added), and s = 1
     n_right = group_sums(patterns, patterns.n_right, frequency)
     n_evaluated = group_sums(patterns, patterns.n_evaluated, frequency)
     share = (n_right + 0.5) / (n_evaluated + 1)
     beta = np.log(share / (1 - share))
-    start = np.concatenate([beta, np.ones((number_of_groups, number_of_loadings))], axis=1)
+    start = np.concatenate([beta, np.ones((number_of_groups, number_of_s))], axis=1)
     parameters, evaluation = fit(patterns, prior, start, frequency, tolerance)
 
     if number_of_groups > 1:
+        # the covariance of each group's estimates is the inverse of the negative Hessian of its log-likelihood
         covariance = inverse(curvature(patterns, prior, evaluation, frequency))
-        variance = np.diagonal(covariance, axis1=1, axis2=2)  # groups x k
+        variance = np.diagonal(covariance, axis1=1, axis2=2)  # groups x parameters
         prior = learn_prior(parameters, variance)
         parameters, evaluation = fit(patterns, prior, parameters, frequency, tolerance)
     return Fit(parameters, evaluation, prior)
@@ -248,7 +264,8 @@ def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
         log L(τ) = -1/2 Σ_g [(x_g - μ)² / (v_g + τ²) + log(v_g + τ²)] - 1/2 log Σ_g 1 / (v_g + τ²)
 
     where μ is the mean of x_g with weights 1 / (v_g + τ²). With few groups the posterior is wide, so its mean does not
-    vanish for groups that are similar by luck.
+    vanish for groups that are similar by luck. The result has μ, τ², and as `mean_variance` the variance of μ as an
+    estimate, 1 / Σ_g 1 / (v_g + τ²), which `predict` adds to the uncertainty of every group.
     """
     x = parameters[:, :, None]  # groups x k x 1
     total = variance[:, :, None] + SPREADS**2  # groups x k x spreads
@@ -273,13 +290,19 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     A pattern is the counts of evaluated and right items by level that rows (sessions) of a group share; u is a row's
     effect, on the grid NODES. In a group with β and s, P(right) at level l is 1 / (1 + exp(-(β_l + s_l u))).
 
-    parameters: β of three levels, then s, of each group.    frequency: number of rows with each pattern.
+    parameters: of each group, β of the three levels, then its values of s: one for all levels, or one for each.
+                `patterns.loadings` (3 levels x number of s) is 1 at the s that a level has, else 0.
+    frequency:  number of rows with each pattern.
+
+    Returns the penalised log-likelihood of each group (`height`); of each pattern the log-likelihood of one row and
+    the posterior of u at the nodes; P(right) of each group and level at the nodes (`chance`); and for each pattern the
+    derivatives of its log-likelihood by β and s if u were at a node (`score_by_node`, without the penalty).
     """
-    s = parameters[:, 3:] @ patterns.loadings.T  # groups x levels
+    s = parameters[:, 3:] @ patterns.loadings.T  # s of each level; groups x levels
     eta = parameters[:, :3, None] + s[:, :, None] * NODES  # groups x levels x nodes
     chance = expit(eta)
 
-    # log of P(responses | u) times the weight of u, at each node; patterns (p) x nodes (n), a sum over levels (l)
+    # log of P(responses | u) times the weight of node u; patterns (p) x nodes (n), summed over levels (l)
     n_wrong = patterns.n_evaluated - patterns.n_right
     log_right = log_expit(eta)[patterns.group]
     log_wrong = log_expit(-eta)[patterns.group]
@@ -321,13 +344,19 @@ def posterior_score(evaluation: Evaluation) -> Float[np.ndarray, "patterns k"]:
 def curvature(
     patterns: Patterns, prior: Prior, evaluation: Evaluation, frequency: Frequency
 ) -> Num[np.ndarray, "groups ..."]:
-    """Negative Hessian of each group's penalised log-likelihood by β and s, groups x k x k.
+    """Negative Hessian of each group's penalised log-likelihood by its k parameters β and s, groups x k x k.
 
     It is the information if u were known, less the information that is lost because u is not (Louis 1982), plus the
-    precision of the prior.
+    precision of the prior:
+
+        E[n p (1 - p) z z'] - Cov[score] + diag(1 / prior variance),   summed over the rows of the group
+
+    Mean and covariance are over the posterior of u. The score is the derivative of a row's log-likelihood by β and s
+    at a given u, and z the derivative of a level's logit: 1 for its own β, and u for its own s (`loadings`, 3 levels x
+    number of s, is 1 at the s that a level has).
     """
     # What u hides: the covariance of the score over the posterior of u; patterns x k x k
-    score = posterior_score(evaluation)
+    score = posterior_score(evaluation)  # its mean; patterns x k, without the prior
     weighted_score = evaluation.score_by_node * evaluation.posterior[:, None]
     hidden = weighted_score @ evaluation.score_by_node.swapaxes(1, 2)
     hidden -= score[:, :, None] * score[:, None]
@@ -363,11 +392,13 @@ def fit(
     halved until its likelihood does not fall. The search ends if the largest step of all is below `tolerance`, or after
     STEPS steps.
 
-    parameters: β of three levels, then s, of each group; where the search begins.
-    frequency:  how often each pattern counts.
+    parameters: where the search begins, of each group: β (the logits of three levels), then s (how strongly a
+                session's effect changes these logits; one value for all levels, or one for each).
+    frequency:  how often each pattern (equal counts of responses) counts.
     """
     evaluation = evaluate(patterns, prior, parameters, frequency)
     for _ in range(STEPS):
+        # the derivative of the log-likelihood, in which the prior has no part, plus the one of the log prior
         score = group_sums(patterns, posterior_score(evaluation), frequency)
         score -= (parameters - prior.mean) / prior.variance
         covariance = inverse(curvature(patterns, prior, evaluation, frequency))
@@ -380,7 +411,8 @@ def fit(
         step /= np.maximum(np.maximum(longest, towards_zero), 1.0)[:, None]
 
         next_evaluation = evaluate(patterns, prior, parameters + step, frequency)
-        lowest_allowed = evaluation.height - 1e-9 * np.abs(evaluation.height)  # rounding is no fall
+        # `height`: penalised log-likelihood of each group; a fall by rounding is allowed
+        lowest_allowed = evaluation.height - 1e-9 * np.abs(evaluation.height)
         has_fallen = next_evaluation.height < lowest_allowed
         while has_fallen.any():
             step[has_fallen] /= 2
@@ -410,7 +442,13 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     """Accuracy and score of every group with their standard errors, from the fitted model; see `mixed_logit`.
 
     A target is the weighted sum of the observed responses, and of the mean predicted probabilities E p of the items
-    without a response. The comments name the parts of its variance.
+    without a response. E is the mean over the posterior of a row's random effect u. The variance of a target is
+
+        Σ_rows Σ_l w_l² r_l E[p_l (1 - p_l)]  +  Σ_rows Var(Σ_l w_l r_l p_l)  +  g' C g
+
+    with w_l the weight of an item of level l, and r_l the number of a row's items without a response. The parts are
+    from the missing responses given u, from u, and from the parameters: g is the gradient of the target by a group's β
+    and s, and C their covariance. All groups share the error of the prior's mean.
 
     rows:       the counts of every session (or level of one).    patterns: the same rows, equal ones merged.
     fit_of_all: the model, fitted to all rows.
@@ -418,7 +456,7 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     evaluation = fit_of_all.evaluation
     prior = fit_of_all.prior
 
-    # Covariance of each group's parameters: inverse information, and what the mean of the prior adds
+    # C, covariance of each group's k parameters β and s: inverse information, and what the prior's mean adds
     covariance = inverse(curvature(patterns, prior, evaluation, patterns.frequency.sum(axis=0)))  # groups x k x k
     pull = covariance / prior.variance  # derivative of a group's parameters by the prior's mean
     covariance = covariance + (pull * prior.mean_variance) @ pull.swapaxes(1, 2)
@@ -431,7 +469,7 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     response_variance = mean - np.einsum("pn,pln->pl", evaluation.posterior, chance**2)
     chance_covariance = weighted_chance @ chance.swapaxes(1, 2) - mean[:, :, None] * mean[:, None]
 
-    # Derivatives of E p by β and s: given u, and by the shift of u's posterior; patterns x levels x k
+    # Derivatives of E p by β and s: at a given u, and as they change the posterior of u; patterns x levels x k
     slope_by_s = np.einsum("pn,pln,n->pl", evaluation.posterior, chance * (1 - chance), NODES)
     slopes = np.concatenate(
         [response_variance[:, :, None] * np.eye(3), slope_by_s[:, :, None] * patterns.loadings],
@@ -449,13 +487,13 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     # t targets, p rows, l and m levels
     variance += np.einsum("tpl,plm,tpm->tp", remaining_weight, chance_covariance[pattern], remaining_weight)
 
-    # Sums over the rows of each group, and the variance from β and s: gradient' covariance gradient
+    # Sums over the rows of each group, and the variance from β and s, g' C g
     starts = np.searchsorted(rows.group, np.arange(pool.n_groups))  # first row of each group
     sum_by_group = partial(np.add.reduceat, indices=starts, axis=0)
     gradient = sum_by_group(np.einsum("tpl,plk->ptk", remaining_weight, slopes[pattern]))  # groups x targets x k
     # g groups, t targets, k and m parameters
     variance_of_parameters = np.einsum("gtk,gkm,gtm->gt", gradient, covariance, gradient)
-    # the prior's mean is shared by all groups
+    # errors that all groups share: of each parameter of the prior's mean
     shared = np.einsum("gtk,gkm,m->gtm", gradient, pull, np.sqrt(prior.mean_variance))
     se = np.sqrt(sum_by_group(variance.T) + variance_of_parameters)
     return normal_estimate(sum_by_group(value.T), se, shared)

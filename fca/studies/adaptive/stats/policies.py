@@ -82,7 +82,10 @@ class Policy(ABC):
         self.rank: Codes = NO_ITEMS  # place of every item in its stratum, from 0; empty before the first round
 
     def next(self, rng: np.random.Generator) -> Positions:
-        """Positions of the next round's items; an empty array when the budget is spent."""
+        """Positions of the next round's items; an empty array when the budget is spent.
+
+        `rank`, the random order of the items of each stratum, is drawn at the first call and kept for all rounds.
+        """
         if not len(self.rank):
             self.rank = shuffled_ranks(self.stratum, rng)
         while self.round < self.rounds:
@@ -201,11 +204,12 @@ class Proportional(Policy):
         self.n = np.maximum(share_of_groups(pool, budget), 1)
 
     def select(self, rng: np.random.Generator) -> Positions:
-        """Draw n of each group's items that were not evaluated so far, or all of them, evenly along its sessions.
+        """Draw a sample of every group, evenly along its sessions; returns the positions of the items drawn.
 
-        The sample, with each item's chance, is added to the record.
+        Of a group, `self.n[group]` of the items that were not evaluated so far are drawn, or all if fewer remain. The
+        sample, with the chance of each item to be drawn, is added to the record.
         """
-        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are no part of the sample
+        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are not part of the sample
         positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group, n in enumerate(self.n):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
@@ -213,7 +217,8 @@ class Proportional(Policy):
                 continue
             inclusion[items] = min(n / len(items), 1.0)
             session = self.pool.session[items].astype(float)
-            is_drawn = systematic(inclusion[items], rng, along=session)  # along it, so each session has its share
+            # systematic sampling of the items sorted by session, so that each session has its share
+            is_drawn = systematic(inclusion[items], rng, along=session)
             positions_by_group.append(items[is_drawn])
         self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, chance=None))
         return np.concatenate(positions_by_group)
@@ -247,8 +252,12 @@ class GreTwoStage(Policy):
     ) -> None:
         """Set the sizes of both rounds from the budget.
 
+        In the paper of this policy (Huang et al. 2025) a session has four items in the first round and five in the
+        second. A larger budget multiplies both rounds.
+
+        mapping: for 0 to 9 points of the first round, the numbers of easy, medium and hard items in the second.
+        bank:    not used.
         Raises FcaError for a pool without levels, too few items, a small budget, and an invalid mapping.
-        mapping: for 0 to 9 points, the numbers of easy, medium and hard items in the second round.    bank: not used.
         """
         pool.check_levels("policy", "gre_two_stage", WITHOUT_LEVELS)
         table = check_mapping(mapping)
@@ -257,7 +266,7 @@ class GreTwoStage(Policy):
             step = "add images (12 a level are usual) or take another policy"
             session = "images a session (class and attribute)"
             raise FcaError(session, f"{items_per_session:.3g}", "9 or more, to evaluate nine", step)
-        # how many times the nine items of the paper a session gets
+        # a session gets this many times the nine items of the paper
         self.times = round(check_budget(budget) * items_per_session / (FIRST_ROUND.sum() + SECOND_ROUND_ITEMS))
         if self.times < 1:
             allowed = f"{9 / items_per_session:.3g}, nine items a session, or a multiple"
@@ -266,16 +275,18 @@ class GreTwoStage(Policy):
         most_by_level = FIRST_ROUND * self.times + self.table.max(axis=0)
         check_room(pool, most_by_level)
         super().__init__(pool, pool.stratum)
-        # right responses before the latest `extend`, which starts another pair of rounds; sessions x levels
+        # right responses before the latest `extend`, which starts another pair of rounds; the points of a pair do not
+        # count them. sessions x levels
         self.right_in_earlier_pairs = np.zeros_like(pool.sizes)
 
     def select(self, rng: np.random.Generator) -> Positions:
         """The items of every session's first round (1 easy, 2 medium, 1 hard), or of its second (5, by its points).
 
-        The points of a session are 1, 2 and 4 for a right easy, medium and hard item of the first round. `self.table`,
-        the mapping, has the numbers of items by level of the second round for 0 to 9 points. If a session gets
-        `self.times` times the nine items of the paper, both rounds are that many times as large, and the points are
-        divided by `self.times`.
+        The points of a session are 1, 2 and 4 for a right easy, medium and hard item of the first round. `self.table`
+        has the numbers of items by level of the second round for 0 to 9 points. With a larger budget, both rounds are
+        `self.times` times as large (in `self.table` too), and the points are divided by `self.times`.
+
+        `right_in_earlier_pairs` has the right responses before this pair of rounds, 0 unless the test was extended.
         """
         n_evaluated = self.pool.by_stratum(self.record.evaluated)  # sessions x levels
         if self.round == 1:
@@ -284,6 +295,7 @@ class GreTwoStage(Policy):
             n_right = self.pool.by_stratum(self.record.right) - self.right_in_earlier_pairs
             points = n_right @ POINTS // self.times  # of every session, 0 to 9
             n_next = self.table[points]  # sessions x levels
+        # the next items of each session and level, in their random order: the first so many, without those evaluated
         positions = self.first_of_strata(n_evaluated + n_next)
         self.record.chosen_by_responses[positions] = self.round == 2
         return positions
@@ -354,8 +366,9 @@ class OptimalAllocation(Policy):
     def _final_counts(self) -> list[Levels]:
         """How many items of each group are evaluated in both rounds together, by level.
 
-        In proportion to c sqrt(p (1 - p)), with c the weight of the level in the objective and p the share right at the
-        level in the OTHER groups, and at least as many as were evaluated so far.
+        They are in proportion to c sqrt(p (1 - p)) (Neyman allocation), with c the weight of the level in the objective
+        and p the share right at the level in the OTHER groups: if a group's own responses decided, its estimate would
+        be biased. There are at least as many as were evaluated so far, and at most as many as the group has.
         """
         pool = self.pool
         n_evaluated = pool.by_group(pool.by_stratum(self.record.evaluated))  # groups x levels
@@ -370,9 +383,9 @@ class OptimalAllocation(Policy):
         return [spread(int(n), size_of_group, least, most) for n, size_of_group, least, most in groups]
 
     def first_of_groups(self, counts: Sequence[Levels]) -> Positions:
-        """Positions of the items among the first `counts` of their group and level that were not evaluated so far.
+        """Positions of the first `counts` items of each group and level, without those evaluated so far.
 
-        counts: for each group, the number of items by level.
+        counts: for each group, the number of items by level, in which the items evaluated so far count too.
         The items of a group and level are ordered by (rank in session + start of session) / size of session. The rank
         is random, from 0, and the start is random in [0, 1). The items of every session are then equally spaced from 0
         to 1, so that the first k items of the order have each session's share, rounded up or down, for any k.
@@ -444,15 +457,17 @@ class NeymanIrt(_WithBank):
     def select(self, rng: np.random.Generator) -> Positions:
         """The random pilot in round 1; then items with unequal chances, as a sample that is added to the record.
 
-        The chances are proportional to w sqrt(p (1 - p)): w is the item's weight in the objective, and p the bank's
-        probability of a right response at the ability that the pilot shows.
+        The pilot has `n_pilot` random items of each group, the sample `n_after_pilot`. The chances of an item to be
+        drawn into the sample are proportional to w sqrt(p (1 - p)), at most 1: w is the item's weight in the objective,
+        and p the bank's probability of a right response at the ability that the responses so far show.
         """
         if self.round == 1:
-            return self.first_of_strata(self.n_pilot)
+            return self.first_of_strata(self.n_pilot)  # the strata of this policy are the groups
 
-        chance = response_probabilities(self.record, self.bank)
+        chance = response_probabilities(self.record, self.bank)  # p
+        # p (1 - p) has a least value, as a surprise on an item of nearly no chance would weigh too much
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
-        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are no part of the sample
+        inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are not part of the sample
         positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group, n in enumerate(self.n_after_pilot):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
@@ -463,7 +478,7 @@ class NeymanIrt(_WithBank):
 
         positions = np.concatenate(positions_by_group)
         self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, chance))
-        self.record.chosen_by_responses[positions] = True
+        self.record.chosen_by_responses[positions] = True  # the ability, which chose them, is from the responses
         return positions
 
 
@@ -504,7 +519,7 @@ class DefensiveIrt(_WithBank):
         """
         pool = self.pool
         evaluated_before = self.record.evaluated.copy()
-        if self.round == 1:
+        if self.round == 1:  # n_pilot random items of each group
             inclusion = (self.n_pilot / pool.group_sizes.sum(axis=1))[pool.group]
             self.record.samples.append(Sample(evaluated_before, inclusion, chance=None))
             return self.first_of_strata(self.n_pilot)
@@ -594,10 +609,11 @@ class DefensiveIrt(_WithBank):
         return residual - line @ random_columns
 
     def _inclusion(self, size: PerItem, is_remaining: Marks) -> PerItem:
-        """Chances proportional to w_i `size`, at most 1, that sum to n_after_pilot over a group's remaining items.
+        """The chance of each item to be drawn: proportional to w_i `size`, at most 1, where w_i is the item's weight.
 
-        They are over all items of the pool. Items evaluated so far get the chances that they would have if they
-        remained: `_best_mixture` judges a mixture by such items.
+        Over a group's remaining items the chances sum to the number of items to draw, `n_after_pilot[group]`. Items
+        evaluated so far get the chances that they would have if they remained, because `_best_mixture` judges chances
+        by the responses to such items. The result is over all items of the pool.
         """
         pool = self.pool
         size = self.weight * size
@@ -610,8 +626,9 @@ class DefensiveIrt(_WithBank):
         for group in np.unique(pool.group[(inclusion > 1) & is_remaining]):
             is_of_group = pool.group == group
             items = np.flatnonzero(is_of_group & is_remaining)
-            capped = capped_inclusion(size[items], int(self.n_after_pilot[group]))
-            # the item of the smallest chance is capped last: its chance over its size is the new scale
+            capped = capped_inclusion(size[items], int(self.n_after_pilot[group]))  # these sum to n_after_pilot
+            # the smallest chance is not capped, unless all are: divided by the item's size it is the new scale, with
+            # which the evaluated items of the group get their chances
             least = int(capped.argmin())
             inclusion[is_of_group] = size[is_of_group] * capped[least] / size[items[least]]
             inclusion[items] = capped
@@ -667,17 +684,18 @@ class FisherCat(_WithBank):
     def select(self, rng: np.random.Generator) -> Positions:
         """The random pilot in round 1; then a batch of the items that are most informative about the ability so far.
 
-        With `randomesque` r above 1, a batch is drawn at random among the r times as many most informative items.
+        With `randomesque` r above 1, a batch is drawn at random among the r times as many most informative items, so
+        that tests of equally able models differ.
         """
         if self.round == 1:
-            return self.first_of_strata(self.n_pilot)
+            return self.first_of_strata(self.n_pilot)  # random items of each group
 
         # the number of items of each group that this round gets, so that all rounds together get `n_after_pilot`
         rounds_after_pilot = self.rounds - 1
         n_after_round = self.n_after_pilot * (self.round - 1) // rounds_after_pilot
         n_after_last_round = self.n_after_pilot * (self.round - 2) // rounds_after_pilot
         group = self.pool.group
-        n_of_round = (n_after_round - n_after_last_round)[group]  # for each item, the number of its group
+        n_of_round = (n_after_round - n_after_last_round)[group]  # for each item, what its group gets
 
         ability, _ = ability_of(self.record, self.bank)
         # -1 puts items evaluated before behind all others; information is never negative
@@ -771,8 +789,9 @@ def objective_row(objective: str, targets: Sequence[str] = TARGETS) -> int:
 def spread(n: int, size: Float[np.ndarray, " levels"], least: Levels, most: Levels) -> Levels:
     """Distribute n items over levels: returns the whole number of items of each level, from `least` to `most`.
 
-    Beyond `least`, one item after the other goes to the level where size² / (k (k + 1)) is largest, k being the number
-    of items that the level has so far. In whole numbers this minimises the sum of size² / k (Wright 2012).
+    The numbers are about proportional to `size`, the weight of a level times the standard deviation of a response to
+    it. Beyond `least`, one item after the other goes to the level where size² / (k (k + 1)) is largest, k being the
+    number of items that the level has so far. In whole numbers this minimises the variance Σ size² / k (Wright 2012).
 
     >>> spread(10, np.array([1.0, 2.0, 4.0]), np.array([1, 1, 1]), np.array([12, 12, 4]))
     array([2, 4, 4])

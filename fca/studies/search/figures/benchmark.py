@@ -53,7 +53,7 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     # one part for each measure, with the mean and the ends of the band under common names
     frames = []
     for mean, sd in zip(analysis.CURVED, analysis.SDS, strict=True):
-        half_width = searches[sd].fillna(0)
+        half_width = searches[sd].fillna(0)  # a single search has no standard deviation
         band_columns = {
             MEAN_VALUE: searches[mean],
             MEAN_VALUE.low: (searches[mean] - half_width).clip(0),
@@ -63,6 +63,7 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     frame = pd.concat(frames, ignore_index=True)
     frame["panel"] = _panels(frame, "measure")
 
+    # a colour for each policy; a click in the legend dims the marks of all others (`opacity`, `picked`)
     coloured = kinds.hue(POLICY, frame, _COLOURS, shapes=None, columns=5)
     across = kinds.quantity(alt.X, SHARE, "share of all subdomains explored", grid=True, domain=[0, 1], padding=0)
     up = kinds.quantity(alt.Y, MEAN_VALUE, "", grid=True, domain=[0, 1], padding=0)
@@ -114,7 +115,7 @@ def predictors_figure(predictors: Table) -> alt.FacetChart:
     predictors: the table search_predictors.
     """
     frame = predictors.frame.dropna(subset=PREDICTED_RHO).reset_index(drop=True)
-    half_width = frame[analysis.RHO_SD].fillna(0)
+    half_width = frame[analysis.RHO_SD].fillna(0)  # a single training set has no standard deviation
     ends = {
         PREDICTED_RHO.low: frame[PREDICTED_RHO] - half_width,
         PREDICTED_RHO.high: frame[PREDICTED_RHO] + half_width,
@@ -155,6 +156,7 @@ def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
     """
     for names, lines in found.groupby([DATASET, MODEL], sort=False, dropna=False):
         table_name = ", ".join(name for name in names if isinstance(name, str))
+        # FOUND: the median share explored when all were found, with the range over searches as its interval
         finished = lines.dropna(subset=ALL_FOUND).rename(
             columns={ALL_FOUND: FOUND, ALL_FOUND_LEAST: FOUND.low, ALL_FOUND_MOST: FOUND.high}
         )

@@ -152,7 +152,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     hover = [column for column in gallery.columns if column.number_format]  # the numeric columns
     chart = kinds.pictures(frame, hover, "below", "lines")
 
-    # pictures and both texts move up by half of the height that the prompts need beyond one line
+    # the layers, pictures, probabilities and prompts, move up by half of the height that prompts need beyond one line
     raised_px = 6 * frame["lines"].str.count("\n").max()
     for layer, offset in zip(chart.layer, ("yOffset", "dy", "dy"), strict=True):
         layer.mark[offset] -= raised_px
@@ -197,9 +197,10 @@ def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
         within = {WHERE: line[analysis.RULE], **_measured(line, inside)}
         elsewhere = {WHERE: "where no rule holds", MEASURED: line[outside]}
 
+        # the name of a search begins with its subject, which the sentence names after "recognises"
         classifier = str(line[analysis.SEARCH]).removeprefix(f"{line[SUBJECT]}, ")
         images = f"{line[analysis.FRESH_IMAGES]:,} fresh images" if rule_is_tested else "fresh images"
-        is_lower = line[inside] < line[outside]
+        is_lower = line[inside] < line[outside]  # else the sentence denies that this condition describes failures
         sentence = (
             f"{'' if is_lower else 'No condition: '}{classifier} recognises {line[SUBJECT]} in "
             f"{format_with_interval(within, SHARE)} of images with {line[analysis.RULE]}, and in "
@@ -305,6 +306,7 @@ their worst tenths share 40 %, by chance 10 %.
         chance = f"{100 * line[analysis.CHANCE]:.0f} %"
         overlap = f"their worst tenths share {_percent(line, analysis.OVERLAP)}, by chance {chance}"
         sentence = f"{line[PAIR]} {agree} on which conditions are hard: {rho}; {overlap}."
+        # the line at 0 is no correlation
         yield Statement(sentence, small.dots(pairs, PAIR, analysis.AGREEMENT_RHO, hover, line=0.0))
 
 

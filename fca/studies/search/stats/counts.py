@@ -42,10 +42,11 @@ def image_correlation(correct: PerSubdomain, n_images: PerSubdomain, group: Grou
     """Correlation rho of two images of a subdomain: the value of CORRELATIONS with the highest likelihood.
 
     The number c of right images of n is beta-binomial. Its mean p is the share of right images in the subdomain's
-    group, weighted by `effective_images` at that rho. The likelihood leaves out what does not depend on rho:
+    group, in which a subdomain has the weight n / (1 + (n - 1) rho), its number of effective images. The likelihood
+    leaves out what does not depend on rho:
 
     L(rho) = sum over subdomains of log B(c + a, n - c + b) - log B(a, b)
-             with a = p (1 / rho - 1),   b = (1 - p) (1 / rho - 1)
+             with a = p (1 / rho - 1),   b = (1 - p) (1 / rho - 1),   B the beta function
 
     correct, n_images: c and n of each subdomain.
     group: the group of each subdomain, as numbers 0, 1, ...; groups may differ in accuracy, and share one rho.
@@ -53,13 +54,14 @@ def image_correlation(correct: PerSubdomain, n_images: PerSubdomain, group: Grou
     >>> image_correlation(np.array([10, 0, 10, 0]), np.array([10, 10, 10, 10]), np.zeros(4, int)) > 0.5
     True
     """
-    weight = n_images / (1 + np.outer(CORRELATIONS, n_images - 1))  # correlations x subdomains
+    # every rho of the grid at once: `effective_images` at each; correlations x subdomains
+    weight = n_images / (1 + np.outer(CORRELATIONS, n_images - 1))
     is_in_group = np.eye(group.max() + 1)[group]  # 1 at the group of each subdomain, else 0; subdomains x groups
     share = (weight * correct / n_images) @ is_in_group / (weight @ is_in_group)  # correlations x groups
     # p of each subdomain's group, correlations x subdomains; clipped, as log B is infinite at 0 and 1
     mean = np.clip(share, EDGE, 1 - EDGE)[:, group]
 
-    concentration = (1 / CORRELATIONS - 1)[:, None]
+    concentration = (1 / CORRELATIONS - 1)[:, None]  # a + b
     a = mean * concentration
     b = (1 - mean) * concentration
     likelihood = np.sum(betaln(correct + a, n_images - correct + b) - betaln(a, b), axis=1)
@@ -69,8 +71,10 @@ def image_correlation(correct: PerSubdomain, n_images: PerSubdomain, group: Grou
 def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estimated:
     """Share of right images of the population that some subdomains were drawn from, with its 95 % interval.
 
-    Each of the k subdomains has c right images of n, and counts with its effective images w (`effective_images`).
+    Each of the k subdomains has c right images of n. Its images are correlated (rho, see `image_correlation`), so it
+    counts with w effective images, the number of independent images that they are worth.
 
+    w  = n / (1 + (n - 1) rho)
     p  = (sum w c / n) / sum w
     s² = sum w (c / n - p)² / (k - 1)
     n* = p (1 - p) (sum w) / s² (z / t)²    the number of independent images that are worth as much as these images,
@@ -89,7 +93,7 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
     """
     if not len(correct):
         return UNKNOWN_ESTIMATE
-    one_group = np.zeros(len(correct), dtype=np.int64)
+    one_group = np.zeros(len(correct), dtype=np.int64)  # all subdomains are of one population, with one accuracy p
     weight = effective_images(n_images, image_correlation(correct, n_images, one_group))
     accuracy = correct / n_images
     share = float(weight @ accuracy / weight.sum())
@@ -116,10 +120,11 @@ def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarr
     The two sides of a rule are the subdomains inside and those outside. It is the largest of two or three p-values.
     Each is too small for some tables, for which another one is valid:
 
-    - Student's t of the two shares, which accounts for how much subdomains vary. Each subdomain has c right images of n
-      and effective images w; W is the sum of w on a side:
+    - Student's t of the two shares, which accounts for how much subdomains vary. Each subdomain has c right images of
+      n, which are worth w = n / (1 + (n - 1) rho) independent images, with rho the correlation of two images of a
+      subdomain. On a side, W is the sum of w, and p the mean of c / n weighted by w:
       t = (p_in - p_out) / (s sqrt(1 / W_in + 1 / W_out)),   s² = sum w (c / n - p of the side)² / (k - 2),
-      (W_in² / sum w² + W_out² / sum w²) - 2 degrees of freedom;
+      (W_in² / sum w² + W_out² / sum w²) - 2 degrees of freedom, each sum over its side;
     - Fisher's test of all images (mid-p), which is valid where a few images decide;
     - unless the sides are even, the permutation p-value (mid-p) of the same t, among tables whose subdomains are dealt
       to the two sides again. Accuracies near 1 are skewed, and the skew cancels in t only if the sides are even. Sides
@@ -149,10 +154,10 @@ def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarr
     if not is_even and 0.5 / n_deals > CONFIRMING:
         return float("nan")
 
-    correlation = image_correlation(correct, n_images, side)
+    correlation = image_correlation(correct, n_images, side)  # rho; the sides may differ in accuracy
     weight = effective_images(n_images, correlation)
     freedom = float(np.sum(np.bincount(side, weight) ** 2 / np.bincount(side, weight**2))) - 2
-    t = _student_t(correct[None], n_images, inside, correlation)[0]
+    t = _student_t(correct[None], n_images, inside, correlation)[0]  # of one table
     p_of_student = float(stdtr(max(freedom, 1.0), t))
     p = max(p_of_student, _fisher_mid_p(correct, n_images, inside))
     if is_even:
@@ -166,10 +171,15 @@ def _student_t(
     inside: Bool[np.ndarray, " subdomains"],
     correlation: float,
 ) -> Float[np.ndarray, " tables"]:
-    """Student's t of `p_lower` for each table: accuracy inside less accuracy outside, over its standard error.
+    """Student's t for each table: accuracy inside a rule less accuracy outside, over its standard error.
 
-    tables: the number of right images of each subdomain, a row for each table.
-    inside: which subdomains the rule holds for.    correlation: rho of two images of a subdomain.
+    t = (p_in - p_out) / (s sqrt(1 / W_in + 1 / W_out)),   s² = sum w (c / n - p of the side)² / (k - 2)
+
+    c of the n images of each of the k subdomains are right. The images are worth w = n / (1 + (n - 1) rho) independent
+    ones, with rho the `correlation` of two images of a subdomain. On each side (inside or outside the rule), W is the
+    sum of w, and p the mean of c / n weighted by w.
+
+    tables: c of each subdomain, a row for each table.    inside: which subdomains the rule holds for.
     """
     weight = effective_images(n_images, correlation)
     accuracy = tables / n_images
@@ -185,15 +195,20 @@ def _student_t(
 
 
 def _dealt_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
-    """The permutation p-value (mid-p) of the t of `p_lower`, for a lower accuracy inside a rule than outside.
+    """The permutation p-value (mid-p) for a lower accuracy inside a rule than outside.
 
-    It is the share of `_dealt_tables` with a lower t than the observed table, plus half of the share with the same t.
+    The statistic is Student's t of the two accuracies (`_student_t`). The p-value is the share of tables with a lower t
+    than the observed table, plus half of the share with the same t. In all tables but the observed one, the results of
+    subdomains are dealt at random to the two sides of the rule (`_dealt_tables`).
+
+    correct, n_images: right images and images of each subdomain.    inside: which subdomains the rule holds for.
     """
+    # one correlation of two images for all subdomains, as sides do not matter in the dealt tables
     one_group = np.zeros(len(n_images), dtype=np.int64)
     correlation = image_correlation(correct, n_images, one_group)
     tables = _dealt_tables(correct, n_images, inside, correlation)
     t = _student_t(tables, n_images, inside, correlation)
-    observed_t = t[0]
+    observed_t = t[0]  # the observed table is the first
 
     n_lower = np.sum(t < observed_t - EDGE)
     n_same = np.sum(np.abs(t - observed_t) <= EDGE)
@@ -212,8 +227,8 @@ def _dealt_tables(
     random ones (`null_tables`). Otherwise every choice occurs equally often, with the results of each side in random
     order. The observed choice is represented by the observed table itself, repeated as often as any other choice. So
     the p-value is exact if all subdomains have equally many images. If they do not, a count cannot move to a subdomain
-    with another number of images. Then its quantile moves (see `_quantiles`), and becomes the count that has this
-    quantile there.
+    with another number of images. So its quantile moves: its place in the beta-binomial distribution of counts of as
+    many images. At the new subdomain it becomes the count that has this quantile among counts of that many images.
 
     inside: which subdomains the rule holds for.    correlation: rho of two images of a subdomain.
     """
@@ -221,7 +236,7 @@ def _dealt_tables(
     n_subdomains = len(n_images)
     n_inside = int(inside.sum())
     n_choices = comb(n_subdomains, n_inside)
-    if n_choices > NULL_TABLES:
+    if n_choices > NULL_TABLES:  # `null_tables` are random ones in which the quantiles of all subdomains are permuted
         return np.vstack([correct, null_tables(correct, n_images, correlation, NULL_TABLES, rng)])
 
     # whether each choice has each subdomain inside; choices x subdomains
@@ -236,14 +251,14 @@ def _dealt_tables(
     observed_tables = np.tile(correct, (repeats, 1))
 
     # a boolean index of two axes gives a flat array, table by table; each table has n_inside values inside
-    below = _cumulative(correct, n_images, correlation)
-    quantiles = _quantiles(correct, n_images, below, len(other_choices), rng)
+    distributions = _cumulative(correct, n_images, correlation)  # of the counts of each number of images
+    quantiles = _quantiles(correct, n_images, distributions, len(other_choices), rng)  # tables x subdomains
     chosen = quantiles[other_choices].reshape(len(other_choices), -1)
     not_chosen = quantiles[~other_choices].reshape(len(other_choices), -1)
     dealt = np.empty(quantiles.shape)
     dealt[:, inside] = rng.permuted(chosen, axis=1)
     dealt[:, ~inside] = rng.permuted(not_chosen, axis=1)
-    return np.vstack([observed_tables, _counts_at(dealt, n_images, below)])
+    return np.vstack([observed_tables, _counts_at(dealt, n_images, distributions)])
 
 
 def _fisher_mid_p(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
@@ -276,7 +291,7 @@ def signed_root(
     """How much lower (negative) or higher the accuracy is inside each rule than outside, as a normal deviate.
 
     It is the signed root of the likelihood ratio,  sign(p_in - p_out) sqrt(2 (L(p_in, p_out) - L(p, p))),  with L the
-    log likelihood of independent binomials: the share right of each subdomain counts as that of `weight` images. p is
+    log likelihood of independent binomials: the share right of each subdomain counts as one of `weight` images. p is
     the share right of all subdomains, p_in and p_out of those inside and outside the rule.
 
     has:     which subdomains each rule holds for. Each rule needs a subdomain inside and one outside.
@@ -363,8 +378,10 @@ def _counts_at(
 def _cumulative(correct: PerSubdomain, n_images: PerSubdomain, correlation: float) -> dict[int, np.ndarray]:
     """Cumulative distributions of counts: number n of images -> P(fewer than k right images) for k = 0 .. n + 1.
 
-    There is one for each n in n_images. The distribution is beta-binomial with this correlation rho and the mean
-    accuracy p of the table, in which each subdomain counts with its `effective_images`:
+    There is one for each n in n_images. With them a count of right images is turned into its quantile, which can be
+    compared between subdomains of unequal numbers of images. The distribution is beta-binomial with this correlation
+    rho of two images of a subdomain. Its mean p is the accuracy of the table, in which a subdomain has the weight
+    n / (1 + (n - 1) rho) (`effective_images`):
 
     P(c) = C(n, c) B(c + a, n - c + b) / B(a, b),   a = p (1 / rho - 1),   b = (1 - p) (1 / rho - 1)
     """
@@ -409,28 +426,32 @@ def p_of_rules(
 ) -> Float[np.ndarray, " rules"]:
     """One-sided p-value for a low accuracy inside each rule, adjusted for testing all rules together.
 
-    The statistic of a rule is the lower of two: its `signed_root`, which detects a few subdomains that fail completely,
-    and its `quantile_deviate`, which detects many subdomains that are a little lower. p is the share of tables (null
-    tables and the judged table itself) in which the lowest statistic of all rules is at most the rule's statistic (the
-    maximum statistic of Westfall and Young 1993). So where no rule matters, one judged table in twenty has any p-value
-    up to 0.05.
+    The statistic of a rule is the lower of two normal deviates, which are negative if accuracy is lower inside: the
+    signed root of a likelihood ratio, which detects a few subdomains that fail completely, and a standardised sum of
+    quantiles (nearly a rank sum), which detects many subdomains that are a little lower.
+
+    Null tables are random tables in which no attribute matters: the results of the judged table, permuted among its
+    subdomains. p is the share of tables (null tables and the judged table itself) in which the lowest statistic of all
+    rules is at most the rule's statistic (the maximum statistic of Westfall and Young 1993). So where no rule matters,
+    one judged table in twenty has any p-value up to 0.05.
 
     has:     which subdomains each rule holds for.
     correct: number of right images of each subdomain in the judged table.
-    tables:  number of null tables, in which no attribute matters.
+    tables:  number of null tables.
 
     >>> has = np.array([[True] * 6 + [False] * 6, [True, False] * 6])
     >>> correct = np.array([4, 5, 3, 6, 5, 4, 9, 9, 8, 9, 10, 9])
     >>> p_of_rules(has, correct, np.full(12, 10), 99, np.random.default_rng(0)) <= 0.05
     array([ True, False])
     """
-    one_group = np.zeros(len(n_images), dtype=np.int64)
-    correlation = image_correlation(correct, n_images, one_group)
+    one_group = np.zeros(len(n_images), dtype=np.int64)  # where no attribute matters, one accuracy is behind all
+    correlation = image_correlation(correct, n_images, one_group)  # of two images of a subdomain
     judged_and_null = np.vstack([correct, null_tables(correct, n_images, correlation, tables, rng)])
     roots = signed_root(has, judged_and_null, n_images, effective_images(n_images, correlation))
     quantile_deviates = quantile_deviate(has, judged_and_null, n_images, correlation)
     statistics = np.minimum(roots, quantile_deviates)  # tables x rules
 
-    lowest_of_null = np.sort(statistics[1:].min(axis=1))
+    lowest_of_null = np.sort(statistics[1:].min(axis=1))  # of each null table
+    # for each rule, the number of null tables whose lowest statistic is at most the rule's
     n_as_low = np.searchsorted(lowest_of_null, statistics[0] + EDGE, side="right")
     return (1 + n_as_low) / (tables + 1)

@@ -103,6 +103,8 @@ def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Float[np.ndarray, 
 def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """A line for every rule of `strength` attribute values: mean accuracy of its visited subdomains, with its interval.
 
+    The interval is Student's over subdomains, at 95 % and within [0, 1].
+
     results: accuracy by visited subdomain, see `by_subdomain`.
     columns: names for the columns of the rule's attributes, then for those of its values.
     """
@@ -111,8 +113,8 @@ def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[s
     for rule, is_member in _rules(domain, strength):
         inside = accuracy[is_member[results.index]]
         mean = float(inside.mean()) if len(inside) else np.nan
-        each_alone = np.arange(len(inside))  # subdomains are the units that were drawn
-        low, high = mean_interval(inside, each_alone, within=FRACTION)
+        cluster = np.arange(len(inside))  # every subdomain is a cluster of its own, as subdomains were drawn
+        low, high = mean_interval(inside, cluster, within=FRACTION)  # FRACTION: 0 to 1
         # iterating over a rule gives its attributes
         lines.append((*rule, *rule.values(), mean, low, high, len(inside)))
 
@@ -219,7 +221,7 @@ def _lowest_rule(
     one_group = np.zeros(len(n_images), dtype=np.int64)
     weight = effective_images(n_images, image_correlation(correct, n_images, one_group))
     share = weight @ (correct / n_images) / weight.sum()
-    excess = weight * (correct / n_images - share)
+    excess = weight * (correct / n_images - share)  # right images beyond the average share, of each subdomain
     score = has_candidate @ excess / np.sqrt(has_candidate @ weight)
     return int(candidates[np.where(is_significant, score, np.inf).argmin()])
 
@@ -242,6 +244,7 @@ def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Est
     all_once = np.ones((1, n), dtype=np.int64)
     # resamples x subdomains: how often each is drawn; the first line is the sample itself
     draws = np.vstack([all_once, cluster_draws(n, seed)])
+    # how far each subdomain is in both worst tenths, from 0 to 1; resamples x subdomains
     in_both = _share_in_worst(first, draws, n_worst) * _share_in_worst(second, draws, n_worst)
     overlaps = (in_both * draws).sum(axis=1) / n_worst
     overlap = Estimated(float(overlaps[0]), *percentile_interval(overlaps[1:], n))

@@ -94,7 +94,7 @@ class Regression:
         from sklearn import ensemble, linear_model, svm
 
         if self.kind == "bo":
-            return linear_model.Lasso(1e-3, max_iter=10_000)  # alpha
+            return linear_model.Lasso(alpha=1e-3, max_iter=10_000)
         if self.kind == "bo_svr":
             return svm.SVR()
         if self.kind == "bo_forest":
@@ -174,13 +174,16 @@ class PairwiseGP:
     def tune(self, evidence: Evidence) -> Tuned:
         """The prior standard deviations (a, p, o) of highest marginal likelihood, from the grid of this class.
 
-        a is the one of the effects of attribute values, p of pairs of values, o of individual subdomains. To save time,
-        Newton's method runs only once, for the typical (a, p, o) of TYPICAL. The normal measurements of logits that it
-        ends with (`working_logits`) stand for the counts, and the likelihood of each (a, p, o) is the one of a linear
-        regression of these measurements.
+        In this model the logit of a subdomain's accuracy is a constant plus normal effects: of attribute values
+        (standard deviation a), of pairs of values (p) and of the individual subdomain (o).
+
+        To save time, the binomial counts are replaced, once, by working logits: normal measurements of the logits whose
+        likelihood has the same slope and curvature at the mode of the posterior, for the typical (a, p, o) of TYPICAL.
+        The likelihood of each (a, p, o) is then the one of a Bayesian linear regression of these measurements.
         """
-        centre = self._centre(evidence)
-        logits = self._at_mode(evidence, self.TYPICAL)
+        centre = self._centre(evidence)  # logit of the share of all images that are right
+        logits = self._working_logits_at_mode(evidence, self.TYPICAL)
+        # the sums of the regression, which depend on o alone
         moments = {individual: self._moments(evidence, logits, centre, individual) for individual in self.INDIVIDUAL}
 
         def log_likelihood(sds: Tuned) -> float:
@@ -194,7 +197,7 @@ class PairwiseGP:
 
     def scale(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
         """Mean and standard deviation of every subdomain's logit, on which acquisitions compare subdomains."""
-        return self._posterior(evidence, self._at_mode(evidence, tuned), tuned, spread=True)
+        return self._posterior(evidence, self._working_logits_at_mode(evidence, tuned), tuned, spread=True)
 
     def predict(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
         """Expected accuracy: the mean over the posterior of the logit, not the accuracy at its mean."""
@@ -211,10 +214,14 @@ class PairwiseGP:
         n_wrong = evidence.n_images.sum() - n_right
         return float(np.log((n_right + 0.5) / (n_wrong + 0.5)))
 
-    def _at_mode(self, evidence: Evidence, sds: Tuned) -> WorkingLogits:
-        """Working logits at the mode of the posterior, by Newton's method.
+    def _working_logits_at_mode(self, evidence: Evidence, sds: Tuned) -> WorkingLogits:
+        """Working logits of the visited subdomains at the mode of the posterior, by Newton's method.
 
-        Each step is a Bayesian linear regression of the working logits at the current logits; see the class.
+        Working logits are a normal measurement of the subdomains' logits z, which replaces the binomial counts: its
+        likelihood has the same slope and curvature at z. Each step computes them at the current z; the posterior mean
+        given these measurements, by a Bayesian linear regression, is the next z.
+
+        sds: prior standard deviations (a, p, o) of the effects of values, of pairs of values and of subdomains.
         """
         # start from shares that are shrunk towards the overall share, so that no share is 0 or 1
         overall = (evidence.correct.sum() + 0.5) / (evidence.n_images.sum() + 1)
@@ -242,15 +249,19 @@ class PairwiseGP:
 
         A subdomain that was not visited has the mean f and the variance v + o².
 
-        sds: (a, p, o).    spread: whether standard deviations are computed; without it they are NaN, which saves time.
+        logits: y and r of the visited subdomains.
+        sds:    prior standard deviations (a, p, o) of the effects of values, of pairs of values and of subdomains.
+        spread: whether standard deviations are computed; without it they are NaN, which saves time.
         """
         additive, pairwise, individual = sds
         visited = evidence.subdomains
         centre = self._centre(evidence)
         regression = self._regression(self._moments(evidence, logits, centre, individual), additive, pairwise)
 
-        # posterior mean of the features' weights: S (L')⁻¹ h, with the names of `_regression`; then f
-        weights = np.zeros(len(self.strength))
+        # f: the features X (indicators of values and pairs) times the posterior mean of their weights, S (L')⁻¹ h. S
+        # has the prior deviations, L (`lower`) is the Cholesky factor of I + S X' V⁻¹ X S, and h (`half_solution`) is
+        # L⁻¹ S X' V⁻¹ y, with V = r + o². Features with prior deviation 0 are not `active`: their weights are 0
+        weights = np.zeros(self.features.shape[1])
         solution = solve_triangular(regression.lower, regression.half_solution, lower=True, trans=1)
         weights[regression.active] = regression.prior_sd * solution
         mean = centre + self.sparse_features @ weights
@@ -269,11 +280,16 @@ class PairwiseGP:
         return Prediction(mean, np.sqrt(variance))
 
     def _moments(self, evidence: Evidence, logits: WorkingLogits, centre: float, individual: float) -> _Moments:
-        """The weighted sums over visited subdomains that the regression needs.
+        """The sums over visited subdomains that the Bayesian linear regression of measured logits needs.
 
-        They depend on o (`individual`) and not on a and p, so `tune` computes them once for each o.
+        With the features X of a subdomain (indicators of its values and pairs of values), its measured logit y less
+        `centre`, and the variance V of y, which includes o² of the subdomain's individual effect, they are:
 
-        logits: the measured logits of visited subdomains.    centre: the logit around which the constant varies.
+        gram = X' V⁻¹ X,   moment = X' V⁻¹ y,   log_density = log N(y; 0, V), but for a constant
+
+        They depend on o (`individual`) and not on the other prior deviations, so `tune` computes them once for each o.
+
+        logits: the measured logits and their variances.    centre: the logit around which the constant varies.
         """
         target = logits.value - centre
         variance = logits.variance + individual**2

@@ -63,7 +63,7 @@ class Policy:
         self.domain = domain
         self.seed = seed
         self.options = options
-        self.row_of_codes = {tuple(codes): row for row, codes in enumerate(domain.codes.tolist())}
+        self.subdomain_of_codes = {tuple(codes): subdomain for subdomain, codes in enumerate(domain.codes.tolist())}
 
     def next(self, visited: Visits, correct: Visits, n_images: Visits) -> int:
         """The subdomain to visit next. It is open: its visits are fewer than the option `visits`, and all have images.
@@ -125,15 +125,16 @@ class NWise(Policy):
         """Compute the covering array: `rows` are the positions of its subdomains, in the order of visits."""
         super().__init__(domain, seed, options)
         if options["strength"] < len(domain.attributes):  # else a covering array has all subdomains
-            self.rows = np.array([self.row_of_codes[tuple(codes)] for codes in self._covering_array()])
+            self.rows = np.array([self.subdomain_of_codes[tuple(codes)] for codes in self._covering_array()])
         else:
             self.rows = np.random.default_rng(seed).permutation(len(domain))
         self.planned = len(self.rows)
 
     def _covering_array(self) -> list[list[int]]:
-        """The subdomains of the covering array, computed by the package covertable.
+        """The subdomains of a covering array, computed by the package covertable.
 
-        A subdomain is a list of codes: for each attribute, the position of a value among the attribute's values.
+        A covering array has every valid combination of values of any `strength` attributes, in few subdomains. A
+        subdomain is a list of codes: for each attribute, the position of a value among the attribute's values.
         """
         from covertable import make
 
@@ -181,9 +182,9 @@ class Genetic(Policy):
         """
         evidence = pooled(visited, correct, n_images)
         lowest = np.argsort(evidence.accuracy, kind="stable")[:POPULATION]
-        parents = self.domain.codes[evidence.subdomains[lowest]]
+        parents = self.domain.codes[evidence.subdomains[lowest]]  # parents x attributes: the number of each value
         n_values = [len(values) for values in self.domain.attributes.values()]
-        open_rows = set(open_.tolist())
+        open_subdomains = set(open_.tolist())
 
         for _ in range(MAX_CHILDREN):
             is_from_first = rng.random(len(n_values)) < 0.5  # for each attribute
@@ -193,9 +194,9 @@ class Genetic(Policy):
             is_mutated = rng.random(len(n_values)) < MUTATION_RATE
             child = np.where(is_mutated, rng.integers(n_values), child)
 
-            row = self.row_of_codes.get(tuple(child.tolist()))  # None: a rule of the domain excludes it
-            if row is not None and row in open_rows:
-                return row
+            subdomain = self.subdomain_of_codes.get(tuple(child.tolist()))  # None: a rule of the domain excludes it
+            if subdomain is not None and subdomain in open_subdomains:
+                return subdomain
 
         return int(open_[0])
 
@@ -209,13 +210,14 @@ class Guided(Policy):
         name: of the policy, which is also the kind of its model.
         """
         super().__init__(domain, seed, options)
-        values = _all_indicators(domain, 1)
-        pairs = _all_indicators(domain, 2)
-        # what a covering choice covers; a domain of one attribute has no pairs
+        values = _all_indicators(domain, 1)  # subdomains x attribute values, 0 or 1
+        pairs = _all_indicators(domain, 2)  # subdomains x pairs of values
+        # What a choice covers that the model does not guide; a domain of one attribute has no pairs
         self.covered_cells = pairs if pairs.size else values
 
-        # To save time, the model is fitted after every visit up to so many visits, then after every second visit, from
-        # twice as many on after every third, and so on. Fits of a forest are slow.
+        # To save time, the model is not fitted after every visit: during the first `visits_per_pace` visits it is
+        # fitted after each, during the next as many after every second, then after every third, and so on. A forest
+        # is slow to fit.
         self.visits_per_pace = 50 if name == "bo_forest" else 250
 
         features = options.get("features")
@@ -225,7 +227,8 @@ class Guided(Policy):
             raise FcaError("features", f"shape {features.shape}", f"finite, ({len(domain)}, any)", "a row a subdomain")
 
         self.model = PairwiseGP(values, pairs) if name == "gp_pairwise" else Regression(name, features, seed)
-        # only the last result is kept: each is needed several times in a row
+        # caches of one result, as the same one is needed several times in a row; made here, so that each policy has
+        # its own
         self._cached_tune_and_skill = lru_cache(1)(self._tune_and_skill)
         self._cached_scores = lru_cache(1)(self._scores)
 
@@ -278,41 +281,46 @@ class Guided(Policy):
 
         open_: the open subdomains, in random order, which decides between equal scores.
         """
-        # a model without skill: visit the subdomain whose pairs of values were visited least
+        # a model that predicts no better than the mean: visit the subdomain whose pairs of values were visited least
         if self.covers(visited, correct, n_images):
             n_visits_of_cell = self.covered_cells[visited].sum(axis=0)
             # sum of 1 / (1 + visits) over the pairs of values of each open subdomain
             novelty = self.covered_cells[open_] @ (1 / (1 + n_visits_of_cell))
             return int(open_[np.argmax(novelty.round(9))])  # rounded, so that sums of equal terms are equal
 
-        # else visit the subdomain of highest score, by the last fit
-        history = _history(visited, correct, n_images)
-        tuned, _ = self._last_tune_and_skill(history)
+        # else visit the subdomain of highest score, by the model fitted to the first n_fitted visits: to save time, it
+        # is fitted after every pace-th visit only
+        history = _history(visited, correct, n_images)  # the visits that have images; 3 x visits
+        tuned, _ = self._last_tune_and_skill(history)  # settings of the model, which are tuned even less often
         n_visits = history.shape[1]
-        pace = 1 + n_visits // self.visits_per_pace  # the model is fitted after every pace-th visit
+        pace = 1 + n_visits // self.visits_per_pace
         n_fitted = n_visits - n_visits % pace
-        scores = self._cached_scores(history[:, :n_fitted].tobytes(), tuned)[open_]
+        scores = self._cached_scores(history[:, :n_fitted].tobytes(), tuned)[open_]  # bytes are the key of a cache
 
-        # the last fit does not know these visits, and would choose the same subdomains again
+        # the fit does not know the visits since, and would choose the same subdomains again
         visited_since_fit = np.isin(open_, history[0, n_fitted:])
         return int(open_[np.argmax(np.where(visited_since_fit, -np.inf, scores))])
 
     def _scores(self, history: bytes, tuned: Tuned) -> PerSubdomain:
         """Every subdomain's score by the option `acquisition`: the higher, the sooner it is visited.
 
-        Scores are rounded, so that the random order of subdomains decides between equal ones. With the predicted mean m
-        and standard deviation s, and q the tenth percentile of all means:
+        The model predicts a mean m with standard deviation s for every subdomain: of its accuracy or, if the model is a
+        Gaussian process (gp_pairwise), of the logit of its accuracy. q is the tenth percentile of all m.
 
         greedy:               -m
         expected_improvement: log s (z Φ(z) + φ(z)),   z = (lowest measured accuracy - m) / s
         straddle:             1.96 s - |m - q|
         worst_decile:         (q - m) / sqrt(s² + variance of a measurement)
 
+        The last two are for the Gaussian process alone, the first two for all other models. Scores are rounded, so
+        that the random order of subdomains decides between equal ones.
+
         history: the visits so far, as bytes, so that the result can be cached.    tuned: settings of the model.
         """
         evidence = pooled(*_from_bytes(history))
         acquisition = self.options["acquisition"]
-        mean, sd = self.model.scale(evidence, tuned, spread=acquisition != "greedy")  # greedy needs no sd
+        # m and s, accuracies or logits; greedy needs no s
+        mean, sd = self.model.scale(evidence, tuned, spread=acquisition != "greedy")
         above_worst = mean - np.quantile(mean, WORST_SHARE)  # m - q
         sd = np.maximum(sd, 1e-9)  # no division by 0
 
@@ -324,7 +332,9 @@ class Guided(Policy):
             score = np.log(np.maximum(improvement, 1e-300))  # tiny values differ in the log; no log of 0
         elif acquisition == "straddle":
             score = 1.96 * sd - np.abs(above_worst)
-        else:  # worst_decile: the probability is of a measured accuracy, so the noise of a visit adds to s²
+        else:
+            # worst_decile: the probability that a visit measures less than q, so the noise of a visit, the variance of
+            # the logit of its share right, adds to s²
             noise = np.median(working_logits(evidence, mean[evidence.subdomains]).variance)
             score = -above_worst / np.sqrt(sd**2 + noise)
         return score.round(9)
@@ -354,7 +364,7 @@ def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
 
     Options, where the policy has them (see POLICIES):
 
-    visits:   how often a subdomain may be visited. One whose images were all refused is not visited again.
+    visits:   how often each subdomain may be visited; it is not visited again after a visit without any image.
     strength: of nwise: every combination of values of so many attributes is visited; 2 to 5.
     starts:   number of first visits, which are random.
     reserve:  share of the later visits that are random.
