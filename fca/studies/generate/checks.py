@@ -69,6 +69,7 @@ class Checks:
         another command adds to the folder.
         """
         with folder.held(wait=False):
+            # The plan as its file gives it, with the descriptions that a language model wrote: they make the prompts.
             plan = with_descriptions(plan.resolved(), folder.journal.lines())
             scorer = ImageScorer(self.model, plan)
             self._score(scorer, folder, plan)
@@ -82,7 +83,11 @@ class Checks:
         return _summary(images, rejected)
 
     def _score(self, scorer: ImageScorer, folder: Folder, plan: Plan) -> None:
-        """Score the images of the plan that this model has not scored yet, and add the scores to the journal."""
+        """Score the images of the plan that this model has not scored yet, and add the scores to the journal.
+
+        A line with scores names in `by` the model and a digest of the prompts of the image. An image is scored again if
+        this name has changed.
+        """
         lines = folder.journal.lines()
         scores, _ = checked(lines)
         images = known_images(lines, plan)
@@ -156,7 +161,9 @@ class ImageScorer:
         pixels = np.stack([network.geometry(image)[0] for image in images_of(folder, lines)])
         logits = logits_of(network, pixels, np.arange(len(lines))).astype(np.float64)
 
-        # The columns make it images x classes x templates; the mean over templates is the logit of a class.
+        # A model of texts has a logit for each text: a template, such as "a photo of a {}", with the name of a class.
+        # `_columns` (classes x templates) makes the logits images x classes x templates. Their mean over templates is
+        # the logit of a class. A classifier without texts counts as one with a single template.
         class_probabilities = softmax(logits[:, self._columns].mean(axis=2), axis=1)
         number_of_class = {label: number for number, label in enumerate(self.plan.classes)}
         class_scores = [

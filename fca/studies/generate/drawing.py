@@ -126,7 +126,7 @@ def generate(
 
     Raises FcaError for a plan, budget or generator that cannot be used, and for a service that does not answer.
     """
-    plan = plan.resolved()
+    plan = plan.resolved()  # with the values of its file, checked
     budget.check(generator, *([writer] if writer else []))
     if generator.prompted and writer is None:
         # No one would write missing descriptions: raise an error about them before the folder is made.
@@ -140,7 +140,7 @@ def generate(
             raise FcaError("generator", f"{generator.label()}: {error}", "a service that answers", step) from error
         finally:  # also after an error: the lists show the images so far
             lines = folder.journal.lines()
-            if latest(lines):
+            if latest(lines):  # there is an image or a refusal to list
                 folder.write_lists(lines, plan.name)
 
 
@@ -171,7 +171,7 @@ def _fill(
     n_images_before = drawn_in(lines_before)
     money_before = spent(lines_before)
     price = price_of(generator) or 0.0
-    n_drawn = n_refused = n_taken = 0
+    n_drawn = n_refused = n_taken = 0  # in this call; n_taken: requests that `take` has handed out
 
     def take(most: int) -> list[Request]:
         """The next requests: at most `most`, and no more than the budget allows.
@@ -182,13 +182,13 @@ def _fill(
         nonlocal n_taken
         start = n_taken
         while n_taken < min(len(requests), start + most):
-            n_paid = n_taken - n_refused  # in this call; `n_refused` grows below while lines arrive
+            n_paid = n_taken - n_refused  # `n_refused` grows below while lines arrive
             if not budget.allows(n_images_before + n_paid, money_before + n_paid * price, price):
                 break
             n_taken += 1
         return requests[start:n_taken]
 
-    if has_descriptions:
+    if has_descriptions:  # else the budget is used up
         # The number of processes follows from all pending images, not from those of `only`: so a pilot is timed with as
         # many processes as the command that follows it.
         room = budget.room(len(pending), n_images_before)
@@ -227,6 +227,7 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     return [
         request
         for request in plan.requests()
+        # `is_of`: the line has the request's prompt and seed
         if request.key not in line_of_key or not is_of(line_of_key[request.key], request)
     ]
 
@@ -305,6 +306,7 @@ def draw_all(
 
     # spawned, since a fork of a process with threads (the progress bar, BLAS) may hang
     context = get_context("spawn")
+    # What each process does when it starts: both functions make it ignore Ctrl-C, and end when this process is killed.
     if isinstance(generator, Batched):
         devices = context.SimpleQueue()  # each process takes one device from it when it starts
         for device in generator.places():
@@ -434,7 +436,7 @@ def with_descriptions(plan: Plan, lines: list[Line]) -> Plan:
     """The plan with the journal's descriptions of its classes; those of the plan itself take precedence."""
     descriptions = {label: dict(by_attribute) for label, by_attribute in plan.descriptions.items()}
     for line in lines:
-        if line["kind"] != "description" or "descriptions" not in line:
+        if line["kind"] != "description" or "descriptions" not in line:  # the writer refused to describe
             continue
         label = line["label"]
         attribute = line["attribute"]

@@ -106,6 +106,7 @@ class Folder:
         """Write an image and its masks, each completely or not at all.
 
         Returns file, mask and full_mask -> path relative to the root; None for a mask that the generator did not make.
+        mask has the pixels that show the object, full_mask those that would show it if nothing were in front of it.
         """
         files = {
             "file": (f"images/{request.key}.png", drawn.image),

@@ -126,6 +126,7 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
     images_per_pass = float(np.mean([len(pass_lines) for pass_lines in warm_passes]))
     passes_left = left / images_per_pass
 
+    # each the mean over passes times the number of images left, with a 95 % interval
     hours = total(seconds / 3600, left, passes_left)
     gigabytes = total(sizes / 1e9, left, passes_left)
     return Estimate(len(lines), left, processes, hours, gigabytes)

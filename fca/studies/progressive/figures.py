@@ -126,6 +126,7 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
 
     models: the table hierarchy.
     """
+    # A line for each model and score: the score's name in column SERIES, its value in FOLLOWING.
     frame = _lines_by_score(models.frame, _SCORES)
     # Where no triplets are named, the score of "matched triplets" is a copy of the score by session: draw it once.
     has_triplets = frame[hierarchy.TRIPLETS].notna()
@@ -165,6 +166,7 @@ those of each class and attribute 88 %.
     dataset = best[DATASET]
     followed = f"{best[MODEL]} fails on the harder image first in {format_with_interval(best, FOLLOWED)} of triplets"
     made_by_level = f"its accuracies by level alone make {100 * best[hierarchy.LEVEL_RATES]:.0f} %"
+    # a small figure beside the sentence: a dot with its interval for each model
     dots = small.dots(best_first, MODEL, FOLLOWED, (MODEL, *interval_columns(FOLLOWED)))
     yield Statement(f"On {dataset}, {followed}; {made_by_level}.", dots)
 
@@ -196,9 +198,10 @@ def parts_figure(models: Table) -> alt.FacetChart:
 
     models: the table hierarchy.
     """
+    # A line for each model and difference: its name in column `series`, its value in `value`.
     frame = _lines_by_score(models.frame, _EXCESSES)
-    # A data set that names no triplets lacks the first difference; FOLLOWING is column `value` of these lines.
-    frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)
+    # A data set that names no triplets lacks the first difference.
+    frame = frame[frame[DIFFERENCE].notna()].reset_index(drop=True)
 
     coloured = kinds.hue(EXCESS, frame, _COLOURS[:2], _SHAPES[:2])
     y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
@@ -231,10 +234,12 @@ def _lines_by_score(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.Data
 
 
 def parts_statements(models: pd.DataFrame) -> Iterator[Statement]:
-    """A sentence: for how many models matched triplets follow the order more often than accuracies explain.
+    """A sentence: for how many models the same object fails first when hard, more often than accuracies explain.
 
-    Matched triplets do so if the interval over classes of their excess is above 0. Where there is no interval (a single
-    class), the exact p value of the matching decides. The sentence also counts models for which sessions differ.
+    The excess of a model is its score on matched triplets (images of one object) minus its score on all triplets of the
+    same images. A model counts if the interval over classes of its excess is above 0. Where there is no interval (a
+    single class), it counts if the excess is significant by p: the share of all ways to match the images that give
+    this score or a higher one. The sentence also counts models for which sessions differ (a class and an attribute).
 
     models: lines of the table hierarchy for one data set.
 
@@ -307,7 +312,9 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     """
     level_rates = _SCORES[hierarchy.LEVEL_RATES]
     names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: level_rates}
+    # A line for each model and score: the score's name in column SERIES, its value in FOLLOWING.
     frame = _lines_by_score(models.frame, names)
+    # The plain and the partial correlation of each data set, in words.
     heading = {str(dataset): _both_coefficients(lines) for dataset, lines in correlation.frame.groupby(DATASET)}
     frame["panel"] = [
         f"{panel}\n{heading[dataset]}" for panel, dataset in zip(frame["panel"], frame[DATASET], strict=True)
@@ -319,7 +326,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     frame["upper"] = frame[FOLLOWING.high].fillna(frame[FOLLOWING])
     frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0
 
-    series = SERIES.with_choices({name: name for name in names.values()})
+    series = SERIES.with_choices({name: name for name in names.values()})  # the legend has these two scores alone
     coloured = kinds.hue(series, frame, (_COLOURS[0], kinds.GREY), ("circle", "diamond"))
     x = kinds.quantity(alt.X, ACCURACY, padding=40)  # room for names
     y = kinds.quantity(alt.Y, FOLLOWING, domainMax=1, padding=0)
@@ -454,16 +461,16 @@ significantly in size (easy to medium).
 def _costliest_step(costliest_first: pd.DataFrame) -> str:
     """The main clause of `steps_statements`: which step costs most, and how much.
 
-    It names the costliest step whose interval is above 0. If there is none, it names a step that costs the same in all
-    classes, and so has no interval, provided that no other step costs more. If steps are equally costly, it names all.
+    It names the costliest step that costs accuracy significantly, or all of them if several are equally costly.
 
     costliest_first: the lines in the order of their cost.
     """
-    significant = costliest_first[costliest_first[COST.low] > 0]
-    has_no_interval = costliest_first[COST.low].isna()
-    without_interval = costliest_first[has_no_interval & (costliest_first[COST] > ALIKE)]
-    is_largest = without_interval[COST] >= costliest_first[COST].iloc[0] - ALIKE  # up to rounding
-    costly = significant if len(significant) else without_interval[is_largest]
+    costly = costliest_first[costliest_first[COST.low] > 0]  # significant: the interval is above 0
+    if costly.empty:
+        # A step that costs the same in all classes has no interval. It counts if no other step costs more.
+        costs_alike = costliest_first[COST.low].isna() & (costliest_first[COST] > ALIKE)  # ALIKE: up to rounding
+        is_largest = costliest_first[COST] >= costliest_first[COST].iloc[0] - ALIKE
+        costly = costliest_first[costs_alike & is_largest]
     if costly.empty:
         first_step, first_cost = _name_of_first_step(costliest_first), _cost_of_first_step(costliest_first)
         return f"no step costs accuracy significantly; {first_step} costs {first_cost}"

@@ -99,10 +99,14 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
 
 
 def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[LevelResponses]:
-    """The same responses as `responses_by_level`, but an empty list when there is no data set with levels.
+    """Responses to clean test images that have an attribute and a level, one LevelResponses for each data set.
 
-    Data sets that cannot be read are left out, with a line in the log. If that leaves none, the first problem is raised
-    as FcaError. Otherwise the caller would take the store for one without such data.
+    The list is empty when no data set of the store has levels (`responses_by_level` raises an error then). Data sets
+    that cannot be read are left out, with a line in the log. If that leaves none, the first problem is raised as
+    FcaError. Otherwise the caller would take the store for one without such data.
+
+    query:    narrows the stored rows; None reads all.
+    protocol: open, any class that the model knows may be predicted; masked, only those that the images have.
     """
     if protocol not in PROTOCOLS:
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")

@@ -80,7 +80,9 @@ class Network:
             return
 
         classifier, columns, has_diverged = _train(first_run, context)
-        context.store.keep_items(first_run.work.data)  # after the training: a model that cannot be built leaves no file
+        # Store the list of images, in whose order arrays are stored; only now, as a model that cannot be built should
+        # leave no file.
+        context.store.keep_items(first_run.work.data)
         if has_diverged:
             yield Finished(first_run, {**columns, VAL_TOP1: None, FLAG: DIVERGED}, {})
             return
@@ -131,8 +133,8 @@ class Finetune(Network):
         if self.start == RANDOM:
             return _plan(context, finetune=True)
 
-        features_run, features = features_run_and_work(context, context.data)
-        return [features_run, *_plan(context, finetune=True, features=features)]
+        features_run, probe = features_run_and_work(context, context.data)
+        return [features_run, *_plan(context, finetune=True, probe=probe)]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Compute the features if that is among the runs, then train and predict."""
@@ -145,14 +147,14 @@ class Finetune(Network):
             yield from super().run(other_runs, context)
 
 
-def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = None) -> list[Run]:
+def _plan(context: RunContext, *, finetune: bool, probe: ProbeWork | None = None) -> list[Run]:
     """Plan the run of the training, then the runs that predict the test images under every shift.
 
     There are predictions with the best weights of the training, and with every snapshot that the recipe keeps.
 
     finetune: whether the training begins with the weights of the model.
-    features: the stored features to which a linear probe is fitted, with which the last layer begins; None: the last
-              layer begins with random weights.
+    probe:    names the run that stores the features to which a linear probe is fitted; the last layer begins with this
+              probe. None: the last layer begins with random weights.
     """
     data = context.data
     recipe = _recipe_for(context, finetune)
@@ -171,7 +173,7 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
         identity["compat"] = context.compat
     if callbacks:
         identity["callbacks"] = callbacks
-    if features:
+    if probe:
         identity["start"] = PROBE
         identity["group"] = data.group  # images of one group are left out of the probe together
 
@@ -188,14 +190,14 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
         # steps and min_steps have no column: they are turned into epochs and passes, which have columns
         **{f"recipe_{key}": value for key, value in recipe_values.items() if key not in ("steps", "min_steps")},
     }
-    features_run_id = features.features if features else None  # the parent: the training begins when it is done
-    training = Run("train", identity, columns, features_run_id)
+    features_run_id = probe.features if probe else None
+    training = Run("train", identity, columns, parent=features_run_id)  # it begins when its parent is done
 
     snapshots = [BEST, *map(snapshot_name, recipe.snapshots)]
     distinct_snapshots = list(dict.fromkeys(snapshots))
     clean, *other_predictions = prediction_runs(training, context, data, distinct_snapshots)
     # The work of the training contains the clean prediction, which needs the id of the training: so it is added last.
-    work = TrainingWork(data, context.model, recipe, clean, features)
+    work = TrainingWork(data, context.model, recipe, clean, probe)
     return [replace(training, work=work), clean, *other_predictions]
 
 

@@ -147,7 +147,8 @@ class Diffusion:
         refusal = Refused(f"the safety checker of {self.label()} flagged the image")
         results: list[Drawn | Refused] = []
         for image, flagged in zip(images, is_flagged, strict=True):
-            results.append(refusal if flagged else Drawn(np.rint(image * 255).astype(np.uint8), None, None, facts))
+            pixels = np.rint(image * 255).astype(np.uint8)
+            results.append(refusal if flagged else Drawn(pixels, visible=None, full=None, facts=facts))  # no masks
         return results
 
     def _loaded(self) -> tuple[Any, dict[str, Any]]:

@@ -119,9 +119,11 @@ def expected_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
 
 
 def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> TripletScore:
-    """The score over every triplet that the items of a session can form, which is the mean over all random matchings.
+    """The hierarchical score over every triplet of an easy, a medium and a hard item that a session can form.
 
-    Within a session, with level accuracies e, m, h, it is (1 - m)(1 - h) + e m; sessions count equally.
+    The score is the share of triplets in which no harder item is right where an easier one is wrong. Within a session,
+    with level accuracies e, m, h, it is (1 - m)(1 - h) + e m: the mean over all random matchings of its items. Sessions
+    count equally. The result also has the expected number of triplets with each pattern of right and wrong.
 
     levels: 0 easy, 1 medium, 2 hard.    sessions: the name or code of each item's session.
     Raises FcaError for a session that lacks a level.
@@ -195,8 +197,8 @@ def matched_score(
 
     The accuracies are those on the images of the session's triplets. The excess is the score minus its mean over all
     matchings within sessions, and equals the mean of cov(e, m) + cov(m, h) over the triplets of a session. It is
-    expected to be 0 for responses that are independent within sessions, however sessions differ. For p see
-    `_p_of_matching`.
+    expected to be 0 for responses that are independent within sessions, however sessions differ. p is the probability
+    that a random matching within sessions gives this score or a higher one.
 
     right: whether the model is right on the easy, the medium and the hard image of each triplet.
     sessions, classes: the session and the class of each triplet; intervals are over classes (see class_interval).
@@ -291,7 +293,7 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
 
 
 def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
-    """Pearson's correlation of score and accuracy over models (figure 4), plain and partial given `by_level`.
+    """Pearson's correlation of score and accuracy over models, plain and partial given `by_level`.
 
     by_level: the score that each model's accuracies by level explain (see expected_score). It is high for accurate
     models, in whichever order single images fail.

@@ -179,11 +179,13 @@ class Record:
 def make_pool(
     levels: Integer[np.ndarray, " items"] | None, sessions: Names, groups: Shaped[np.ndarray, " items"] | None = None
 ) -> Pool:
-    """The pool of these items, in their order.
+    """The pool of a test: its items in the given order, with their levels, sessions and groups as codes from 0.
 
-    levels:           0 easy, 1 medium, 2 hard; None: the items have no levels.
-    sessions, groups: names of each item's session and group; without levels, sessions may be classes. groups=None: all
-                      items are in one group, `all`.
+    levels:   0 easy, 1 medium, 2 hard; None: the items have no levels.
+    sessions: name of each item's session, a class and an attribute, in which an adaptive test goes up or down in level;
+              without levels it may be a class.
+    groups:   name of each item's group, an attribute, for which a test estimates the accuracy; it is the same for all
+              items of a session. None: all items are in one group, `all`.
     Raises FcaError without items, for another level, and if a session lacks a level or belongs to two groups.
 
     >>> make_pool(np.array([2, 1, 0, 0]), np.array(["dog"] * 4), np.array(["size"] * 4)).sizes
