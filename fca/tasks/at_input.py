@@ -73,6 +73,7 @@ class AtInput:
         self.rows = rows
         self.device = device_of(machine.accelerator)
 
+        # Masks and backgrounds are stored for the whole split, and indexed by positions in it.
         self._split = split
         self._split_rows = data.rows(split)
         self._split_data = at_rows(data, self._split_rows)
@@ -175,6 +176,7 @@ class AtInput:
             name=f"masks of {self.data.name}",
             fingerprint=f"{self.data.fingerprint}-{self._split}-mask",
         )
+        # MaskGeometry resizes and crops a mask as the geometry does its image.
         return self._open(mask_data, MaskGeometry(self._geometry), rows=self._positions_in_split(self.rows))
 
     @cached_property

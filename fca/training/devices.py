@@ -161,7 +161,7 @@ def check_devices(devices: object) -> None:
 def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[torch.device]:
     """The devices of a training, one for each of its processes.
 
-    accelerator: auto, cpu or gpu, see `device_of`.
+    accelerator: cpu; gpu (CUDA or Apple's); or auto: the GPU if there is one, else the CPU.
     devices:     a number of devices (on a CPU: of processes); a list of the GPUs' indices; or auto: all GPUs, or a
                  single process on a CPU, which uses all of its cores.
     strategy:    auto, ddp or fsdp.
@@ -258,7 +258,7 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
                 _handle_message(ready_connection, running, logger)
             if stop.requested.is_set():  # sent at every poll until all have returned: repeating it does no harm
                 for connection in running:
-                    with suppress(OSError):  # as above
+                    with suppress(OSError):  # the process has died
                         connection.send_bytes(b"stop")
 
         if logger:

@@ -485,7 +485,7 @@ def _train_in_process(
     forward_size: fewest images that may go through the network together in one process.
     start_counts: whether the initial weights are kept if no epoch is better on `val`.
     process:      the devices of all processes, and the number of this process.
-    The other arguments are those of `fit`.
+    place:        where its files go, its devices, and how it is shown.
     """
     n_processes = len(process.devices)
     device = process.devices[process.rank]
@@ -508,6 +508,7 @@ def _train_in_process(
     start_rank = _rank_before_training(classifier, val, place.accelerator) if start_counts else NO_RANK
     snapshots = recipe.snapshot_steps(steps)
     keeper = Keeper(place.folder, snapshots, classifier.module, place.checkpoint_s, start_rank)
+    # `Sharded`: with FSDP each process holds only a share of the weights
     training_class = Sharded if n_processes > 1 and place.strategy == "fsdp" else Training
     n_pixels = steps * recipe.batch_size * classifier.input_size**2  # of the images of all steps
     is_compiled = _should_compile(place.compile, device, n_pixels)

@@ -60,11 +60,11 @@ class Training(pl.LightningModule):
         """Prepare what the recipe needs: mixup and cutmix, a running average of the weights, precision, compiling.
 
         classifier:   its module is trained; it must give one logit for each class.
-        recipe:       with its learning rate scaled and its epochs counted, see `fca.training.loop.fit`.
+        recipe:       with its learning rate for the batch size, and a number of epochs instead of steps.
         steps:        number of steps in the whole training, for the schedule of the learning rate.
         seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
         is_compiled:  whether training steps go through torch.compile.
-        forward_size: fewest images that may go through the network together; see `smallest_forward`.
+        forward_size: fewest images that may go through the network together: 2 where batch norm needs two, else 1.
         """
         super().__init__()
         self.network = classifier.module
@@ -123,7 +123,7 @@ class Training(pl.LightningModule):
     def on_train_epoch_start(self) -> None:
         """Seed the epoch by its number, so that a resumed training draws the same; reset sums and clocks."""
         trainer: Any = self.trainer
-        trainer.train_dataloader.epoch = self.current_epoch
+        trainer.train_dataloader.epoch = self.current_epoch  # `Batches` draws the order of images by it
         # 1 separates these draws from those of the batches.
         epoch_seed = int(epoch_rng(self.seed, self.current_epoch, 1).integers(2**63))
         torch.manual_seed(epoch_seed + self.global_rank)  # processes draw different numbers

@@ -155,7 +155,12 @@ def _fill(
 ) -> Done:
     """Write missing descriptions, then draw the pending images, until the budget is used up.
 
-    The arguments are those of `generate`, which has locked the folder. Returns what was done in this call.
+    The caller has locked the folder. Returns what was done in this call.
+
+    budget:  limits of images and money for the folder, over all calls.
+    writer:  a language model that writes missing descriptions; None: none are written.
+    workers: processes of a generator that allows several, 0 = one per core.
+    only:    keys of the images to draw; None = all.
     """
     has_descriptions = True  # becomes False if the budget ends before all descriptions are written
     if generator.prompted and writer is not None:
@@ -295,7 +300,7 @@ def draw_all(
     take:    returns the next requests, at most as many as its argument; an empty list if there is none now. It may
              return further requests after lines were yielded, as a refusal leaves budget for another request.
     most:    the largest possible number of images, so that a few images do not start many processes.
-    workers: number of processes; see `processes_of`.
+    workers: number of processes, 0 = one per core. A generator that draws in batches has one for each device instead.
     """
     size = pass_size(generator)
     processes = processes_of(generator, most, workers)

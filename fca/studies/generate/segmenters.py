@@ -55,6 +55,7 @@ class ClipSeg:
         inputs = processor(text=[prompt], images=[image], return_tensors="pt", padding=True).to(network.device)
         with torch.inference_mode():
             logits = network(**inputs).logits
+        # one image: reshape drops the axis of the batch
         probabilities = logits.float().sigmoid().cpu().numpy().reshape(inputs["pixel_values"].shape[-2:])
 
         # the network's map of probabilities has the size of its own input, not of the image

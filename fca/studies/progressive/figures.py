@@ -656,7 +656,7 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
         "The most confident come first, with class, attribute and mean confidence; the number is in brackets.",
     )
     gap_px = 28  # between two pictures of a row
-    height = int((frame["row"].max() + 1) * STEP_PX)
+    height = int((frame["row"].max() + 1) * STEP_PX)  # STEP_PX: a picture with its text
     width = int((frame["column"].max() + 1) * (kinds.SIDE + gap_px))
     panels = style.faceted(chart, frame, title, (DATASET,), height=height, columns=1)
     panels.usermeta = kinds.FIXED  # the page does not stretch the panels: pictures keep their size

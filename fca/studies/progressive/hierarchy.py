@@ -206,7 +206,7 @@ def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
             yield {**columns, "kind": kind}
         return
 
-    correlations = stats.score_and_accuracy(*values)
+    correlations = stats.score_and_accuracy(*values)  # plain and partial, the order of KIND.choices
     times = left_out_weights(network)  # networks x models: 0 for the models of the network that is left out, else 1
     left_out_coefficients = _without_each_network(values, times)
     for kind, correlation, left_out in zip(KIND.choices, correlations, left_out_coefficients, strict=True):

@@ -244,7 +244,7 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
         return None
 
     item_columns = list(map(str, ITEM))  # `reindex` adds columns that the data set lacks, with empty cells
-    items = items[items["split"] == split].reindex(columns=item_columns).astype(object)
+    items = items[items["split"] == split].reindex(columns=item_columns).astype(object)  # without categories
     has_level = items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).to_numpy()
     if not has_level.any():
         return None
@@ -281,11 +281,11 @@ def _correct_and_confidence(
 ) -> tuple[Bool[np.ndarray, " items"], Float[np.ndarray, " items"]]:
     """Whether one model is right on each image that has a level, and how confident it is.
 
-    Its confidence is the largest probability of a class that may be predicted; see `LevelResponses`.
+    Its confidence is the largest probability that it gives to a class that may be predicted.
 
     row:       the row of the model's stored predictions.
     has_level: for each image of these predictions, whether it has an attribute and a level.
-    protocol:  open or masked, see `responses_by_level`.
+    protocol:  open: any class that the model knows may be predicted; masked: only those that the images have.
     """
     stored = predictions(store, row)
     allowed = columns_of(stored, stored.labels[has_level])  # logit columns of the classes that the images have

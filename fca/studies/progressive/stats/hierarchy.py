@@ -153,9 +153,9 @@ def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     excess:  session minus level. It is positive where sessions (classes and attributes) differ in accuracy. It does not
              show that the same object fails first when hard: independent responses in every session cause it, too.
 
-    rates: accuracy of each session by level (see level_rates).    classes: the class of each session.
+    rates: accuracy of each session by level.    classes: the class of each session.
 
-    Intervals are jackknife intervals that leave out whole classes (see jackknife_interval), since the sessions of one
+    Intervals are jackknife intervals that leave out whole classes in turn, since the sessions of one
     class are not independent: a network that knows the class well is right in all of them. With a single class the
     intervals are NaN.
 
@@ -179,6 +179,7 @@ def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     left_out_session_scores = share @ session_scores
     left_out_level_scores = np.asarray(expected_score(*(share @ rates).T))
 
+    # FRACTION and SIGNED_FRACTION limit the intervals to 0..1 and -1..1.
     level_ends = jackknife_interval(level_score, left_out_level_scores, within=FRACTION)
     excess_score = session.value - level_score
     left_out_excess = left_out_session_scores - left_out_level_scores
@@ -201,7 +202,7 @@ def matched_score(
     that a random matching within sessions gives this score or a higher one.
 
     right: whether the model is right on the easy, the medium and the hard image of each triplet.
-    sessions, classes: the session and the class of each triplet; intervals are over classes (see class_interval).
+    sessions, classes: the session and the class of each triplet; jackknife intervals leave out whole classes in turn.
     Raises FcaError without triplets.
 
     >>> right = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]], dtype=bool)
@@ -295,8 +296,8 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
 def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
     """Pearson's correlation of score and accuracy over models, plain and partial given `by_level`.
 
-    by_level: the score that each model's accuracies by level explain (see expected_score). It is high for accurate
-    models, in whichever order single images fail.
+    by_level: the score (1 - m)(1 - h) + e m that each model's accuracies by level, e, m and h, explain. It is high for
+    accurate models, in whichever order single images fail.
 
     The partial correlation is the correlation between two residuals: those of the score and of the accuracy from
     straight lines on `by_level`. Its p has one degree of freedom less. It is NaN with fewer than four models, if
