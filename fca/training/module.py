@@ -155,7 +155,8 @@ class Training(pl.LightningModule):
         fewest_images = whole_batch_size // n_processes
         n_chunks = max(1, min(self.recipe.accumulate, fewest_images // self.forward_size))
         if self.recipe.accumulate > 1:
-            # Lightning would zero the gradients after this method, and so lose those of the earlier chunks.
+            # Lightning would zero the gradients after this method, and so lose those of the earlier chunks: its hook
+            # `optimizer_zero_grad` does nothing here.
             self.optimizers().zero_grad()  # type: ignore[union-attr]
 
         forward = self.compiled_forward or self.network

@@ -134,7 +134,7 @@ def generate(
     with folder.held(wait=False):
         check_generator(folder.journal.lines(), generator, folder.root)
         try:
-            return _fill(plan, generator, folder, budget, writer, workers, only)
+            return _draw_pending(plan, generator, folder, budget, writer, workers, only)
         except Unavailable as error:
             step = "try again later: the same command goes on where this one ended"
             raise FcaError("generator", f"{generator.label()}: {error}", "a service that answers", step) from error
@@ -144,7 +144,7 @@ def generate(
                 folder.write_lists(lines, plan.name)
 
 
-def _fill(
+def _draw_pending(
     plan: Plan,
     generator: Generator,
     folder: Folder,
@@ -246,7 +246,8 @@ def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request])
     """Draw images in one pass (one call of the generator), and write their files; return lines for the journal.
 
     There is a line for each request, which may be a refusal. It has its share of the pass's seconds, and in `together`
-    the key of the first image of the pass, which identifies the pass. The caller adds the lines to the journal.
+    the key of the first image of the pass, which identifies the pass. The caller adds the lines to the journal, the
+    folder's file of what was done.
     """
     if isinstance(generator, Batched):
         if _DEVICE_OF_PROCESS:  # this process was started for a device of its own
@@ -384,7 +385,7 @@ def _seconds_since(started: float) -> float:
 
 
 def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
-    """The pairs (class, attribute) without descriptions in the plan or the journal.
+    """The pairs (class, attribute) without descriptions in the plan or the journal, the folder's file of what was done.
 
     A pair that a writer refused has a line in the journal, so it does not count as missing and is not tried again.
     """
@@ -438,7 +439,10 @@ def _description(name: str, label: str, attribute: str, writer: Writer) -> Line:
 
 
 def with_descriptions(plan: Plan, lines: list[Line]) -> Plan:
-    """The plan with the journal's descriptions of its classes; those of the plan itself take precedence."""
+    """The plan with the descriptions of its classes that a language model wrote into the folder's journal.
+
+    Where the plan has descriptions itself, these stay.    lines: the journal's lines.
+    """
     descriptions = {label: dict(by_attribute) for label, by_attribute in plan.descriptions.items()}
     for line in lines:
         if line["kind"] != "description" or "descriptions" not in line:  # the writer refused to describe

@@ -223,7 +223,7 @@ def manifest(lines: list[Line], decisions: Decisions) -> pd.DataFrame:
     lines: the journal's lines.    decisions: what a person decided on images.
     """
     scores, rejected = checked(lines)
-    mask_lines = masked(lines)
+    mask_lines = masked(lines)  # key of an image -> the line of a segmenter's attempt to make its mask
 
     def mask_columns(key: str, generator_mask: str | None) -> tuple[str | None, str | None]:
         """Path of the mask of an image, and the name of the segmenter that made it.

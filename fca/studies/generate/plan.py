@@ -50,7 +50,7 @@ class Plan:
 
         per_level: images per (class, attribute, level), in place of the plan's number; None = as planned.
         """
-        values = {} if self.file is None else _values(self.file)
+        values = {} if self.file is None else _values_of_file(self.file)
         if per_level is not None:
             values["per_level"] = per_level
         plan = replace(self, file=None, **values)
@@ -147,7 +147,7 @@ def _check_nine(where: str, nine: Sequence[str]) -> None:
             raise FcaError(where, repr(text), "words, and {name} where the class's name goes", "correct it")
 
 
-def _values(file: str) -> dict[str, Any]:
+def _values_of_file(file: str) -> dict[str, Any]:
     """The values of a plan file, by key. Raises FcaError for an unknown key and for a value of the wrong type."""
     # a plan file has the fields of Plan, except the path of a file
     types = {name: hint for name, hint in get_type_hints(Plan).items() if name != "file"}

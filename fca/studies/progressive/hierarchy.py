@@ -211,7 +211,7 @@ def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
     left_out_coefficients = _without_each_network(values, times)
     for kind, correlation, left_out in zip(KIND.choices, correlations, left_out_coefficients, strict=True):
         low, high = jackknife_interval(correlation.r, left_out, scale=FISHER_Z)
-        # Then some coefficient without a network is not defined, or all are alike: the note gives this reason.
+        # The note gives the reason: a coefficient without one of the networks is undefined, or all are alike.
         lacks_interval = np.isnan(low) and not np.isnan(correlation.r)
         yield {
             **columns,
@@ -330,7 +330,7 @@ def _pattern_lines(source: LevelResponses, position: int, triplets: Triplets, mo
 
     columns: Line = {column: model_line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
     for pattern, count in observed.patterns.items():
-        # probability of this response at each level, given the model's accuracy at the level
+        # probability of this response at each level, given the model's accuracy there (columns easy, medium, hard)
         probabilities = [
             model_line[level] if mark == "1" else 1 - model_line[level]
             for level, mark in zip(LEVELS, pattern, strict=True)

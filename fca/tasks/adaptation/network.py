@@ -110,7 +110,7 @@ class Scratch(Network):
             step = "name the network itself, e.g. model=resnet18"
             allowed = f"finetune or probe: {context.model.label()} is given with what it learnt"
             raise FcaError("adaptation", "scratch", allowed, step)
-        return _plan(replace(context, model=model), finetune=False)
+        return _training_and_predictions(replace(context, model=model), finetune=False)
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ class Finetune(Network):
         """
         check_has_weights(context, "finetune")
         if self.start == RANDOM:
-            return _plan(context, finetune=True)
+            return _training_and_predictions(context, finetune=True)
 
         features_run, probe = features_run_and_work(context, context.data)
-        return [features_run, *_plan(context, finetune=True, probe=probe)]
+        return [features_run, *_training_and_predictions(context, finetune=True, probe=probe)]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Compute the features if that is among the runs, then train and predict."""
@@ -147,7 +147,7 @@ class Finetune(Network):
             yield from super().run(other_runs, context)
 
 
-def _plan(context: RunContext, *, finetune: bool, probe: ProbeWork | None = None) -> list[Run]:
+def _training_and_predictions(context: RunContext, *, finetune: bool, probe: ProbeWork | None = None) -> list[Run]:
     """Plan the run of the training, then the runs that predict the test images under every shift.
 
     There are predictions with the best weights of the training, and with every snapshot that the recipe keeps.
@@ -266,7 +266,7 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
     classifier = work.model.build(keys)
     check_built(work.model, classifier, keys)  # the code of a user's model may return anything
     if work.features is not None:
-        _begin_with_probe(classifier, work.features, train_rows, train_labels, context)
+        _fit_probe_as_last_layer(classifier, work.features, train_rows, train_labels, context)
 
     # a recipe that crops takes its crops from whole training images; only validation images are read at input size
     cache = (context.cache, machine.workers, machine.cache_gb)
@@ -334,7 +334,7 @@ def _train_and_val_rows(
     return train_rows, val_rows
 
 
-def _begin_with_probe(
+def _fit_probe_as_last_layer(
     classifier: Classifier,
     features: ProbeWork,
     rows: Int[np.ndarray, " images"],

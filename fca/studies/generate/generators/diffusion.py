@@ -71,7 +71,7 @@ class Diffusion:
             raise missing_package("diffusers") from error
         folder = Path(self.model).expanduser()
         if folder.is_dir():
-            model = f"{folder.name} {_content(folder)}"
+            model = f"{folder.name} {_digest_of_files(folder)}"
         else:
             model = f"{self.model}@{self.revision or 'main'}"
         variant = f" {self.variant}" if self.variant else ""
@@ -179,7 +179,7 @@ def _dtype(dtype: str, device: str) -> str:
 
 
 @cache
-def _content(folder: Path) -> str:
+def _digest_of_files(folder: Path) -> str:
     """12 hex digits of sha256 over the names and contents of a pipeline's files."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     listing = "".join(f"{path.relative_to(folder).as_posix()} {file_sha256(path)}\n" for path in files)
