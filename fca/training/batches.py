@@ -176,8 +176,8 @@ class Batches:
             raise FcaError("recipe.crop_from", "original", "input: there are no originals here", "set it to input")
 
         # Originals differ in size: estimate the bytes of all images by some that are spread over the examples.
-        sample_step = -(-len(examples) // SIZE_SAMPLE)
-        sample = self._read(examples.rows[::sample_step])
+        sample_step = -(-len(examples) // SIZE_SAMPLE)  # rounded up: at most SIZE_SAMPLE images
+        sample = self._read(examples.rows[::sample_step])  # with the pixels of all of them, one after another
         expected_bytes = sample.pixels.nbytes / len(sample.height) * len(examples)
         self.preloaded = self._put_all_on_device(progress) if expected_bytes <= PRELOAD_BYTES else None
 

@@ -75,7 +75,7 @@ class TrainerKeys:
             if not is_within(module, *plugins()):
                 raise FcaError(key, target, ", ".join(keywords_by_class), STEP)
             declare_torchvision_ops()  # the user's module may import Lightning, which needs them
-            class_of(key, target)
+            class_of(key, target)  # raises if it is no dataclass of that module
 
     def meaning(self) -> list[Any]:
         """The entries of callbacks that may change results: all but OBSERVERS. They are part of a run's identity."""

@@ -105,7 +105,7 @@ class Plan:
         for key in ("classes", "attributes"):
             if not getattr(self, key):
                 raise FcaError(f"plan.{key}", "none", "at least one", "name some in the plan")
-        plain_name("plan.name", self.name)
+        plain_name("plan.name", self.name)  # raises for a name that cannot be a folder's
         for name in (*self.classes, *self.attributes):
             if not _NAME.fullmatch(name):
                 raise FcaError("name in the plan", repr(name), "a name that can be a folder's", "change it")

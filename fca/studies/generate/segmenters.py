@@ -64,7 +64,7 @@ class ClipSeg:
         return np.asarray(resized) >= self.threshold
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # one network stays in memory for all images
 def _clipseg(model: str, revision: str | None) -> tuple[Any, Any]:
     """A CLIPSeg network, on the GPU if there is one, and the processor that prepares its inputs.
 

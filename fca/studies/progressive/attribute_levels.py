@@ -143,6 +143,7 @@ class AttributeLevels(LevelAnalysis):
 
         runs = (run for source in sources for run in source.runs)
         ranked_scores = _with_ranks(pd.DataFrame(scores))
+        # Each table has its lines, and keeps the options, the method in words and the ids of the runs that it read.
         return filled(self.tables, (ranked_scores, steps, by_level), asdict(self) | METHOD, runs)
 
 

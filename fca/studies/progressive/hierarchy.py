@@ -166,6 +166,7 @@ class Hierarchy(LevelAnalysis):
         for dataset, models_of_dataset in models.groupby(DATASET):
             correlations += correlation_lines(str(dataset), models_of_dataset)
         runs = (run for source in sources for run in source.runs)
+        # Each table has its lines, and keeps the options, the method in words and the ids of the runs that it read.
         return filled(self.tables, (models, patterns, correlations), asdict(self) | METHOD, runs)
 
 

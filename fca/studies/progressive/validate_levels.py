@@ -177,6 +177,7 @@ class ValidateLevels(LevelAnalysis):
             pd.concat(of_datasets, ignore_index=True)
             for of_datasets in (bins, trends, with_pictures, all_contradictions)
         ]
+        # Each table has its lines, and keeps the options, the method in words and the ids of the runs that it read.
         return filled(self.tables, frames, asdict(self) | METHOD, runs)
 
 
