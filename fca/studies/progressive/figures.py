@@ -135,6 +135,7 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
     coloured = kinds.hue(SERIES, frame, _COLOURS, _SHAPES)
     y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
     x = kinds.quantity(alt.X, FOLLOWING, domainMax=1, padding=0)
+    # dodge: the scores of one model are drawn side by side
     chart = kinds.points_with_intervals(FOLLOWING, y, _SCORE_HOVER, coloured, dodge=SERIES, scale=x, size=70)
     title = style.title(
         "Do models fail hard images before easy ones, beyond what accuracy makes of it?",
@@ -142,6 +143,7 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
         "Scores by accuracy alone are those of independent predictions at these accuracies, in each session (class and "
         "attribute) or in all alike.",
     )
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
 
 
@@ -214,6 +216,7 @@ def parts_figure(models: Table) -> alt.FacetChart:
         "Each mark is a difference of scores with its 95 % interval over classes; the most accurate model comes first.",
         f"Only matched minus all triplets shows that; the other part only that sessions differ.{note}",
     )
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
 
 
@@ -300,6 +303,7 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
         "black of each session, grey by level.",
     )
     chart = kinds.layers(bars, by_level, by_session)
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     return style.faceted(chart, frame, title, (DATASET, MODEL), height=190)
 
 
@@ -344,6 +348,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
         "explain.",
     )
     chart = kinds.layers(rules, points, text_below, text_above)
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     return style.faceted(chart, frame, title, (DATASET, MODEL), height=300)
 
 
@@ -406,6 +411,7 @@ def scores_figure(scores: Table) -> alt.FacetChart:
     )
     chart = kinds.layers(squares, best, second, lower_ranks)
     height = max(60, 30 * frame[MODEL].nunique())
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     panels = style.faceted(chart, frame, title, (DATASET, MODEL), height=height, columns=1)
     panels.spec.width = max(320, 66 * frame[ATTRIBUTE].nunique())
     return panels
@@ -550,6 +556,7 @@ def bins_figure(bins: Table) -> alt.FacetChart:
         "Each bar is the share of images whose greatest probability is in one of ten equal bins, the mean of the "
         "models; grey lines are their range.",
     )
+    # a panel for each heading in column `panel`; the page can filter by data set
     return style.faceted(kinds.layers(bars, ranges), frame, title, (DATASET,))
 
 
@@ -584,6 +591,7 @@ def trends_figure(trends: Table) -> alt.FacetChart:
         "if it falls only as a whole (Page's test, Holm); rises, if it rises at a step (paired t, Holm); undecided, if "
         "neither.",
     )
+    # a panel for each heading in column `panel`; the page can filter by data set
     return style.faceted(kinds.layers(rules, dots), long, title, (DATASET,), columns=2, row=20)
 
 
