@@ -73,6 +73,7 @@ class AtInput:
         self.rows = rows
         self.device = device_of(machine.accelerator)
 
+        # Masks and backgrounds are stored for the whole split, and indexed by positions in it.
         self._split = split
         self._split_rows = data.rows(split)
         self._split_data = at_rows(data, self._split_rows)
@@ -115,7 +116,10 @@ class AtInput:
         """
 
         def draw_noise() -> Tensor:
-            """The noise of these images as a tensor on the device; threads draw the images at the same time."""
+            """The noise of the images `rows` for this seed and draw, as a tensor on the device.
+
+            Threads draw the images at the same time.
+            """
             image_ids = self.data.items["image_id"].iloc[rows].tolist()
             side = self._geometry.size
             noise = np.empty((len(rows), 3, side, side), np.float32)
@@ -127,7 +131,8 @@ class AtInput:
                 list(pool.map(fill, range(len(rows))))  # `list` raises an error that a thread has raised
             return torch.from_numpy(noise).to(self.device)
 
-        # shifts that are computed in turn on one batch share its noise
+        # `once` calls `draw_noise` only if the latest noise was of other images, another seed or draw: shifts that are
+        # computed in turn on one batch share its noise.
         return self.once("noise", (rows.tobytes(), seed, draw), draw_noise)
 
     def once(self, kind: str, key: Any, make: Callable[[], Tensor]) -> Tensor:
@@ -171,6 +176,7 @@ class AtInput:
             name=f"masks of {self.data.name}",
             fingerprint=f"{self.data.fingerprint}-{self._split}-mask",
         )
+        # MaskGeometry resizes and crops a mask as the geometry does its image.
         return self._open(mask_data, MaskGeometry(self._geometry), rows=self._positions_in_split(self.rows))
 
     @cached_property

@@ -31,7 +31,7 @@ def check_masks_of(setting: str, data: ImageData, split: str, classes: Sequence[
              without any mask is refused.
     """
     key, _, value = setting.partition("=")
-    if data.mask is no_mask:
+    if data.mask is no_mask:  # the function `mask` of a data set without masks
         allowed = f"images with object masks: it needs a mask for every image, {data.name} has none"
         raise FcaError(key, value, allowed, WITH_MASKS)
     if "mask_content" not in data.items:  # whether an image has a mask is known only when it is read

@@ -74,7 +74,10 @@ class Describe:
         return [Run("describe", identity, columns)]
 
     def run(self, runs: Sequence[Run[None]], context: RunContext) -> Iterator[Finished]:
-        """Read all images, write findings.csv (see `findings`), and yield the run with its columns and arrays."""
+        """Read all images, write findings.csv, and yield the run with its columns and arrays.
+
+        findings.csv lists what a person should look at, such as damaged files and duplicates with different labels.
+        """
         for run in runs:
             context.store.keep_items(context.data)
             arrays = describe_images(context.data, context.machine.workers)
@@ -116,7 +119,7 @@ def describe_images(data: ImageData, workers: int = 0) -> Arrays:
     sha256: 64 hex digits, as bytes, over "height width " and the decoded RGB pixels. Decoders of JPEG may differ by a
     grey level, so compare these hashes only between machines with the same Pillow.
     largest: the largest value of a file with 16 bits a channel; NaN for all others, and where dataset.white is set.
-    damaged: whether the data of a JPEG file are damaged; see `fca.data.jpeg.damage`.
+    damaged: whether the compressed data of a JPEG file are damaged.
 
     Arrays of other lengths:
 
@@ -166,8 +169,8 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
     """The columns of the run: counts of images, extreme sizes, counts of duplicates and of bad files, checksum.
 
     A pair of duplicates is counted as exact or near, and again if its images differ in split, in label, or in both.
-    Sizes are those of readable images; without any, there are no columns of sizes. The checksum is None if an image
-    cannot be read; see `checksum`.
+    Sizes are those of readable images; without any, there are no columns of sizes. The checksum is a hash over the id,
+    label, split and pixels of every image, by which people compare their data; None if an image cannot be read.
 
     arrays: the result of `describe_images`.
     """
@@ -358,7 +361,7 @@ def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
     index: position of the image in `data.items`.
     """
     try:
-        image, in_file = _read(data, index)
+        image, file_facts = _read(data, index)  # the facts: largest value of 16 bits, and damage
         mask = data.mask(index)
     except UnreadableImage as error:
         return str(error)
@@ -375,8 +378,8 @@ def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
         "mask_x": np.float32(mask_x),
         "sha256": np.bytes_(digest),
         "signature": signature(image),
-        "largest": np.float32(np.nan if in_file.largest is None else in_file.largest),
-        "damage": in_file.damage,
+        "largest": np.float32(np.nan if file_facts.largest is None else file_facts.largest),
+        "damage": file_facts.damage,
     }
 
 

@@ -121,7 +121,7 @@ def embed_images(run: Run[ForwardWork], context: RunContext) -> Finished:
     """Do an embed run, and return it with its columns and arrays.
 
     The array `features` has the features of its images (images x features, float16). An encoder that has no features
-    but compares two images gives similarities of a sample instead, see `compare_sample`.
+    but compares two images gives mean similarities between a sample of the images and each class instead.
     Raises FcaError for features that are NaN, or larger than float16 holds.
     """
     data = run.work.data
@@ -159,7 +159,7 @@ def compare_sample(
     rows: positions of the split's images in `data.items`.
 
     Arrays: `sampled`, positions of the sampled images within the split's items; `similarity` (sampled images x
-    classes), see `mean_similarities`.
+    classes), the mean similarity of each sampled image to the other sampled images of each class.
     """
     rank = rank_in_class(data.items.iloc[rows], encoder.seed)  # 0, 1, ... in a random order of the images of each class
     sampled = np.flatnonzero(rank < encoder.images_per_class)

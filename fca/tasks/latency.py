@@ -162,7 +162,7 @@ def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subj
 
     takes_head = model.from_scratch() is not None  # a model that can be trained
     classifier = model.build(keys if takes_head else None)
-    return _Subject(classifier, cost(classifier), None)
+    return _Subject(classifier, cost(classifier), file_mb=None)  # no file of an ONNX program
 
 
 def _program_in_onnxruntime(content: bytes, size: int, threads: int) -> _Subject:

@@ -210,7 +210,7 @@ def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str
     """Give a zero-shot model the keys of the classes that it chooses among; other models are returned unchanged.
 
     Classes that the configuration gives are kept. Otherwise the model gets a published list of classes that contains
-    the classes of the data set (see `Nameable.choose_among`), or, if there is none, the classes of the data set.
+    the classes of the data set, if its `choose_among` names such a list, or else the classes of the data set.
     The published list is preferred because networks trained on it choose among all of its classes: a model with fewer
     classes to choose among would have an easier test. The masked protocol later restricts the stored logits to the
     classes of the data set.
@@ -496,6 +496,7 @@ def predict_images(
     bytes_of_all_shifts = 3 * classifier.input_size**2 * len(rows) * len(context.shifts)
     fits_cache = bytes_of_all_shifts <= 1e9 * machine.cache_gb
     cache_gb = machine.cache_gb if is_clean or fits_cache else 0.0
+    # after a shift that crops images to a reference size, the network crops less: no margin is cropped twice
     geometry = geometry_under(work.shift, classifier.geometry)
     pixels = open_pixels(data, geometry, context.cache, machine.workers, cache_gb, positions)
 

@@ -106,7 +106,7 @@ class Augment:
         """Draw the changes of a number of square images: operations, and a rectangle to erase.
 
         A round is one operation for each image, with its strength. The rounds of the policy come first, then three
-        rounds of the colour jitter.
+        rounds of the colour jitter, whose strength is a relative change: 0.2 multiplies brightness by 1.2.
 
         images: number of images.    size: their side in pixels.
         """
@@ -147,11 +147,12 @@ class Augment:
         rotate or brightness, get a negative strength with a chance of one half.
 
         images: number of images.    size: their side in pixels.
-        Returns two arrays of shape (images, rounds): the numbers of the operations, and their strengths in the units of
-        `Changes`.
+        Returns two arrays of shape (images, rounds). The first has the numbers of the operations. The second has their
+        strengths, each in the unit of its operation: tangent of a shear, pixels of a translation, degrees of a
+        rotation, threshold of solarize, bits that posterize keeps, or relative change of brightness and the like.
         """
         n_operations = self.ops if self.policy == "randaugment" else 1
-        operation = rng.integers(N_CHOICES, size=(images, n_operations))
+        operation = rng.integers(N_CHOICES, size=(images, n_operations))  # the first N_CHOICES of OPERATIONS
 
         # Largest strength of each operation. STRENGTHS has translations as shares of the side: to pixels.
         translations = (OPERATION_NUMBERS["translate_x"], OPERATION_NUMBERS["translate_y"])
@@ -168,7 +169,7 @@ class Augment:
         strength = largest[operation] * share
         is_reversed = (operation < N_SIGNED_OPERATIONS) & (rng.random(operation.shape) < 0.5)
 
-        # To the units of Changes: whole pixels; solarize: a threshold, low where strong; posterize: bits that stay.
+        # Translations are whole pixels. A strong solarize has a low threshold; a strong posterize keeps few bits.
         strength = np.where(np.isin(operation, translations), np.trunc(strength), strength)
         strength = np.where(operation == OPERATION_NUMBERS["solarize"], 1 - strength, strength)
         strength = np.where(operation == OPERATION_NUMBERS["posterize"], 8 - np.rint(strength), strength)

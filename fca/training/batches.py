@@ -176,8 +176,8 @@ class Batches:
             raise FcaError("recipe.crop_from", "original", "input: there are no originals here", "set it to input")
 
         # Originals differ in size: estimate the bytes of all images by some that are spread over the examples.
-        sample_step = -(-len(examples) // SIZE_SAMPLE)
-        sample = self._read(examples.rows[::sample_step])
+        sample_step = -(-len(examples) // SIZE_SAMPLE)  # rounded up: at most SIZE_SAMPLE images
+        sample = self._read(examples.rows[::sample_step])  # with the pixels of all of them, one after another
         expected_bytes = sample.pixels.nbytes / len(sample.height) * len(examples)
         self.preloaded = self._put_all_on_device(progress) if expected_bytes <= PRELOAD_BYTES else None
 
@@ -193,7 +193,7 @@ class Batches:
         epoch = self.epoch
         order, draws = self._draw_order(epoch)
 
-        # This process's images, batch by batch: read ahead from their store, or selected on the device.
+        # This process's images, batch by batch: read ahead from their store, or taken from those on the device.
         whole_batches = order.tensor_split(self.n_batches)  # positions in the examples
         own_positions = [batch[self._rank_slice].numpy() for batch in whole_batches]
         if self.preloaded is None:
@@ -202,7 +202,7 @@ class Batches:
             preloaded = self.preloaded
             images_by_batch = (preloaded.select(own) for own in own_positions)
 
-        # The positions again, and the random numbers for `warp`, on the device.
+        # The same positions on the device, where they select labels and pixels, and the random numbers for `warp`.
         positions_by_batch = order.to(self.device).tensor_split(self.n_batches)
         draws_by_batch = draws.to(self.device).tensor_split(self.n_batches)
 
@@ -261,7 +261,7 @@ class Batches:
         recipe = self.recipe
         if recipe is None or self.seed is None or not self.crops:  # nothing to crop: all images have one size
             pixels = images.pixels.view((-1, self.size, self.size, 3))
-            # preloaded: `images` shares the pixels of all examples, so select this process's
+            # preloaded: `images` holds the pixels of all examples, not only of its own images
             return pixels if self.preloaded is None else pixels[positions]
 
         # 2 * TRIES + 2 numbers for the crop; the last number is for mirroring.

@@ -53,6 +53,8 @@ def _crop_and_resize_chunk(pixels: Tensor, windows: Tensor, size: int) -> Tensor
     start, image_width, top, left, height, width, is_mirrored = windows[:, :, None].unbind(1)  # each images x 1
     steps = torch.arange(size, device=pixels.device)  # the output pixels along one side
     steps_x = torch.where(is_mirrored > 0, size - 1 - steps, steps)  # a mirrored crop is read from right to left
+    # Each output pixel lies between two source rows and two source columns (2 x images x size, counted within the
+    # crop). Its position between them is the weight of the second, which is below or at the right (images x size).
     rows, weight_below = _neighbours_and_weight(height, steps, size)
     columns, weight_right = _neighbours_and_weight(width, steps_x, size)
 
@@ -121,25 +123,28 @@ def erase(images: Float[Tensor, "batch 3 size size"], boxes: Int[np.ndarray, "ba
 
     boxes: top, left, height and width in pixels for each image; height 0 = nothing is erased.
     """
-    rows = np.flatnonzero(boxes[:, 2])  # height 0: nothing is erased
-    device_rows = torch.from_numpy(rows).to(images.device)
-    device_boxes = torch.from_numpy(boxes[rows]).to(images.device)
+    changed = np.flatnonzero(boxes[:, 2])  # the images of which something is erased
+    device_changed = torch.from_numpy(changed).to(images.device)
+    device_boxes = torch.from_numpy(boxes[changed]).to(images.device)
 
-    top, left, height, width = device_boxes[:, :, None].unbind(1)  # each images x 1
+    top, left, height, width = device_boxes[:, :, None].unbind(1)  # each (changed images) x 1
     steps = torch.arange(images.shape[-1], device=images.device)
     is_erased_row = (steps >= top) & (steps < top + height)
     is_erased_column = (steps >= left) & (steps < left + width)
-    is_erased = is_erased_row[:, :, None] & is_erased_column[:, None]  # images x size x size
+    is_erased = is_erased_row[:, :, None] & is_erased_column[:, None]  # (changed images) x size x size
 
-    originals = images[device_rows]
-    images[device_rows] = torch.where(is_erased[:, None], torch.randn_like(originals), originals)
+    originals = images[device_changed]
+    images[device_changed] = torch.where(is_erased[:, None], torch.randn_like(originals), originals)
     return images
 
 
 def apply(name: str, images: Bytes, strength: Strength) -> Bytes:
     """Apply one operation to uint8 images, each with its own strength.
 
-    name: one of OPERATIONS but identity.    strength: in the units of `Changes`.
+    name:     one of OPERATIONS but identity.
+    strength: tangent of a shear, pixels of a translation, degrees of a rotation; bits that posterize keeps; threshold
+              of solarize, from 0 to 1 = white; sigma of a blur in pixels; relative change of brightness, color,
+              contrast and sharpness. The other operations ignore it.
     """
     if name in AFFINE:
         return _affine_transformed(name, images, strength)

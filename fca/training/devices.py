@@ -161,7 +161,7 @@ def check_devices(devices: object) -> None:
 def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[torch.device]:
     """The devices of a training, one for each of its processes.
 
-    accelerator: auto, cpu or gpu, see `device_of`.
+    accelerator: cpu; gpu (CUDA or Apple's); or auto: the GPU if there is one, else the CPU.
     devices:     a number of devices (on a CPU: of processes); a list of the GPUs' indices; or auto: all GPUs, or a
                  single process on a CPU, which uses all of its cores.
     strategy:    auto, ddp or fsdp.
@@ -223,13 +223,15 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
         **os.environ,
         "NODE_RANK": "0",
         "OMP_NUM_THREADS": str(threads),
-        PLUGINS: ",".join(plugins()),
+        PLUGINS: ",".join(plugins()),  # the user's modules, whose classes the new processes may import, too
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),  # the same modules in all processes
     }
 
     processes: list[Popen[bytes]] = []
     running: dict[Any, Popen[bytes]] = {}  # our end of a pipe -> the process at the other end, in order of ranks
     try:
+        # Each new process runs the short program _PROCESS, which calls `run_process`: it waits at the remote end of its
+        # pipe for the work. The option -P keeps the current folder out of its module search path.
         for rank in range(len(devices)):
             connection, remote_connection = Pipe()
             # `with` closes the remote end in this process once the new process has inherited it. If it stayed open
@@ -254,9 +256,9 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
         while running:  # `_handle_message` takes out processes that have returned
             for ready_connection in wait(list(running), POLL_S):
                 _handle_message(ready_connection, running, logger)
-            if stop.requested.is_set():
+            if stop.requested.is_set():  # sent at every poll until all have returned: repeating it does no harm
                 for connection in running:
-                    with suppress(OSError):  # as above
+                    with suppress(OSError):  # the process has died
                         connection.send_bytes(b"stop")
 
         if logger:

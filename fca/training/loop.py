@@ -230,7 +230,7 @@ class Keeper(pl.Callback):
             "epochs": epochs,
             "images_per_s": self.images_since_progress / (current_time - self.progress_time),
             "left_s": seconds_so_far * (1 - share_done) / share_done,
-            "device": _machine_wide_name(device),
+            "device": _machine_wide_name(device),  # such as cuda:3, also where the process sees only this GPU
         }
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -363,8 +363,9 @@ def fit(
 ) -> Fitted:
     """Train `classifier.module` in place, and leave it with the weights of the best epoch on `val`.
 
-    recipe:       how to train. A learning rate that is given for another batch size (lr_batch) is scaled, without the
-                  factor for given weights (finetune_lr); a recipe that is scaled already stays as it is.
+    recipe:       how to train. Its learning rate is scaled from the batch size lr_batch, for which it is given, to
+                  batch_size. The factor finetune_lr, for networks with given weights, is not applied here: the caller
+                  applies it, and such a recipe stays as it is.
     seed:         batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU the same call gives the
                   same bits, whether it was interrupted or not.
     place:        folder, devices and display. The folder then has best.safetensors, the snapshots of the recipe
@@ -384,6 +385,7 @@ def fit(
     # Fill in the learning rate for this batch size, and the numbers of epochs and passes for these numbers of images.
     recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
     devices = devices_of(place.accelerator, place.devices, place.strategy)
+    # 2 where batch norm could get a single image, which it cannot normalise; else 1
     forward_size = _fewest_images_per_forward(classifier, len(train), len(val), recipe, devices)
     _check_recipe_on_devices(classifier, recipe, place, devices)
 
@@ -452,8 +454,8 @@ def _fewest_images_per_forward(
     # Devices among which a batch can be divided: each needs an image for each chunk.
     most_devices = batch_images // recipe.accumulate
     if forward_size > 1:
-        # Here `Batches` makes fewer and larger batches, and `training_step` fewer chunks. So a batch of full size needs
-        # only `forward_size` images for each device.
+        # Images that would be alone join others: `Batches` makes fewer, larger batches, and `training_step` fewer
+        # chunks. So chunks do not count, and a batch of full size needs `forward_size` images for each device.
         most_devices = min(n_train, recipe.batch_size) // forward_size
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
 
@@ -477,11 +479,13 @@ def _train_in_process(
 ) -> Fitted:
     """Train as one process of a training, or as the only one; the first process writes the files of the result.
 
+    The result of the only process is returned to `fit`. With several processes, `fit` reads it from these files.
+
     recipe:       with its learning rate scaled and its epochs counted.
     forward_size: fewest images that may go through the network together in one process.
     start_counts: whether the initial weights are kept if no epoch is better on `val`.
     process:      the devices of all processes, and the number of this process.
-    The other arguments are those of `fit`.
+    place:        where its files go, its devices, and how it is shown.
     """
     n_processes = len(process.devices)
     device = process.devices[process.rank]
@@ -493,11 +497,10 @@ def _train_in_process(
             convert_sync_batchnorm(classifier.module)  # type: ignore[no-untyped-call]
 
     # Data: this process takes its part of every batch. Validation has no seed and no recipe: in order, unchanged.
-    part_of_batches = (place.progress, process.rank, n_processes)
+    for_this_process: dict[str, Any] = {"progress": place.progress, "rank": process.rank, "world": n_processes}
     fewest_images = forward_size * n_processes
-    batches = Batches(train, recipe.batch_size, device, seed, recipe, *part_of_batches, min_images=fewest_images)
-    val_batch_size = batch_size_of(classifier.input_size)
-    val_batches = Batches(val, val_batch_size, device, None, None, *part_of_batches)
+    batches = Batches(train, recipe.batch_size, device, seed, recipe, min_images=fewest_images, **for_this_process)
+    val_batches = Batches(val, batch_size_of(classifier.input_size), device, **for_this_process)
     steps = len(batches) * recipe.epochs
 
     # `keeper` ranks epochs by validation accuracy, then loss, and keeps the weights of the best one. The initial
@@ -505,6 +508,7 @@ def _train_in_process(
     start_rank = _rank_before_training(classifier, val, place.accelerator) if start_counts else NO_RANK
     snapshots = recipe.snapshot_steps(steps)
     keeper = Keeper(place.folder, snapshots, classifier.module, place.checkpoint_s, start_rank)
+    # `Sharded`: with FSDP each process holds only a share of the weights
     training_class = Sharded if n_processes > 1 and place.strategy == "fsdp" else Training
     n_pixels = steps * recipe.batch_size * classifier.input_size**2  # of the images of all steps
     is_compiled = _should_compile(place.compile, device, n_pixels)
@@ -513,7 +517,7 @@ def _train_in_process(
     has_diverged = False
     with _without_lightning_notes(), _tf32_if_asked(recipe.precision):
         training = training_class(classifier, recipe, steps, seed, is_compiled, forward_size)
-        training.train()
+        training.train()  # Lightning keeps the mode that it finds, which may be that of an evaluation
         trainer = _lightning_trainer(recipe, place, process, keeper, len(batches))
         checkpoint = _usable_checkpoint(place.folder, training)
         try:

@@ -60,11 +60,11 @@ class Training(pl.LightningModule):
         """Prepare what the recipe needs: mixup and cutmix, a running average of the weights, precision, compiling.
 
         classifier:   its module is trained; it must give one logit for each class.
-        recipe:       with its learning rate scaled and its epochs counted, see `fca.training.loop.fit`.
-        steps:        their number in the whole training, for the schedule of the learning rate.
+        recipe:       with its learning rate for the batch size, and a number of epochs instead of steps.
+        steps:        number of steps in the whole training, for the schedule of the learning rate.
         seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
         is_compiled:  whether training steps go through torch.compile.
-        forward_size: fewest images that may go through the network together; see `smallest_forward`.
+        forward_size: fewest images that may go through the network together: 2 where batch norm needs two, else 1.
         """
         super().__init__()
         self.network = classifier.module
@@ -123,15 +123,14 @@ class Training(pl.LightningModule):
     def on_train_epoch_start(self) -> None:
         """Seed the epoch by its number, so that a resumed training draws the same; reset sums and clocks."""
         trainer: Any = self.trainer
-        trainer.train_dataloader.epoch = self.current_epoch
+        trainer.train_dataloader.epoch = self.current_epoch  # `Batches` draws the order of images by it
         # 1 separates these draws from those of the batches.
         epoch_seed = int(epoch_rng(self.seed, self.current_epoch, 1).integers(2**63))
         torch.manual_seed(epoch_seed + self.global_rank)  # processes draw different numbers
 
         self.train_sums = torch.zeros(2, device=self.device)  # loss and accuracy, added up over batches
         self.log_interval = trainer.log_every_n_steps
-        self.images_since_log = 0
-        self.last_log_time = time.perf_counter()
+        self._start_speed_count()
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         """Forward this process's images of a batch, in chunks (recipe.accumulate), and return the last chunk's loss.
@@ -156,7 +155,9 @@ class Training(pl.LightningModule):
         fewest_images = whole_batch_size // n_processes
         n_chunks = max(1, min(self.recipe.accumulate, fewest_images // self.forward_size))
         if self.recipe.accumulate > 1:
-            self.optimizers().zero_grad()  # type: ignore[union-attr]  # see `optimizer_zero_grad`
+            # Lightning would zero the gradients after this method, and so lose those of the earlier chunks: its hook
+            # `optimizer_zero_grad` does nothing here.
+            self.optimizers().zero_grad()  # type: ignore[union-attr]
 
         forward = self.compiled_forward or self.network
         sums = torch.zeros_like(self.train_sums)  # loss and accuracy
@@ -178,6 +179,7 @@ class Training(pl.LightningModule):
         self.images_since_log += len(images) * n_processes
         if self.is_logged_step:
             self.log_dict({"train/loss_step": sums[0], **self.pace()}, batch_size=len(images))
+            self._start_speed_count()
         return loss
 
     @property
@@ -186,18 +188,16 @@ class Training(pl.LightningModule):
         return self.logger is not None and (self.global_step + 1) % self.log_interval == 0
 
     def pace(self) -> dict[str, float]:
-        """The learning rate of this step, and the images per second since the last call; starts a new count of images.
-
-        It is called at each step whose metrics are logged.
-        """
-        current_time = time.perf_counter()
-        images_per_s = self.images_since_log / (current_time - self.last_log_time)
-        self.last_log_time = current_time
-        self.images_since_log = 0
+        """The learning rate of this step, and the images per second since the last step whose metrics were logged."""
         return {
             "lr": self.recipe.lr * self.recipe.lr_share(self.global_step, self.steps),
-            "images_per_s": images_per_s,
+            "images_per_s": self.images_since_log / (time.perf_counter() - self.last_log_time),
         }
+
+    def _start_speed_count(self) -> None:
+        """Count images and time anew, for the speed at the next step whose metrics are logged."""
+        self.images_since_log = 0
+        self.last_log_time = time.perf_counter()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """At steps that are logged, log the norm of all gradients together, before they are clipped.
@@ -227,7 +227,7 @@ class Training(pl.LightningModule):
             images = erase(images, batch.changes.erased)
         if self.mix is not None:
             images, targets = self.mix(images, targets)
-        return self.in_network_format(images), targets
+        return self.in_network_format(images), targets  # its precision and memory layout
 
     def in_network_format(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch 3 size size"]:
         """Images in the network's precision, and in channels_last, the strides in which convolutions are fastest."""
@@ -296,7 +296,7 @@ class Training(pl.LightningModule):
             "lr": self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps),  # of the last step
         }
         if self.logger is not None:
-            # `pace` logs the learning rate.
+            # The learning rate is logged with the steps.
             without_lr = {NAMES_IN_LOGGERS[name]: value for name, value in self.figures.items() if name != "lr"}
             self.log_dict(without_lr)
 

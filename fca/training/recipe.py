@@ -185,8 +185,8 @@ class Recipe:
     def essential(self, images: int, val_images: int) -> Recipe:
         """This recipe as it enters the id of a run: two recipes that train in the same way become equal.
 
-        Settings in steps become epochs and passes (see `sized`). A key that has no effect, given the other keys, gets a
-        neutral value.
+        A number of steps becomes a number of epochs, each with a number of passes over the images. A key that has no
+        effect, given the other keys, gets a neutral value.
 
         images, val_images: numbers of training and validation images.
         """

@@ -92,7 +92,9 @@ class _Timer:
     def __init__(self, network: Classifier | Program, size: int, accelerator: str) -> None:
         """Put network and noise on the device, and find how many calls make a round of ROUND_S seconds.
 
-        size: number of images in the batch.    accelerator: auto, cpu or gpu; a Program runs on the CPU.
+        network:     in PyTorch, or a Program, an ONNX file that onnxruntime runs on the CPU.
+        size:        number of images in the batch.
+        accelerator: auto, cpu or gpu, for a network in PyTorch.
         """
         used_accelerator = "cpu" if isinstance(network, Program) else accelerator_for(network.module, accelerator)
         self.device = device_of(used_accelerator)

@@ -75,7 +75,7 @@ class TrainerKeys:
             if not is_within(module, *plugins()):
                 raise FcaError(key, target, ", ".join(keywords_by_class), STEP)
             declare_torchvision_ops()  # the user's module may import Lightning, which needs them
-            class_of(key, target)
+            class_of(key, target)  # raises if it is no dataclass of that module
 
     def meaning(self) -> list[Any]:
         """The entries of callbacks that may change results: all but OBSERVERS. They are part of a run's identity."""
@@ -125,7 +125,7 @@ def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: Keyw
     """
     target = entry["_target_"]
     keywords = {name: value for name, value in entry.items() if name != "_target_"}
-    if target in LOGGERS:  # they write into the folder `curves` of the run; without a version it has no subfolder
+    if target in LOGGERS:  # Lightning's own write into the folder `curves` of the run; version "": without a subfolder
         keywords.update(save_dir=folder, name="curves", version="")
 
     if target in keywords_by_class:
@@ -139,6 +139,7 @@ def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: Keyw
     except Exception as error:  # classes refuse keywords, or miss a library, with errors of any kind
         raise FcaError(key, target, f"keywords that it takes ({error})", "correct them") from error
 
+    # Lightning's base class of callbacks, or of loggers
     base_class = imported(_CALLBACKS).Callback if keywords_by_class is OBSERVERS else imported(_LOGGERS).Logger
     if not isinstance(instance, base_class):
         allowed = f"a {base_class.__module__}.{base_class.__name__}"

@@ -62,27 +62,32 @@ class Checks:
     def examine(self, plan: Plan, folder: Folder) -> str:
         """Score each image that this model has not scored yet, and decide which images to reject; return a summary.
 
-        Scores and decisions are added to the folder's journal, as lines. The manifest and the review page are written
-        again.
+        Scores and decisions become lines of the folder's journal, the file with a line for each image and check. The
+        manifest and the review page are written again.
 
         Raises FcaError for a model that does not know the plan's classes, for an image that cannot be read, and while
         another command adds to the folder.
         """
         with folder.held(wait=False):
+            # The plan as its file gives it, with the descriptions that a language model wrote: they make the prompts.
             plan = with_descriptions(plan.resolved(), folder.journal.lines())
             scorer = ImageScorer(self.model, plan)
-            self._score(scorer, folder, plan)
+            self._score_new_images(scorer, folder, plan)
             lines = folder.journal.lines()
             images = known_images(lines, plan)
-            rejected = self._verdict(images, lines, folder)
+            rejected = self._reasons_to_reject(images, lines, folder)
             _, earlier_rejected = checked(lines)
             if rejected != earlier_rejected:  # the journal gets a line only if the decision changed
                 folder.journal.add({"kind": "verdict", "rejected": rejected})
             folder.write_lists(folder.journal.lines(), plan.name)
         return _summary(images, rejected)
 
-    def _score(self, scorer: ImageScorer, folder: Folder, plan: Plan) -> None:
-        """Score the images of the plan that this model has not scored yet, and add the scores to the journal."""
+    def _score_new_images(self, scorer: ImageScorer, folder: Folder, plan: Plan) -> None:
+        """Score the images of the plan that this model has not scored yet, and add the scores to the journal.
+
+        A line with scores names in `by` the model and a digest of the prompts of the image. An image is scored again if
+        this name has changed.
+        """
         lines = folder.journal.lines()
         scores, _ = checked(lines)
         images = known_images(lines, plan)
@@ -100,7 +105,7 @@ class Checks:
                 }
                 folder.journal.add(check)
 
-    def _verdict(self, images: Sequence[Line], lines: Sequence[Line], folder: Folder) -> Rejected:
+    def _reasons_to_reject(self, images: Sequence[Line], lines: Sequence[Line], folder: Folder) -> Rejected:
         """The images to reject, as key of an image -> reasons: low scores first, then duplicates among the others.
 
         images: the journal's lines of the images to decide on.    lines: the whole journal, with the scores.
@@ -156,7 +161,9 @@ class ImageScorer:
         pixels = np.stack([network.geometry(image)[0] for image in images_of(folder, lines)])
         logits = logits_of(network, pixels, np.arange(len(lines))).astype(np.float64)
 
-        # The columns make it images x classes x templates; the mean over templates is the logit of a class.
+        # A model of texts has a logit for each text: a template, such as "a photo of a {}", with the name of a class.
+        # `_columns` (classes x templates) makes the logits images x classes x templates. Their mean over templates is
+        # the logit of a class. A classifier without texts counts as one with a single template.
         class_probabilities = softmax(logits[:, self._columns].mean(axis=2), axis=1)
         number_of_class = {label: number for number, label in enumerate(self.plan.classes)}
         class_scores = [

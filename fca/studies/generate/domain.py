@@ -52,7 +52,7 @@ class EvaluationDomain:
 
     def check(self) -> None:
         """Raise FcaError for rules that exclude everything, and for a prompt that does not name each attribute."""
-        # the names in braces; a part of the prompt without braces has None
+        # The names in braces: attributes, and `subject`, the object of every image. A part without braces has None.
         names_in_prompt = {name for _, name, _, _ in string.Formatter().parse(self.prompt) if name is not None}
         for name in sorted(names_in_prompt):
             check_choice("attribute in domain.prompt", name, ["subject", *self.attributes], "correct domain.prompt")
@@ -60,7 +60,7 @@ class EvaluationDomain:
         if missing:
             problem = f"attributes that domain.prompt lacks: {', '.join(missing)}"
             raise FcaError(problem, self.prompt, "{ATTRIBUTE} for each of them", "add them to domain.prompt")
-        _ = self.space  # raises if there is no valid subdomain
+        _ = self.space  # computed here because it raises if no combination of values is valid
 
     @cached_property
     def space(self) -> Domain:
@@ -78,7 +78,7 @@ class EvaluationDomain:
         return [self.wanted(subdomain, 0).prompt for subdomain in range(len(self.space))]
 
     def columns(self, classes: Sequence[str]) -> Int[np.ndarray, " target"]:
-        """The columns of a classifier's logits that belong to the target.
+        """The columns of a classifier's logits that belong to the target: the classes that count as a right answer.
 
         A class belongs to the target by its key, or by its group in the file of groups. Raises FcaError if no class
         belongs to the target, or if all do, so that every prediction would be right.

@@ -126,7 +126,7 @@ def generate(
 
     Raises FcaError for a plan, budget or generator that cannot be used, and for a service that does not answer.
     """
-    plan = plan.resolved()
+    plan = plan.resolved()  # with the values of its file, checked
     budget.check(generator, *([writer] if writer else []))
     if generator.prompted and writer is None:
         # No one would write missing descriptions: raise an error about them before the folder is made.
@@ -134,17 +134,17 @@ def generate(
     with folder.held(wait=False):
         check_generator(folder.journal.lines(), generator, folder.root)
         try:
-            return _fill(plan, generator, folder, budget, writer, workers, only)
+            return _draw_pending(plan, generator, folder, budget, writer, workers, only)
         except Unavailable as error:
             step = "try again later: the same command goes on where this one ended"
             raise FcaError("generator", f"{generator.label()}: {error}", "a service that answers", step) from error
         finally:  # also after an error: the lists show the images so far
             lines = folder.journal.lines()
-            if latest(lines):
+            if latest(lines):  # there is an image or a refusal to list
                 folder.write_lists(lines, plan.name)
 
 
-def _fill(
+def _draw_pending(
     plan: Plan,
     generator: Generator,
     folder: Folder,
@@ -155,7 +155,12 @@ def _fill(
 ) -> Done:
     """Write missing descriptions, then draw the pending images, until the budget is used up.
 
-    The arguments are those of `generate`, which has locked the folder. Returns what was done in this call.
+    The caller has locked the folder. Returns what was done in this call.
+
+    budget:  limits of images and money for the folder, over all calls.
+    writer:  a language model that writes missing descriptions; None: none are written.
+    workers: processes of a generator that allows several, 0 = one per core.
+    only:    keys of the images to draw; None = all.
     """
     has_descriptions = True  # becomes False if the budget ends before all descriptions are written
     if generator.prompted and writer is not None:
@@ -171,7 +176,7 @@ def _fill(
     n_images_before = drawn_in(lines_before)
     money_before = spent(lines_before)
     price = price_of(generator) or 0.0
-    n_drawn = n_refused = n_taken = 0
+    n_drawn = n_refused = n_taken = 0  # in this call; n_taken: requests that `take` has handed out
 
     def take(most: int) -> list[Request]:
         """The next requests: at most `most`, and no more than the budget allows.
@@ -182,13 +187,13 @@ def _fill(
         nonlocal n_taken
         start = n_taken
         while n_taken < min(len(requests), start + most):
-            n_paid = n_taken - n_refused  # in this call; `n_refused` grows below while lines arrive
+            n_paid = n_taken - n_refused  # `n_refused` grows below while lines arrive
             if not budget.allows(n_images_before + n_paid, money_before + n_paid * price, price):
                 break
             n_taken += 1
         return requests[start:n_taken]
 
-    if has_descriptions:
+    if has_descriptions:  # else the budget is used up
         # The number of processes follows from all pending images, not from those of `only`: so a pilot is timed with as
         # many processes as the command that follows it.
         room = budget.room(len(pending), n_images_before)
@@ -227,6 +232,7 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     return [
         request
         for request in plan.requests()
+        # `is_of`: the line has the request's prompt and seed
         if request.key not in line_of_key or not is_of(line_of_key[request.key], request)
     ]
 
@@ -240,7 +246,8 @@ def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request])
     """Draw images in one pass (one call of the generator), and write their files; return lines for the journal.
 
     There is a line for each request, which may be a refusal. It has its share of the pass's seconds, and in `together`
-    the key of the first image of the pass, which identifies the pass. The caller adds the lines to the journal.
+    the key of the first image of the pass, which identifies the pass. The caller adds the lines to the journal, the
+    folder's file of what was done.
     """
     if isinstance(generator, Batched):
         if _DEVICE_OF_PROCESS:  # this process was started for a device of its own
@@ -294,7 +301,7 @@ def draw_all(
     take:    returns the next requests, at most as many as its argument; an empty list if there is none now. It may
              return further requests after lines were yielded, as a refusal leaves budget for another request.
     most:    the largest possible number of images, so that a few images do not start many processes.
-    workers: number of processes; see `processes_of`.
+    workers: number of processes, 0 = one per core. A generator that draws in batches has one for each device instead.
     """
     size = pass_size(generator)
     processes = processes_of(generator, most, workers)
@@ -305,6 +312,7 @@ def draw_all(
 
     # spawned, since a fork of a process with threads (the progress bar, BLAS) may hang
     context = get_context("spawn")
+    # What each process does when it starts: both functions make it ignore Ctrl-C, and end when this process is killed.
     if isinstance(generator, Batched):
         devices = context.SimpleQueue()  # each process takes one device from it when it starts
         for device in generator.places():
@@ -377,7 +385,7 @@ def _seconds_since(started: float) -> float:
 
 
 def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
-    """The pairs (class, attribute) without descriptions in the plan or the journal.
+    """The pairs (class, attribute) without descriptions in the plan or the journal, the folder's file of what was done.
 
     A pair that a writer refused has a line in the journal, so it does not count as missing and is not tried again.
     """
@@ -431,10 +439,13 @@ def _description(name: str, label: str, attribute: str, writer: Writer) -> Line:
 
 
 def with_descriptions(plan: Plan, lines: list[Line]) -> Plan:
-    """The plan with the journal's descriptions of its classes; those of the plan itself take precedence."""
+    """The plan with the descriptions of its classes that a language model wrote into the folder's journal.
+
+    Where the plan has descriptions itself, these stay.    lines: the journal's lines.
+    """
     descriptions = {label: dict(by_attribute) for label, by_attribute in plan.descriptions.items()}
     for line in lines:
-        if line["kind"] != "description" or "descriptions" not in line:
+        if line["kind"] != "description" or "descriptions" not in line:  # the writer refused to describe
             continue
         label = line["label"]
         attribute = line["attribute"]

@@ -106,6 +106,7 @@ class Folder:
         """Write an image and its masks, each completely or not at all.
 
         Returns file, mask and full_mask -> path relative to the root; None for a mask that the generator did not make.
+        mask has the pixels that show the object, full_mask those that would show it if nothing were in front of it.
         """
         files = {
             "file": (f"images/{request.key}.png", drawn.image),
@@ -222,7 +223,7 @@ def manifest(lines: list[Line], decisions: Decisions) -> pd.DataFrame:
     lines: the journal's lines.    decisions: what a person decided on images.
     """
     scores, rejected = checked(lines)
-    mask_lines = masked(lines)
+    mask_lines = masked(lines)  # key of an image -> the line of a segmenter's attempt to make its mask
 
     def mask_columns(key: str, generator_mask: str | None) -> tuple[str | None, str | None]:
         """Path of the mask of an image, and the name of the segmenter that made it.

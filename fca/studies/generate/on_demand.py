@@ -58,7 +58,7 @@ class OnDemand:
 
         Raises FcaError for a plan that the generator cannot draw, and for a folder of another generator.
         """
-        plan: Plan = self.plan.resolved(self.per_level)
+        plan: Plan = self.plan.resolved(self.per_level)  # with the values of its file, checked
         if self.generator.prompted:
             plan.check_words()
         folder = Folder(Path(self.root).expanduser())
@@ -73,14 +73,14 @@ class OnDemand:
 
         identity = sorted((request.key, request.prompt, request.seed) for request in requests.values())
         digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-        drawer = Drawer(folder, self.generator, plan, requests)
+        drawer = Drawer(folder, self.generator, plan, requests)  # reads an image, or its mask, by the id of the image
         return assemble(
             plan.name,
             pd.DataFrame(items),
             drawer,
             Share(0.1, 0),  # of training images to hold out for validation: here all images are test images
             version=f"{self.generator.label()}, {self.generator.version()}, {digest}",
-            mask=drawer.visible,
+            mask=drawer.visible,  # the pixels that show the object
             mirror=self.mirror,
         )
 
@@ -183,12 +183,12 @@ class Drawer:
         Waits while another thread or process draws in the folder.
         """
         request = self.requests[image_id]
-        line = self._existing(request)
+        line = self._existing(request)  # None if the image is not drawn, or damaged
         if line is None:
             self.awaited[image_id] = None  # the thread that holds the folder may draw it beside its own image
             try:
                 with self.folder.held(wait=True):
-                    self._latest.update()  # another process or thread may have drawn it meanwhile
+                    self._latest.update()  # read the journal: another process or thread may have drawn it meanwhile
                     line = self._existing(request) or self._draw(request)
             finally:
                 self.awaited.pop(image_id, None)
@@ -225,6 +225,8 @@ class Drawer:
                 self.folder.journal.add(line)
             return lines[0]
 
+        # `attempts` gives the request with one seed after another to `draw_attempt`, until its image is drawn or
+        # MAX_ATTEMPTS seeds were refused. It begins after the seeds that the journal's last line shows as refused.
         attempts = Attempts(request, last_lines.get(request.key))
         ask_until_done(attempts, draw_attempt)
         if attempts.image is None:

@@ -55,7 +55,7 @@ class Estimate:
         if self.processes > 1:
             side_by_side = f"; {_number(wall_hours)} hours with {self.processes} side by side"
 
-        price_of_images = (image_price or 0.0) * self.images
+        price_of_images = (image_price or 0.0) * self.images  # of the images that are left
         middle, low, high = (price_of_images + (hour_price or 0.0) * hours for hours in self.hours)
         money = [_with_interval((middle, low, high))]
         if image_price is None:
@@ -77,14 +77,17 @@ def pilot(
 ) -> Estimate:
     """Draw a random sample of the pending images, keep them, and estimate the time and disk space of the others.
 
-    images: size of the sample. The other arguments are those of `generate`.
+    budget:  limits of images and money for the folder, over all calls.
+    writer:  a language model that writes missing descriptions; None: none are written.
+    workers: processes of a generator that allows several, 0 = one per core.
+    images:  size of the sample.
 
     Raises FcaError if the sample is too small for an interval, or not smaller than all pending images; and what
     `generate` raises.
     """
     lines_before = folder.journal.lines()
     pending = outstanding(with_descriptions(plan.resolved(), lines_before), folder, lines_before)
-    room = budget.room(len(pending), drawn_in(lines_before))
+    room = budget.room(len(pending), drawn_in(lines_before))  # images that the budget still allows
     processes = processes_of(generator, room, workers)
     size = pass_size(generator)
     fewest = (processes + MIN_PASSES) * size  # the first pass of each process warms up, and does not count
@@ -126,6 +129,7 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
     images_per_pass = float(np.mean([len(pass_lines) for pass_lines in warm_passes]))
     passes_left = left / images_per_pass
 
+    # each the mean over passes times the number of images left, with a 95 % interval
     hours = total(seconds / 3600, left, passes_left)
     gigabytes = total(sizes / 1e9, left, passes_left)
     return Estimate(len(lines), left, processes, hours, gigabytes)

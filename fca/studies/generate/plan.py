@@ -50,7 +50,7 @@ class Plan:
 
         per_level: images per (class, attribute, level), in place of the plan's number; None = as planned.
         """
-        values = {} if self.file is None else _values(self.file)
+        values = {} if self.file is None else _values_of_file(self.file)
         if per_level is not None:
             values["per_level"] = per_level
         plan = replace(self, file=None, **values)
@@ -105,7 +105,7 @@ class Plan:
         for key in ("classes", "attributes"):
             if not getattr(self, key):
                 raise FcaError(f"plan.{key}", "none", "at least one", "name some in the plan")
-        plain_name("plan.name", self.name)
+        plain_name("plan.name", self.name)  # raises for a name that cannot be a folder's
         for name in (*self.classes, *self.attributes):
             if not _NAME.fullmatch(name):
                 raise FcaError("name in the plan", repr(name), "a name that can be a folder's", "change it")
@@ -147,7 +147,7 @@ def _check_nine(where: str, nine: Sequence[str]) -> None:
             raise FcaError(where, repr(text), "words, and {name} where the class's name goes", "correct it")
 
 
-def _values(file: str) -> dict[str, Any]:
+def _values_of_file(file: str) -> dict[str, Any]:
     """The values of a plan file, by key. Raises FcaError for an unknown key and for a value of the wrong type."""
     # a plan file has the fields of Plan, except the path of a file
     types = {name: hint for name, hint in get_type_hints(Plan).items() if name != "file"}

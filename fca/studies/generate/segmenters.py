@@ -55,6 +55,7 @@ class ClipSeg:
         inputs = processor(text=[prompt], images=[image], return_tensors="pt", padding=True).to(network.device)
         with torch.inference_mode():
             logits = network(**inputs).logits
+        # one image: reshape drops the axis of the batch
         probabilities = logits.float().sigmoid().cpu().numpy().reshape(inputs["pixel_values"].shape[-2:])
 
         # the network's map of probabilities has the size of its own input, not of the image
@@ -63,7 +64,7 @@ class ClipSeg:
         return np.asarray(resized) >= self.threshold
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # one network stays in memory for all images
 def _clipseg(model: str, revision: str | None) -> tuple[Any, Any]:
     """A CLIPSeg network, on the GPU if there is one, and the processor that prepares its inputs.
 

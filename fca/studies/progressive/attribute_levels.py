@@ -143,6 +143,7 @@ class AttributeLevels(LevelAnalysis):
 
         runs = (run for source in sources for run in source.runs)
         ranked_scores = _with_ranks(pd.DataFrame(scores))
+        # Each table has its lines, and keeps the options, the method in words and the ids of the runs that it read.
         return filled(self.tables, (ranked_scores, steps, by_level), asdict(self) | METHOD, runs)
 
 
@@ -159,7 +160,7 @@ def _score_line(rates: Float[np.ndarray, "classes 3"]) -> Line:
 def _level_lines(rates: Float[np.ndarray, "classes 3"], n_images: Integer[np.ndarray, " levels"]) -> Iterator[Line]:
     """For each level, the cells of one model's accuracy and of its drop from the level before.
 
-    The easy level, which is the first, has no drop.
+    The easy level, which is the first, has no drop. A drop is a mean over classes with its 95 % interval.
 
     rates: the model's accuracies within one attribute.    n_images: number of images of each level.
     """
@@ -167,7 +168,7 @@ def _level_lines(rates: Float[np.ndarray, "classes 3"], n_images: Integer[np.nda
     accuracies = rates.mean(axis=0).tolist()
     for i, (level, accuracy, n) in enumerate(zip(LEVELS, accuracies, n_images.tolist(), strict=True)):
         n_right = round(accuracy * n)  # exact only if classes have equally many images; the interval needs a count
-        drop_cells = mean_cells(DROP, drops[:, i - 1]) if i > 0 else {}
+        drop_cells = mean_cells(DROP, drops[:, i - 1]) if i > 0 else {}  # the mean over classes and its interval
         yield {
             LEVEL: level,
             N_TEST: n,
@@ -185,7 +186,7 @@ def _step_lines(rates: Float[np.ndarray, "models classes 3"]) -> Iterator[Line]:
     """
     drops = rates[..., :-1] - rates[..., 1:]  # models x classes x steps
     for step, drop in zip(STEPS, np.moveaxis(drops, -1, 0), strict=True):  # drop: models x classes
-        mean_drop = mean_cells(DROP, drop.mean(axis=0))
+        mean_drop = mean_cells(DROP, drop.mean(axis=0))  # of each class; the interval is over classes
         yield {
             **mean_drop,
             STEP: step,

@@ -126,6 +126,7 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
 
     models: the table hierarchy.
     """
+    # A line for each model and score: the score's name in column SERIES, its value in FOLLOWING.
     frame = _lines_by_score(models.frame, _SCORES)
     # Where no triplets are named, the score of "matched triplets" is a copy of the score by session: draw it once.
     has_triplets = frame[hierarchy.TRIPLETS].notna()
@@ -134,6 +135,7 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
     coloured = kinds.hue(SERIES, frame, _COLOURS, _SHAPES)
     y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
     x = kinds.quantity(alt.X, FOLLOWING, domainMax=1, padding=0)
+    # dodge: the scores of one model are drawn side by side
     chart = kinds.points_with_intervals(FOLLOWING, y, _SCORE_HOVER, coloured, dodge=SERIES, scale=x, size=70)
     title = style.title(
         "Do models fail hard images before easy ones, beyond what accuracy makes of it?",
@@ -141,6 +143,7 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
         "Scores by accuracy alone are those of independent predictions at these accuracies, in each session (class and "
         "attribute) or in all alike.",
     )
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
 
 
@@ -165,6 +168,7 @@ those of each class and attribute 88 %.
     dataset = best[DATASET]
     followed = f"{best[MODEL]} fails on the harder image first in {format_with_interval(best, FOLLOWED)} of triplets"
     made_by_level = f"its accuracies by level alone make {100 * best[hierarchy.LEVEL_RATES]:.0f} %"
+    # a small figure beside the sentence: a dot with its interval for each model
     dots = small.dots(best_first, MODEL, FOLLOWED, (MODEL, *interval_columns(FOLLOWED)))
     yield Statement(f"On {dataset}, {followed}; {made_by_level}.", dots)
 
@@ -196,9 +200,10 @@ def parts_figure(models: Table) -> alt.FacetChart:
 
     models: the table hierarchy.
     """
+    # A line for each model and difference: its name in column `series`, its value in `value`.
     frame = _lines_by_score(models.frame, _EXCESSES)
-    # A data set that names no triplets lacks the first difference; FOLLOWING is column `value` of these lines.
-    frame = frame[frame[FOLLOWING].notna()].reset_index(drop=True)
+    # A data set that names no triplets lacks the first difference.
+    frame = frame[frame[DIFFERENCE].notna()].reset_index(drop=True)
 
     coloured = kinds.hue(EXCESS, frame, _COLOURS[:2], _SHAPES[:2])
     y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
@@ -211,6 +216,7 @@ def parts_figure(models: Table) -> alt.FacetChart:
         "Each mark is a difference of scores with its 95 % interval over classes; the most accurate model comes first.",
         f"Only matched minus all triplets shows that; the other part only that sessions differ.{note}",
     )
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
 
 
@@ -231,10 +237,12 @@ def _lines_by_score(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.Data
 
 
 def parts_statements(models: pd.DataFrame) -> Iterator[Statement]:
-    """A sentence: for how many models matched triplets follow the order more often than accuracies explain.
+    """A sentence: for how many models the same object fails first when hard, more often than accuracies explain.
 
-    Matched triplets do so if the interval over classes of their excess is above 0. Where there is no interval (a single
-    class), the exact p value of the matching decides. The sentence also counts models for which sessions differ.
+    The excess of a model is its score on matched triplets (images of one object) minus its score on all triplets of the
+    same images. A model counts if the interval over classes of its excess is above 0. Where there is no interval (a
+    single class), it counts if the excess is significant by p: the share of all ways to match the images that give
+    this score or a higher one. The sentence also counts models for which sessions differ (a class and an attribute).
 
     models: lines of the table hierarchy for one data set.
 
@@ -295,6 +303,7 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
         "black of each session, grey by level.",
     )
     chart = kinds.layers(bars, by_level, by_session)
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     return style.faceted(chart, frame, title, (DATASET, MODEL), height=190)
 
 
@@ -307,7 +316,9 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     """
     level_rates = _SCORES[hierarchy.LEVEL_RATES]
     names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: level_rates}
+    # A line for each model and score: the score's name in column SERIES, its value in FOLLOWING.
     frame = _lines_by_score(models.frame, names)
+    # The plain and the partial correlation of each data set, in words.
     heading = {str(dataset): _both_coefficients(lines) for dataset, lines in correlation.frame.groupby(DATASET)}
     frame["panel"] = [
         f"{panel}\n{heading[dataset]}" for panel, dataset in zip(frame["panel"], frame[DATASET], strict=True)
@@ -319,7 +330,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     frame["upper"] = frame[FOLLOWING.high].fillna(frame[FOLLOWING])
     frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0
 
-    series = SERIES.with_choices({name: name for name in names.values()})
+    series = SERIES.with_choices({name: name for name in names.values()})  # the legend has these two scores alone
     coloured = kinds.hue(series, frame, (_COLOURS[0], kinds.GREY), ("circle", "diamond"))
     x = kinds.quantity(alt.X, ACCURACY, padding=40)  # room for names
     y = kinds.quantity(alt.Y, FOLLOWING, domainMax=1, padding=0)
@@ -337,6 +348,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
         "explain.",
     )
     chart = kinds.layers(rules, points, text_below, text_above)
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     return style.faceted(chart, frame, title, (DATASET, MODEL), height=300)
 
 
@@ -399,6 +411,7 @@ def scores_figure(scores: Table) -> alt.FacetChart:
     )
     chart = kinds.layers(squares, best, second, lower_ranks)
     height = max(60, 30 * frame[MODEL].nunique())
+    # a panel for each heading in column `panel`; the page can filter by data set and model
     panels = style.faceted(chart, frame, title, (DATASET, MODEL), height=height, columns=1)
     panels.spec.width = max(320, 66 * frame[ATTRIBUTE].nunique())
     return panels
@@ -454,16 +467,16 @@ significantly in size (easy to medium).
 def _costliest_step(costliest_first: pd.DataFrame) -> str:
     """The main clause of `steps_statements`: which step costs most, and how much.
 
-    It names the costliest step whose interval is above 0. If there is none, it names a step that costs the same in all
-    classes, and so has no interval, provided that no other step costs more. If steps are equally costly, it names all.
+    It names the costliest step that costs accuracy significantly, or all of them if several are equally costly.
 
     costliest_first: the lines in the order of their cost.
     """
-    significant = costliest_first[costliest_first[COST.low] > 0]
-    has_no_interval = costliest_first[COST.low].isna()
-    without_interval = costliest_first[has_no_interval & (costliest_first[COST] > ALIKE)]
-    is_largest = without_interval[COST] >= costliest_first[COST].iloc[0] - ALIKE  # up to rounding
-    costly = significant if len(significant) else without_interval[is_largest]
+    costly = costliest_first[costliest_first[COST.low] > 0]  # significant: the interval is above 0
+    if costly.empty:
+        # A step that costs the same in all classes has no interval. It counts if no other step costs more.
+        costs_alike = costliest_first[COST.low].isna() & (costliest_first[COST] > ALIKE)  # ALIKE: up to rounding
+        is_largest = costliest_first[COST] >= costliest_first[COST].iloc[0] - ALIKE
+        costly = costliest_first[costs_alike & is_largest]
     if costly.empty:
         first_step, first_cost = _name_of_first_step(costliest_first), _cost_of_first_step(costliest_first)
         return f"no step costs accuracy significantly; {first_step} costs {first_cost}"
@@ -543,6 +556,7 @@ def bins_figure(bins: Table) -> alt.FacetChart:
         "Each bar is the share of images whose greatest probability is in one of ten equal bins, the mean of the "
         "models; grey lines are their range.",
     )
+    # a panel for each heading in column `panel`; the page can filter by data set
     return style.faceted(kinds.layers(bars, ranges), frame, title, (DATASET,))
 
 
@@ -577,6 +591,7 @@ def trends_figure(trends: Table) -> alt.FacetChart:
         "if it falls only as a whole (Page's test, Holm); rises, if it rises at a step (paired t, Holm); undecided, if "
         "neither.",
     )
+    # a panel for each heading in column `panel`; the page can filter by data set
     return style.faceted(kinds.layers(rules, dots), long, title, (DATASET,), columns=2, row=20)
 
 
@@ -649,7 +664,7 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
         "The most confident come first, with class, attribute and mean confidence; the number is in brackets.",
     )
     gap_px = 28  # between two pictures of a row
-    height = int((frame["row"].max() + 1) * STEP_PX)
+    height = int((frame["row"].max() + 1) * STEP_PX)  # STEP_PX: a picture with its text
     width = int((frame["column"].max() + 1) * (kinds.SIDE + gap_px))
     panels = style.faceted(chart, frame, title, (DATASET,), height=height, columns=1)
     panels.usermeta = kinds.FIXED  # the page does not stretch the panels: pictures keep their size

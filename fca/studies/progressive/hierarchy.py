@@ -166,6 +166,7 @@ class Hierarchy(LevelAnalysis):
         for dataset, models_of_dataset in models.groupby(DATASET):
             correlations += correlation_lines(str(dataset), models_of_dataset)
         runs = (run for source in sources for run in source.runs)
+        # Each table has its lines, and keeps the options, the method in words and the ids of the runs that it read.
         return filled(self.tables, (models, patterns, correlations), asdict(self) | METHOD, runs)
 
 
@@ -206,11 +207,13 @@ def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
             yield {**columns, "kind": kind}
         return
 
-    correlations = stats.score_and_accuracy(*values)
-    left_out_coefficients = _without_each_network(values, left_out_weights(network))
+    correlations = stats.score_and_accuracy(*values)  # plain and partial, the order of KIND.choices
+    times = left_out_weights(network)  # networks x models: 0 for the models of the network that is left out, else 1
+    left_out_coefficients = _without_each_network(values, times)
     for kind, correlation, left_out in zip(KIND.choices, correlations, left_out_coefficients, strict=True):
         low, high = jackknife_interval(correlation.r, left_out, scale=FISHER_Z)
-        lacks_interval = np.isnan(low) and not np.isnan(correlation.r)  # a note gives the reason
+        # The note gives the reason: a coefficient without one of the networks is undefined, or all are alike.
+        lacks_interval = np.isnan(low) and not np.isnan(correlation.r)
         yield {
             **columns,
             "kind": kind,
@@ -263,7 +266,8 @@ def _model_line(
     sessions = sessions_of(source.items)
     labels = source.items[LABEL].to_numpy(dtype=str)
 
-    # Accuracy and score: means over sessions (a class and an attribute), which count equally
+    # Accuracy, (easy + medium + hard) / 3, and score, (easy + 2 medium + 4 hard) / 7: LEVEL_WEIGHTS has the weights of
+    # both. They are means over sessions (a class and an attribute), which count equally.
     rates = stats.level_rates(correct, levels, sessions)  # sessions x levels
     masked_rates = stats.level_rates(masked_correct, levels, sessions)
     _, first_image_of_session = np.unique(sessions, return_index=True)
@@ -319,14 +323,15 @@ def _pattern_lines(source: LevelResponses, position: int, triplets: Triplets, mo
     model_line: the model's line of the table hierarchy.
     """
     correct = source.correct[position]
+    # Over all triplets of a session's images a pattern is as frequent as if the responses were independent.
     all_triplets = stats.all_triplets_score(correct, levels_of(source.items), sessions_of(source.items))
-    matched = stats.hierarchical_score(correct[triplets]) if len(triplets) else all_triplets
-    n_matched = sum(matched.patterns.values())  # the counts of patterns sum to the number of triplets
+    observed = stats.hierarchical_score(correct[triplets]) if len(triplets) else all_triplets
+    n_observed = sum(observed.patterns.values())  # the counts of patterns sum to the number of triplets
     n_all = sum(all_triplets.patterns.values())
 
     columns: Line = {column: model_line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
-    for pattern, count in matched.patterns.items():
-        # probability of this response at each level, given the model's accuracy at the level
+    for pattern, count in observed.patterns.items():
+        # probability of this response at each level, given the model's accuracy there (columns easy, medium, hard)
         probabilities = [
             model_line[level] if mark == "1" else 1 - model_line[level]
             for level, mark in zip(LEVELS, pattern, strict=True)
@@ -335,7 +340,7 @@ def _pattern_lines(source: LevelResponses, position: int, triplets: Triplets, mo
             **columns,
             PATTERN: pattern,
             FOLLOWS: pattern in stats.FOLLOWING,
-            SHARE_OF_TRIPLETS: count / n_matched,
+            SHARE_OF_TRIPLETS: count / n_observed,
             SESSION_RATES: all_triplets.patterns[pattern] / n_all,
             LEVEL_RATES: float(np.prod(probabilities)),
         }

@@ -99,10 +99,14 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
 
 
 def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[LevelResponses]:
-    """The same responses as `responses_by_level`, but an empty list when there is no data set with levels.
+    """Responses to clean test images that have an attribute and a level, one LevelResponses for each data set.
 
-    Data sets that cannot be read are left out, with a line in the log. If that leaves none, the first problem is raised
-    as FcaError. Otherwise the caller would take the store for one without such data.
+    The list is empty when no data set of the store has levels (`responses_by_level` raises an error then). Data sets
+    that cannot be read are left out, with a line in the log. If that leaves none, the first problem is raised as
+    FcaError. Otherwise the caller would take the store for one without such data.
+
+    query:    narrows the stored rows; None reads all.
+    protocol: open, any class that the model knows may be predicted; masked, only those that the images have.
     """
     if protocol not in PROTOCOLS:
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")
@@ -240,7 +244,7 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
         return None
 
     item_columns = list(map(str, ITEM))  # `reindex` adds columns that the data set lacks, with empty cells
-    items = items[items["split"] == split].reindex(columns=item_columns).astype(object)
+    items = items[items["split"] == split].reindex(columns=item_columns).astype(object)  # without categories
     has_level = items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).to_numpy()
     if not has_level.any():
         return None
@@ -277,11 +281,11 @@ def _correct_and_confidence(
 ) -> tuple[Bool[np.ndarray, " items"], Float[np.ndarray, " items"]]:
     """Whether one model is right on each image that has a level, and how confident it is.
 
-    Its confidence is the largest probability of a class that may be predicted; see `LevelResponses`.
+    Its confidence is the largest probability that it gives to a class that may be predicted.
 
     row:       the row of the model's stored predictions.
     has_level: for each image of these predictions, whether it has an attribute and a level.
-    protocol:  open or masked, see `responses_by_level`.
+    protocol:  open: any class that the model knows may be predicted; masked: only those that the images have.
     """
     stored = predictions(store, row)
     allowed = columns_of(stored, stored.labels[has_level])  # logit columns of the classes that the images have

@@ -177,6 +177,7 @@ class ValidateLevels(LevelAnalysis):
             pd.concat(of_datasets, ignore_index=True)
             for of_datasets in (bins, trends, with_pictures, all_contradictions)
         ]
+        # Each table has its lines, and keeps the options, the method in words and the ids of the runs that it read.
         return filled(self.tables, frames, asdict(self) | METHOD, runs)
 
 
@@ -272,6 +273,8 @@ def _p_of_rise(drops: Float[np.ndarray, " blocks"]) -> float:
 def _trend_cells(means: Float[np.ndarray, "blocks 3"]) -> Line:
     """The cells of one attribute or class: mean confidence by level, Page's test, both drops and their tests.
 
+    Drops are means over blocks with their 95 % intervals.
+
     means: mean confidence by block and level. With a single block the tests are NaN.
     """
     page_l, page_p = np.nan, np.nan
@@ -322,17 +325,17 @@ def find_contradictions(source: LevelResponses) -> pd.DataFrame:
         top1=source.correct.mean(axis=0),
         confidence=source.confidence.mean(axis=0),
     )
-    is_easy = images[LEVEL] == "easy"
+    is_easy = images["level"] == "easy"
     median_easy_confidence = images[is_easy].groupby("attribute")["confidence"].median()
     images = images.assign(wanted=images["attribute"].map(median_easy_confidence).astype(float))
 
-    is_missed_by_all = is_easy & (images[TOP1] == 0)
-    is_confident = images[CONFIDENCE] >= images[MEDIAN_EASY]
-    is_hard_and_confident = (images[LEVEL] == "hard") & (images[TOP1] == 1) & is_confident
+    is_missed_by_all = is_easy & (images["top1"] == 0)
+    is_confident = images["confidence"] >= images["wanted"]
+    is_hard_and_confident = (images["level"] == "hard") & (images["top1"] == 1) & is_confident
     frames = []
     for kind, is_of_kind in zip(CONTRADICTION.choices, (is_missed_by_all, is_hard_and_confident), strict=True):
         # equally confident images are ordered by id, so that the order is always the same
-        most_confident_first = images[is_of_kind].sort_values([CONFIDENCE, "image_id"], ascending=[False, True])
+        most_confident_first = images[is_of_kind].sort_values(["confidence", "image_id"], ascending=[False, True])
         ranks = np.arange(1, len(most_confident_first) + 1)
         frames.append(most_confident_first.assign(kind=kind, rank=ranks))
     return CONTRADICTIONS.frame(pd.concat(frames, ignore_index=True))

@@ -57,10 +57,10 @@ def prediction_runs(
 
     runs = []
     for snapshot in snapshots:
-        model = StoredRun(str(context.store.outputs), train.run_id, snapshot)
+        model = StoredRun(str(context.store.outputs), train.run_id, snapshot)  # loads the weights when it is built
         weights = {"run": train.run_id, "snapshot": snapshot}
         columns = {**train.metadata, "snapshot": snapshot}
         for shift in shifts:
             work = ForwardWork(model, data, "test", shift, context.subset.classes)
-            runs.append(predict_run(work, weights, columns, train.run_id))
+            runs.append(predict_run(work, weights, columns, parent=train.run_id))
     return runs

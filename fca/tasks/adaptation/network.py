@@ -80,7 +80,9 @@ class Network:
             return
 
         classifier, columns, has_diverged = _train(first_run, context)
-        context.store.keep_items(first_run.work.data)  # after the training: a model that cannot be built leaves no file
+        # Store the list of images, in whose order arrays are stored; only now, as a model that cannot be built should
+        # leave no file.
+        context.store.keep_items(first_run.work.data)
         if has_diverged:
             yield Finished(first_run, {**columns, VAL_TOP1: None, FLAG: DIVERGED}, {})
             return
@@ -108,7 +110,7 @@ class Scratch(Network):
             step = "name the network itself, e.g. model=resnet18"
             allowed = f"finetune or probe: {context.model.label()} is given with what it learnt"
             raise FcaError("adaptation", "scratch", allowed, step)
-        return _plan(replace(context, model=model), finetune=False)
+        return _training_and_predictions(replace(context, model=model), finetune=False)
 
 
 @dataclass(frozen=True)
@@ -129,10 +131,10 @@ class Finetune(Network):
         """
         check_has_weights(context, "finetune")
         if self.start == RANDOM:
-            return _plan(context, finetune=True)
+            return _training_and_predictions(context, finetune=True)
 
-        features_run, features = features_run_and_work(context, context.data)
-        return [features_run, *_plan(context, finetune=True, features=features)]
+        features_run, probe = features_run_and_work(context, context.data)
+        return [features_run, *_training_and_predictions(context, finetune=True, probe=probe)]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """Compute the features if that is among the runs, then train and predict."""
@@ -145,14 +147,14 @@ class Finetune(Network):
             yield from super().run(other_runs, context)
 
 
-def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = None) -> list[Run]:
+def _training_and_predictions(context: RunContext, *, finetune: bool, probe: ProbeWork | None = None) -> list[Run]:
     """Plan the run of the training, then the runs that predict the test images under every shift.
 
     There are predictions with the best weights of the training, and with every snapshot that the recipe keeps.
 
     finetune: whether the training begins with the weights of the model.
-    features: the stored features to which a linear probe is fitted, with which the last layer begins; None: the last
-              layer begins with random weights.
+    probe:    names the run that stores the features to which a linear probe is fitted; the last layer begins with this
+              probe. None: the last layer begins with random weights.
     """
     data = context.data
     recipe = _recipe_for(context, finetune)
@@ -171,7 +173,7 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
         identity["compat"] = context.compat
     if callbacks:
         identity["callbacks"] = callbacks
-    if features:
+    if probe:
         identity["start"] = PROBE
         identity["group"] = data.group  # images of one group are left out of the probe together
 
@@ -188,14 +190,14 @@ def _plan(context: RunContext, *, finetune: bool, features: ProbeWork | None = N
         # steps and min_steps have no column: they are turned into epochs and passes, which have columns
         **{f"recipe_{key}": value for key, value in recipe_values.items() if key not in ("steps", "min_steps")},
     }
-    features_run_id = features.features if features else None  # the parent: the training begins when it is done
-    training = Run("train", identity, columns, features_run_id)
+    features_run_id = probe.features if probe else None
+    training = Run("train", identity, columns, parent=features_run_id)  # it begins when its parent is done
 
     snapshots = [BEST, *map(snapshot_name, recipe.snapshots)]
     distinct_snapshots = list(dict.fromkeys(snapshots))
     clean, *other_predictions = prediction_runs(training, context, data, distinct_snapshots)
     # The work of the training contains the clean prediction, which needs the id of the training: so it is added last.
-    work = TrainingWork(data, context.model, recipe, clean, features)
+    work = TrainingWork(data, context.model, recipe, clean, probe)
     return [replace(training, work=work), clean, *other_predictions]
 
 
@@ -264,7 +266,7 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
     classifier = work.model.build(keys)
     check_built(work.model, classifier, keys)  # the code of a user's model may return anything
     if work.features is not None:
-        _begin_with_probe(classifier, work.features, train_rows, train_labels, context)
+        _fit_probe_as_last_layer(classifier, work.features, train_rows, train_labels, context)
 
     # a recipe that crops takes its crops from whole training images; only validation images are read at input size
     cache = (context.cache, machine.workers, machine.cache_gb)
@@ -332,7 +334,7 @@ def _train_and_val_rows(
     return train_rows, val_rows
 
 
-def _begin_with_probe(
+def _fit_probe_as_last_layer(
     classifier: Classifier,
     features: ProbeWork,
     rows: Int[np.ndarray, " images"],

@@ -119,7 +119,7 @@ class Probe:
 
         The training and the prediction for clean images use the stored features, so they are light (no launcher is
         needed). Predictions for shifted images need the network. Raises FcaError for a model without weights, and with
-        compat (see `features_run_and_work`).
+        compat, which reproduces an original that has no probes.
         """
         data = context.data
         features_run, work = features_run_and_work(context, data)

@@ -25,11 +25,14 @@ SHOWN_SUBLEVELS = (1, 5, 9)  # whose prompts a dry run prints
 def generation(config: DictConfig) -> None:
     """The command `fca generate`: draw the pending images of a plan, then add masks and run checks if configured.
 
-    With dry=true it only prints the plan and its cost. With a pilot, it then draws a few images, which are kept, and
-    prints an estimate of the time and cost of all others.
+    With dry=true it only prints the plan and its cost. With dry=true and a pilot, it then draws a few images, which are
+    kept, and prints an estimate of the time and cost of all others.
+
+    Configured parts that may be None: the writer is a language model that writes missing descriptions of what to draw;
+    the segmenter makes masks of the objects; the checks reject images.
     """
     check_root("generate", config)
-    plan: Plan = component(config, "plan").resolved(config.per_level)
+    plan: Plan = component(config, "plan").resolved(config.per_level)  # with the values of its file, checked
     generator: Generator = component(config, "generator", Generator)
     writer: Writer | None = None if config.writer is None else component(config, "writer", Writer)
     root = Path(config.out or Path(config.outputs) / "generated" / plan.name)

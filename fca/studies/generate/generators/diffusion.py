@@ -71,7 +71,7 @@ class Diffusion:
             raise missing_package("diffusers") from error
         folder = Path(self.model).expanduser()
         if folder.is_dir():
-            model = f"{folder.name} {_content(folder)}"
+            model = f"{folder.name} {_digest_of_files(folder)}"
         else:
             model = f"{self.model}@{self.revision or 'main'}"
         variant = f" {self.variant}" if self.variant else ""
@@ -147,7 +147,8 @@ class Diffusion:
         refusal = Refused(f"the safety checker of {self.label()} flagged the image")
         results: list[Drawn | Refused] = []
         for image, flagged in zip(images, is_flagged, strict=True):
-            results.append(refusal if flagged else Drawn(np.rint(image * 255).astype(np.uint8), None, None, facts))
+            pixels = np.rint(image * 255).astype(np.uint8)
+            results.append(refusal if flagged else Drawn(pixels, visible=None, full=None, facts=facts))  # no masks
         return results
 
     def _loaded(self) -> tuple[Any, dict[str, Any]]:
@@ -178,7 +179,7 @@ def _dtype(dtype: str, device: str) -> str:
 
 
 @cache
-def _content(folder: Path) -> str:
+def _digest_of_files(folder: Path) -> str:
     """12 hex digits of sha256 over the names and contents of a pipeline's files."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     listing = "".join(f"{path.relative_to(folder).as_posix()} {file_sha256(path)}\n" for path in files)

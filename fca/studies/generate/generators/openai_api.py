@@ -105,7 +105,10 @@ class Service:
         return key or "none"
 
     def _failure(self, model: str, error: openai.APIStatusError) -> Exception:
-        """The exception to raise for a response with an error status: Refused, Unavailable or FcaError, see `ask`.
+        """The exception to raise for a response with an error status.
+
+        It is Refused if the request violates the service's policy, Unavailable if the same request may succeed later,
+        and FcaError if it never can.
 
         model: the name of the model in the request.
         """

@@ -119,9 +119,11 @@ def expected_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
 
 
 def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> TripletScore:
-    """The score over every triplet that the items of a session can form, which is the mean over all random matchings.
+    """The hierarchical score over every triplet of an easy, a medium and a hard item that a session can form.
 
-    Within a session, with level accuracies e, m, h, it is (1 - m)(1 - h) + e m; sessions count equally.
+    The score is the share of triplets in which no harder item is right where an easier one is wrong. Within a session,
+    with level accuracies e, m, h, it is (1 - m)(1 - h) + e m: the mean over all random matchings of its items. Sessions
+    count equally. The result also has the expected number of triplets with each pattern of right and wrong.
 
     levels: 0 easy, 1 medium, 2 hard.    sessions: the name or code of each item's session.
     Raises FcaError for a session that lacks a level.
@@ -151,9 +153,9 @@ def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     excess:  session minus level. It is positive where sessions (classes and attributes) differ in accuracy. It does not
              show that the same object fails first when hard: independent responses in every session cause it, too.
 
-    rates: accuracy of each session by level (see level_rates).    classes: the class of each session.
+    rates: accuracy of each session by level.    classes: the class of each session.
 
-    Intervals are jackknife intervals that leave out whole classes (see jackknife_interval), since the sessions of one
+    Intervals are jackknife intervals that leave out whole classes in turn, since the sessions of one
     class are not independent: a network that knows the class well is right in all of them. With a single class the
     intervals are NaN.
 
@@ -177,6 +179,7 @@ def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     left_out_session_scores = share @ session_scores
     left_out_level_scores = np.asarray(expected_score(*(share @ rates).T))
 
+    # FRACTION and SIGNED_FRACTION limit the intervals to 0..1 and -1..1.
     level_ends = jackknife_interval(level_score, left_out_level_scores, within=FRACTION)
     excess_score = session.value - level_score
     left_out_excess = left_out_session_scores - left_out_level_scores
@@ -195,11 +198,11 @@ def matched_score(
 
     The accuracies are those on the images of the session's triplets. The excess is the score minus its mean over all
     matchings within sessions, and equals the mean of cov(e, m) + cov(m, h) over the triplets of a session. It is
-    expected to be 0 for responses that are independent within sessions, however sessions differ. For p see
-    `_p_of_matching`.
+    expected to be 0 for responses that are independent within sessions, however sessions differ. p is the probability
+    that a random matching within sessions gives this score or a higher one.
 
     right: whether the model is right on the easy, the medium and the hard image of each triplet.
-    sessions, classes: the session and the class of each triplet; intervals are over classes (see class_interval).
+    sessions, classes: the session and the class of each triplet; jackknife intervals leave out whole classes in turn.
     Raises FcaError without triplets.
 
     >>> right = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]], dtype=bool)
@@ -291,10 +294,10 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
 
 
 def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
-    """Pearson's correlation of score and accuracy over models (figure 4), plain and partial given `by_level`.
+    """Pearson's correlation of score and accuracy over models, plain and partial given `by_level`.
 
-    by_level: the score that each model's accuracies by level explain (see expected_score). It is high for accurate
-    models, in whichever order single images fail.
+    by_level: the score (1 - m)(1 - h) + e m that each model's accuracies by level, e, m and h, explain. It is high for
+    accurate models, in whichever order single images fail.
 
     The partial correlation is the correlation between two residuals: those of the score and of the accuracy from
     straight lines on `by_level`. Its p has one degree of freedom less. It is NaN with fewer than four models, if

@@ -179,11 +179,13 @@ class Record:
 def make_pool(
     levels: Integer[np.ndarray, " items"] | None, sessions: Names, groups: Shaped[np.ndarray, " items"] | None = None
 ) -> Pool:
-    """The pool of these items, in their order.
+    """The pool of a test: its items in the given order, with their levels, sessions and groups as codes from 0.
 
-    levels:           0 easy, 1 medium, 2 hard; None: the items have no levels.
-    sessions, groups: names of each item's session and group; without levels, sessions may be classes. groups=None: all
-                      items are in one group, `all`.
+    levels:   0 easy, 1 medium, 2 hard; None: the items have no levels.
+    sessions: name of each item's session, a class and an attribute, in which an adaptive test goes up or down in level;
+              without levels it may be a class.
+    groups:   name of each item's group, an attribute, for which a test estimates the accuracy; it is the same for all
+              items of a session. None: all items are in one group, `all`.
     Raises FcaError without items, for another level, and if a session lacks a level or belongs to two groups.
 
     >>> make_pool(np.array([2, 1, 0, 0]), np.array(["dog"] * 4), np.array(["size"] * 4)).sizes
@@ -203,21 +205,21 @@ def make_pool(
     if len(invalid_levels):
         raise FcaError("level of an item", int(invalid_levels[0]), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
 
-    # sorted names, the first item of each session, and the session of each item
-    session_names, first_item, session = np.unique(sessions, return_index=True, return_inverse=True)
+    # Sorted names, the first item of each session, and for each item the number of its session in the order of names.
+    session_names, first_item, number_by_name = np.unique(sessions, return_index=True, return_inverse=True)
     group_names, group = np.unique(groups, return_inverse=True)
     group_of_session = group[first_item]
-    in_another_group = np.flatnonzero(group != group_of_session[session])
+    in_another_group = np.flatnonzero(group != group_of_session[number_by_name])
     if len(in_another_group):
         item = in_another_group[0]
-        two_groups = f"{groups[item]} and {groups[first_item[session[item]]]}"
+        two_groups = f"{groups[item]} and {groups[first_item[number_by_name[item]]]}"
         step = "name sessions by class and attribute together"
         raise FcaError(f"groups of session {sessions[item]}", two_groups, "one", step)
 
     # Number the sessions so that those of a group follow each other, which `Pool.by_group` needs for its sums.
     order = np.argsort(group_of_session, kind="stable")
     new_number = np.argsort(order)  # the inverse permutation
-    session = new_number[session]
+    session = new_number[number_by_name]
     session_names = session_names[order]
 
     number_of_levels = len(level_names)
