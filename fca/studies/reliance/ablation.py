@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import fft, ndimage
 
 from fca.shifts import Clean, InputImages, Rows
+from fca.studies.reliance.shift_labels import AREA_MATCHED, RELEASED
 from fca.types import FcaError, ImageData, Shift, keyed_rng
 from fca.validation import Allowed, Seed
 
@@ -29,10 +30,7 @@ L2_SIDE = 224  # pixels a side of the images that levels of l2 noise are stated 
 NEIGHBOURS = np.ones((3, 3), int)  # pixels that touch at a corner are of one instance
 WHOLE_ARRAY = (slice(None), slice(None))
 RIGHT, LEFT, BELOW, ABOVE = range(4)  # sides of a box, in the order of `_outward` and `_inward`
-RELEASED = "released"
-AREA_MATCHED = "area_matched"
 AREAS = ("plain", AREA_MATCHED)
-DRAW_NUMBER = r"/draw\d+(?=/|$)"  # the word of a noise's label that numbers its draw, as a regular expression
 Compat = Annotated[str | None, Allowed(choices=(RELEASED,))]
 
 Mask = Bool[np.ndarray, "height width"]

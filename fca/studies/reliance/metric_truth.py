@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fca.store import Store
-from fca.studies.reliance.ablation import DRAW_NUMBER
+from fca.studies.reliance.shift_labels import DRAW_NUMBER
 from fca.studies.reliance.stats.reliance import class_accuracy, rank_stability, relative_foreground_sensitivity
 from fca.tables import table
 from fca.tables.keys import Query

@@ -19,7 +19,7 @@ from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, FRACTION, SIGNED_FRACT
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import ADAPTATION
-from fca.studies.reliance import ablation
+from fca.studies.reliance import shift_labels
 from fca.studies.reliance.columns import MODEL_CHANCE
 from fca.studies.reliance.metric_truth import METRIC, UNCONFIRMED, verdicts
 from fca.studies.reliance.stats import reliance
@@ -489,17 +489,21 @@ class Reliance:
 
             noise = foreground.removeprefix("noise/foreground/")
             kind, level, *further_words = noise.split("/")  # KIND/LEVEL, then what differs from the defaults
-            if ablation.RELEASED in further_words:
-                kind = (
-                    f"{kind}, {ablation.RELEASED}"  # its l2 norms are not scaled to the input size: a kind of its own
-                )
+            if shift_labels.RELEASED in further_words:
+                # a kind of its own, as its l2 norms are not scaled to the input size
+                kind = f"{kind}, {shift_labels.RELEASED}"
             estimands = {
                 "acc_foreground": Estimand(np.positive, (foreground,)),
                 "acc_background": Estimand(np.positive, (background,)),
                 "rfs": Estimand(sensitivity, (foreground, background)),
             }
             line = self._line(results, f"rfs/{noise}", estimands)
-            yield {**line, "kind": kind, "level": float(level), "area_matched": ablation.AREA_MATCHED in further_words}
+            yield {
+                **line,
+                "kind": kind,
+                "level": float(level),
+                "area_matched": shift_labels.AREA_MATCHED in further_words,
+            }
 
     def _alignment_lines(self, store: Store, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """A line for each saliency metric of a run: its mean over classes, and the share of maps that are zero.
@@ -604,7 +608,7 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
     index = apply_query(rows[is_read], query).index  # the query is about columns as they are stored
 
     # `_with_columns_of_training` also reads rows of trainings, so that the selection comes last
-    condition = shift.str.replace(ablation.DRAW_NUMBER, "", regex=True)
+    condition = shift.str.replace(shift_labels.DRAW_NUMBER, "", regex=True)
     rows = _with_columns_of_training(rows).assign(shift=shift, condition=condition)
     no_features = rows[:0]
     [rows, _] = by_version(store, [rows.loc[index]], no_features)  # names of data sets that distinguish their versions
