@@ -103,13 +103,15 @@ class Comparison(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables paired and rank_stability. Raises FcaError if no two models were evaluated on the same subset."""
+        # stored.points: the accuracy of every model on every subset, with the predictions behind it
+        # per_model: columns of the configuration that may differ between models, such as the learning rate
         stored = points_with_predictions(store, self, self.per_model)
-        subset = per_subset(stored.points)
+        subset = per_subset(stored.points)  # means over initialisations
         pairs = paired(subset)
         require_rows(pairs, "pairs of models on one subset", stored.rows.total, COMMAND)
         rank_stability_lines = with_all_at_chance(stability(subset), stored.points, BY)
 
-        # noted: with the data sets that were left out, which the page names
+        # rows.noted adds the list of data sets that were left out, which the page then names
         parameters = stored.rows.noted({**asdict(self), **METHOD})
         return [
             PAIRED.table(pairs, parameters, stored.runs),
@@ -209,7 +211,8 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     mean, *interval_over_seeds = mean_with_interval(differences, common["subset_seed"], within=SIGNED_FRACTION)
     interval = interval_over_seeds if len(common) > 1 else interval_over_images
 
-    # how many seeds are needed in addition to the present ones; None if no number of seeds is enough
+    # how many seeds are needed in addition to the present ones, until a test would probably find the models different;
+    # None if the number is unknown (NaN) or no number is enough (infinite)
     seeds_in_all = seeds_needed(differences_of_draws)  # value and both ends of its interval
     more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in seeds_in_all]
 

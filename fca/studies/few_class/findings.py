@@ -102,7 +102,7 @@ class Findings(OfSubsets):
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: measure, UNIT: unit, **cells})
 
         intervals = f"95 %: {interval_method('subset seeds')}, of ratios on the logarithm"
-        # noted: with the data sets that were left out, which the page names
+        # rows.noted adds the list of data sets that were left out, which the page then names
         parameters = rows.noted({**asdict(self), "intervals": intervals})
         return [PAPER_FINDINGS.table(PAPER_FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 
@@ -112,7 +112,15 @@ def measures(
 ) -> dict[str, dict[str, Any]]:
     """The cells of every finding of MEASURES that is defined on one data set: value, interval, counts and verdict.
 
-    MEASURES lists what is measured for each finding of the paper: (a) to (d), here with variants such as "a, masked".
+    The findings of the paper are called (a) to (d), here with variants such as "a, masked":
+
+    a:   sub-models minus full models on the same subsets, in points of accuracy.
+    b:   the ratio of two spreads of accuracy between subsets of equal ncl.
+    c.1: full models on few classes minus the same models on all classes, in points.
+    c.2: rank correlation of size (number of parameters) and accuracy of full models.
+    d.1: sub-models of few classes minus sub-models of the most classes, in points.
+    d.2: as c.2, of sub-models.
+
     Returns the cells by these names; a finding for which models or subsets are missing is left out.
 
     subset:           accuracies on each class subset (see fca.studies.few_class.accuracy.per_subset).
@@ -128,7 +136,9 @@ def measures(
     few_open = few[few["protocol"] == "open"]
     few_masked = few[few["protocol"] == "masked"]
 
-    value_cells = {  # empty cells: the finding is undefined here
+    # each inner call returns a value for each subset and the number of models; mean_of turns both into cells, which are
+    # empty if the finding is undefined here. "max": of the best model on each subset instead of the mean over models
+    value_cells = {
         "a, best of models": mean_of(*sub_minus_full(few, "open", "max")),
         "a, mean of models": mean_of(*sub_minus_full(few, "open")),
         "a, masked": mean_of(*sub_minus_full(few, "masked")),

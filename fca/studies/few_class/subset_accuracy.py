@@ -369,7 +369,7 @@ def _predictions_of_points(store: Store, row: Mapping[str, Any], points: pd.Data
     stored = predictions(store, row)
     for point in records(points):
         is_of_subset = stored.of_classes(point["classes"])
-        is_right = stored.right[is_of_subset]
+        is_right = stored.right[is_of_subset]  # by the predictions as stored: protocols sub and open
         if point["protocol"] == "masked":  # only the classes of the subset may be predicted
             columns = stored.columns[list(point["classes"])]
             masked = masked_answers(stored.logits[is_of_subset], columns)

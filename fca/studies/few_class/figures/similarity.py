@@ -90,7 +90,7 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
     coefficient (Pearson's, Spearman's ...) and encoder.
 
     correlation: table `correlation`.
-    points:      table correlation_points, which knows the protocol and the model of each accuracy.
+    points:      table correlation_points, which has the protocol and the model of each accuracy.
     """
     frame = _defined_coefficients(correlation.frame, points.frame)
     targets = list(dict.fromkeys(frame[TARGET]))
@@ -149,7 +149,8 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     agreement: table released_agreement, with the mean difference and r for the headings of the panels.
     """
     scored = released.frame.dropna(subset=tables.SIMSS_RELEASED)
-    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))  # STEP: in the order of the script's loop
+    # dots are drawn in the order of the script's loop
+    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))
 
     heading_by_encoder = {}
     for line in agreement.frame.to_dict("records"):

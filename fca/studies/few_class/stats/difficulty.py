@@ -133,7 +133,8 @@ class Extreme(NamedTuple):
 def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
     """SimSS of every subset of two classes: symmetric, NaN on the diagonal (a class with itself is no subset).
 
-    With D(i, c) = (G(i, own) - G(i, c)) / max(G(i, own), G(i, c)) and d(a, c) its mean over the images of class a,
+    G(i, c) is the mean similarity of image i to the images of class c. With the silhouette of an image,
+    D(i, c) = (G(i, own) - G(i, c)) / max(G(i, own), G(i, c)), and d(a, c), its mean over the images of class a,
     SimSS({a, b}) = (d(a, b) + d(b, a)) / 2.
 
     similarity, labels: the result G of class_similarity, and the labels given to it; row and column k of the result are

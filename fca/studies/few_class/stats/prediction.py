@@ -93,9 +93,10 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     cluster:  0..k-1, equal for points that were drawn together. These are the points of a subset seed, or of a data set
               if other data sets are predicted; -1 for a point that was not drawn (all classes).
 
-    What is unknown (no prediction, no interval, one cluster) is NaN. The 95 % intervals (see mean_with_interval) are
-    over clusters of judged points; the fits are not repeated for them. Therefore the intervals of error and gain are
-    made wider: all fits share most of their points (see _for_shared_fits).
+    What is unknown (no prediction, no interval, one cluster) is NaN. The 95 % intervals of means are over clusters of
+    judged points; the fits are not repeated for them. Since the fits of k clusters share most of their points, the
+    intervals of error and gain are made sqrt(1 + k / (k - 1)) times as wide (Nadeau and Bengio 2003, Machine Learning
+    52).
 
     >>> sure = HeldOut(np.array([0.9, 0.8]), np.array([0.8, 0.7]), np.array([1.0, 0.9]))
     >>> off = HeldOut(np.array([0.7, 0.7]), *sure[1:])
