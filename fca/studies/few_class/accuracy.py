@@ -146,7 +146,7 @@ def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
     spread is the standard deviation; it is missing for a single subset. The columns of chance stay empty here:
     with_chance fills them in.
 
-    subset: one line for each subset, model and protocol, see per_subset.
+    subset: accuracies (`top1`, means over initialisations), one line for each subset, model and protocol.
     """
     lines = []
     for key, subsets in groups_by_columns(subset, (DATASET, MODEL, PROTOCOL, NCL)):
@@ -186,7 +186,8 @@ def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
     Subsets share classes and so images, but the test of chance counts each image once. The number of different images
     is estimated as the number of different classes times the mean number of images of a class.
 
-    points: one line for each accuracy, see accuracy_points.
+    points: one line for each run and subset: its accuracy (`top1`), the accuracy of guessing (`chance`), the number of
+            test images and the classes.
     """
     measured = points.dropna(subset=[TOP1, CHANCE])
     lines = []
@@ -220,7 +221,7 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     be comparable. Equally accurate models share their mean rank. Column `at_chance` stays empty here:
     with_all_at_chance fills it in.
 
-    subset: accuracies (`top1`), one line for each subset, model and protocol (see per_subset).
+    subset: accuracies (`top1`, means over initialisations), one line for each subset, model and protocol.
     """
     group_columns = [DATASET, PROTOCOL, NCL]
     by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)  # DRAW: seed and classes identify a subset
@@ -243,7 +244,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     accuracy of the full model of the same name on all classes. The table has the mean of rho over the subsets of each
     protocol and ncl. A subset on which rho is undefined, as with one model or equal accuracies, is left out.
 
-    partial: the result of per_subset without the subsets of all classes.
+    partial: accuracies (`top1`), one line for each subset, model and protocol, without the subsets of all classes.
     full:    the stored `predict` runs of full models, one line each; column `top1_open` is the accuracy on all classes.
     """
     # mean over the initialisations of a model
@@ -281,7 +282,8 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     than open full models, by the interval of the mean difference. Column `at_chance` stays empty here:
     with_all_at_chance fills it in.
 
-    partial: the result of per_subset without the subsets of all classes. On these, a sub-model is a full model.
+    partial: accuracies (`top1`), one line for each subset, model and protocol, without the subsets of all classes, on
+             which a sub-model is a full model.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])  # a line for each pair, a column a protocol
     # a protocol that no model has becomes an empty column, so that no pair is left

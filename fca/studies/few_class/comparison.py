@@ -150,7 +150,8 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
 
     Differences are model_a minus model_b, where model_a comes first in the alphabet.
 
-    subset: one line for each model, protocol and class subset, with accuracy and right images (see per_subset).
+    subset: one line for each model, protocol and class subset: its accuracy (`top1`) and, where predictions are stored,
+            its images and for each image the share of initialisations that are right.
     """
     lines = []
     for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl
@@ -225,7 +226,8 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     if why_no_order:
         notes.append(f"order_kept: {why_no_order}")
 
-    share_of_resamples = rank_stability(top1, seed_codes).kept  # models x models: how often a pair keeps its order
+    # models x models: the share of bootstrap resamples of the seeds in which a pair keeps its order
+    share_of_resamples = rank_stability(top1, seed_codes).kept
     return {
         **image_counts,
         **dict(zip(interval_columns(LEAD), [mean, *interval], strict=True)),
@@ -289,7 +291,7 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
     single model, and models without such a subset, have no line. Column `at_chance` stays empty: the caller fills it
     in.
 
-    subset: accuracies (`top1`), one line for each model, protocol and class subset (see per_subset).
+    subset: accuracies (`top1`, means over initialisations), one line for each model, protocol and class subset.
     """
     lines: list[dict[str, Any]] = []
     for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl
@@ -309,14 +311,14 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             "note": reason_for_no_interval(n_seeds, "subset seeds"),
         }
         seed_codes = pd.factorize(seeds)[0]  # 0, 1 ... for each seed: the bootstrap draws seeds, not single subsets
-        resampled = rank_stability(table, seed_codes)
+        resampled = rank_stability(table, seed_codes)  # p_best: share of resamples in which each model is the best
         for i, model in enumerate(accuracies):  # the columns of the frame
             lines.append(
                 {
                     **shared_cells,
                     MODEL: model,
                     P_BEST: resampled.p_best[i],
-                    RANK_OF_MEAN: resampled.rank[i],
+                    RANK_OF_MEAN: resampled.rank[i],  # by the mean accuracy, with its interval over resamples
                     RANK_OF_MEAN.low: resampled.low[i],
                     RANK_OF_MEAN.high: resampled.high[i],
                 }

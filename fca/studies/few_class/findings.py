@@ -123,7 +123,7 @@ def measures(
 
     Returns the cells by these names; a finding for which models or subsets are missing is left out.
 
-    subset:           accuracies on each class subset (see fca.studies.few_class.accuracy.per_subset).
+    subset:           accuracies (`top1`), one line for each class subset, model and protocol.
     params:           number of parameters of every model.
     top1_all_classes: accuracy of every full model on all classes, where open and masked are the same.
     num_classes:      of the data set; its subsets of all classes count only as the most classes of sub-models (d.1).
@@ -297,9 +297,9 @@ def _value_cells(value: float, low: float, high: float, n_seeds: int, n_models: 
 def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_protocol: str) -> dict[str, Any]:
     """The cells of a ratio of two spreads and its interval over subset seeds; empty if the ratio is undefined.
 
-    A spread is the standard deviation, between class subsets of equal ncl, of the mean accuracy over models (see
-    _spread). Both spreads are of the same models. A subset that one of these models did not predict is left out:
-    otherwise the spread would also be between models.
+    A spread is the standard deviation, between class subsets of equal ncl, of the mean accuracy over models. Both
+    spreads are of the same models. A subset that one of these models did not predict is left out: otherwise the spread
+    would also be between models.
 
     top, bottom: accuracies of the numerator and the denominator, one line for each subset, model and protocol; only
                  lines under `top_protocol` and `bottom_protocol` count.
@@ -307,7 +307,7 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     top_points = top[top["protocol"] == top_protocol]
     bottom_points = bottom[bottom["protocol"] == bottom_protocol]
     models = set(top_points["model"]) & set(bottom_points["model"])
-    top_means = _means_over_models(top_points, models)
+    top_means = _means_over_models(top_points, models)  # one line for each subset
     bottom_means = _means_over_models(bottom_points, models)
     n_seeds = min(top_means["subset_seed"].nunique(), bottom_means["subset_seed"].nunique())
     if n_seeds < 2:  # one subset has no spread

@@ -73,8 +73,8 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
     an `embed` run stored similarities of pairs of images instead of features.
 
     rows:    stored results, among them the `embed` runs, which have the features of images by an encoder.
-    subsets: the subsets of every data set (see subsets_of).
-    images:  the most images of a subset that IMAGE_PREDICTORS read (see fca.stats.features.sample_rows).
+    subsets: the class subsets of every data set, one line each.
+    images:  the most images of a subset that IMAGE_PREDICTORS read; a larger subset is sampled.
     """
     scored_subsets = similarity_points(store, rows, subsets).dropna(subset="simss")
     embed_row_by_run = {row["run_id"]: row for row in records(rows.embedded)}
@@ -332,7 +332,7 @@ def _error_and_gain(
     """The cells of a predictor's error, gain over the baseline, and prediction intervals (their coverage and width).
 
     Error, gain and width are in points of accuracy (0 to 100), coverage is a fraction.
-    clusters:    the points that were held out together (see judge); intervals are over clusters.
+    clusters:    a number for each point, equal for points that were held out together; intervals are over clusters.
     is_baseline: whether this predictor is the baseline, whose gain over itself is left NaN.
     """
     judgement = judge(accuracy, prediction, baseline, clusters)  # error, gain and coverage: value, low and high

@@ -138,7 +138,7 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
 
     A subset with a class of fewer than two images has no scores; its `note` names the class.
     rows:    stored results, among them the `embed` rows.
-    subsets: the subsets of every data set, see subsets_of.
+    subsets: the class subsets of every data set, one line each.
     """
     lines = []
     for row in records(rows.embedded):

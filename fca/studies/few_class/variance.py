@@ -89,7 +89,7 @@ def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
     if not subset_runs:
         return {"subsets": n_subsets, "note": "no predictions are stored"}
 
-    split = split_variance(subset_runs)
+    split = split_variance(subset_runs)  # the four variances, each with value, low and high
     components = split._asdict()
     variances = {}
     for name, component in components.items():

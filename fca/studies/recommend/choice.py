@@ -162,7 +162,8 @@ class Comparison:
         self.sizes = np.array([limits.size(candidate.latency_row) for candidate in self.candidates])
 
         self.expectation: Expectation = other_jobs.expectation(evidence, metric)
-        self.draws = self.expectation.draws  # draws x candidates
+        # random draws of the accuracies, as probable as the evidence makes them: draws x candidates
+        self.draws = self.expectation.draws
 
         # positions of the candidates that are within the limits, and whose speed and accuracy are both known
         self.compared = [
@@ -190,6 +191,9 @@ class Comparison:
 
         Among candidates that are as small, or whose times do not differ significantly, it is the most accurate one.
         None before any training. Candidates over a limit, or without a measurement or a training, are not considered.
+
+        `self.mean` has the expected accuracies of the candidates, `self.best` the position of the highest among
+        `self.compared`, and `self.sizes` what is to be small, usually the time for one image.
         """
         if self.best is None:
             return None

@@ -280,7 +280,7 @@ def of_first_protocol(means: pd.DataFrame) -> pd.DataFrame:
 def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
     """One statement: the best model at the fewest classes with its accuracy, and the best model at the most classes.
 
-    It is about sub-models if there are any, otherwise about full models (see of_first_protocol).
+    It is about sub-models if there are any, otherwise about full models.
     means: lines of table `accuracy`, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "model": "vit", "subsets": 3}
@@ -354,11 +354,12 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
 
 
 def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
-    """The best models at the most classes with their accuracy, as the end of the sentence of `_at_fewest_classes`.
+    """The best models at the most classes with their accuracy, as the end of the sentence on the fewest classes.
 
     If all models are at the level of chance, the clause states this instead. A single model is not named again.
 
-    lines, best, is_single_model: as in `_at_fewest_classes`, at the most classes.
+    lines: the accuracies of all models at this ncl, one line for each.    best: the lines with the highest accuracy.
+    is_single_model: whether there is only one model at any ncl.
     """
     n_models = lines[MODEL].nunique()
     if all_at_chance(lines):

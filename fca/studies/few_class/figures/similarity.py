@@ -59,6 +59,7 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     correlation: table `correlation`, with r, p and n for the headings of the panels.
     """
     pearson = correlation.frame[correlation.frame[METHOD] == "pearson"]
+    # _TARGETS: the columns data set, encoder and target
     coefficients_by_target = {key: _coefficients_in_words(lines) for key, lines in pearson.groupby(_TARGETS)}
     frame = by_encoder(points.frame[points.frame[TARGET].str.startswith("DCN ")])
     # the heading starts with data set and encoder if there are several

@@ -196,7 +196,7 @@ def extreme_subset(
     for i in np.argsort(pair_scores, kind="stable")[:n_starts]:
         score_by_subset[int(first[i]), int(second[i])] = float(pair_scores[i])
 
-    # grow each by the best class; subsets that become equal continue as one
+    # grow each by the best class, with the score of the larger subset; subsets that become equal continue as one
     for _ in range(size - 2):
         score_by_subset = dict(_add_best_class(images, subset, sign) for subset in score_by_subset)
 
@@ -330,7 +330,7 @@ def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: 
         candidates = []
         for removed in subset:
             remaining = tuple(c for c in subset if c != removed)
-            candidates.append(_add_best_class(images, remaining, sign))
+            candidates.append(_add_best_class(images, remaining, sign))  # a subset and its score
 
         best_subset, best_score = min(candidates, key=lambda candidate: candidate[1])
         if best_score > score - SMALLEST_GAIN:
