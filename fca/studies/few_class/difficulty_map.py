@@ -322,7 +322,7 @@ class DifficultyMap:
 
         runs = sorted(embed["run_id"])
         # rows.noted adds the list of data sets that were left out, which the page then names
-        parameters = rows.noted({**asdict(self), "shown": MAP_CLASSES})
+        parameters = rows.noted({**asdict(self), "shown": MAP_CLASSES})  # the most classes on the map
         tables = []
         for spec, frames in frames_by_table.items():
             lines = pd.concat(frames, ignore_index=True) if frames else ()

@@ -85,6 +85,8 @@ class Findings(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Table findings: one line for each data set and measure; a measure that is undefined there has no line."""
+        # rows: the stored runs; points: the accuracy of every model on every subset, under every protocol
+        # per_model: columns of the configuration that may differ between models, such as the learning rate
         rows, points = read_points(store, self, self.per_model)
 
         lines = []

@@ -230,7 +230,7 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
         raise FcaError("grid of subsets", typed, "both, or neither", "name the other one too")
 
     all_rows = pd.concat([rows.models, rows.scored, rows.embedded])
-    rows_with_subsets = pd.concat([rows.trained, rows.scored])
+    rows_with_subsets = pd.concat([rows.trained, rows.scored])  # trained sub-models, and scores of full models
     lines = []
     for dataset, rows_of_dataset in all_rows.groupby("dataset"):
         num_classes = int(rows_of_dataset["num_classes"].max())

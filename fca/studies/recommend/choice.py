@@ -101,7 +101,7 @@ class Limits:
         if latency_row is None:
             return None
 
-        params = _number(latency_row.get("params"))
+        params = _number(latency_row.get("params"))  # _number: NaN for a missing value
         value_and_limit = {
             "latency_ms": (_number(latency_row.get("latency_ms")), self.latency_ms),
             "memory_mb": (_number(latency_row.get("memory_mb")), self.memory_mb),
@@ -427,7 +427,7 @@ class Comparison:
             return GOOD
         if self.within[i] <= 1 - self.limits.confidence:
             return WORSE
-        return OPEN
+        return OPEN  # too few images to decide
 
     # What would change the answer
 

@@ -216,7 +216,7 @@ class Recommendation:
         if self.within is None:  # the margin has another default with costs
             parameters["within"] = 1.0 if self.cost_table is None else "one more mistake in a hundred images"
         if self.cost_table is not None:
-            parameters.update(BY_COSTS)
+            parameters.update(BY_COSTS)  # the method of deciding by costs, in words
             parameters["metric"] = BY_COST
             parameters["costs"] = self.cost_table.described
         return parameters

@@ -263,7 +263,7 @@ def _similarity_in_words(
     """
     line = coefficients["simss", "all"]
     dataset, n_subsets = line[DATASET], line["n"]
-    if is_at_chance:
+    if is_at_chance:  # NO_ACCURACY: at the level of chance, in words
         return f"Not known: on {dataset}, {models} are {NO_ACCURACY}."
     if n_subsets < FEWEST_POINTS:
         subsets = f"{n_subsets} subset{'' if n_subsets == 1 else 's'}"

@@ -86,7 +86,7 @@ def recommend(config: DictConfig) -> None:
     # shared_words: the typed words that all jobs of the search get, such as dataset.root=photos
     search = Search(config, shared_words(config), component(config, "analysis"))
 
-    # what cannot be done is refused before any work; to make the opening line, unknown networks are refused too
+    # what cannot be done is refused before any work, unknown networks when the opening line names the networks
     search.check_costs()
     search.check_file_limit()
     print(search.opening, flush=True)
@@ -595,8 +595,8 @@ class Search:
             return
 
         comparison = self.compare()
-        answered = [comparison.candidates[line.candidate].program for line in comparison.lines]
-        probed = [program for program in answered if program.weights is not None and program.adaptation == PROBE]
+        recommended = [comparison.candidates[line.candidate].program for line in comparison.lines]
+        probed = [program for program in recommended if program.weights is not None and program.adaptation == PROBE]
         network_of_label = {network.label: network for network in self.networks}
         # networks are trained in fp32, so two programs that differ in precision alone are one training
         for program in dict.fromkeys(program._replace(precision=FP32) for program in probed):
@@ -605,7 +605,7 @@ class Search:
                     **network_of_label[program.network].keys,
                     "model.input_size": program.size,
                     **({"model.depth": CUT} if program.depth == CUT else {}),
-                    **self._finetuning_keys,
+                    **self._finetuning_keys,  # how to fine-tune, the same for all networks
                 }
 
     @property

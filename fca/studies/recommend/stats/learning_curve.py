@@ -88,7 +88,8 @@ def measured_from(
 ) -> Measured:
     """Accuracies of classifiers of several sizes, and their covariance, because the same images judge them all.
 
-    The covariance is that of one judging image; divided by their number it is the covariance of the accuracies.
+    The covariance is between the results of two sizes on one judging image. Divided by the number of these images, it
+    is the covariance of the accuracies.
 
     sizes, fits: the numbers of training images, and how many classifiers were fitted with each.
     right:   share of the classifiers of each size that are right about each image.
@@ -278,10 +279,11 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
     """The most likely hyperparameters given earlier jobs, by expectation and maximisation.
 
     A learning curve has three numbers (η, b, c): Φ^-1 of the accuracy with s training images is η + b x + c x² / 2,
-    with x = log2(s / n) for a job of n images. Hyperparameters are the mean and covariance of these numbers over jobs,
-    and the standard deviation (fit_sd) of the probes of one size around their mean. Expectation: for each job j the
-    posterior mean m_j and covariance C_j of its (η, b, c), and the expected square of each probe's deviation from its
-    size's mean. Maximisation, with weights w_j that give every data set the same sum:
+    with x = log2(s / n) for a job of n images, and Φ the normal distribution function. Hyperparameters are the mean and
+    covariance of these numbers over jobs, and the standard deviation (fit_sd) of the probes of one size around their
+    mean. Expectation: for each job j the posterior mean m_j and covariance C_j of its (η, b, c), and the expected
+    square of each probe's deviation from its size's mean. Maximisation, with weights w_j that give every data set the
+    same sum:
 
         mean = Σ_j w_j m_j,   covariance = Σ_j w_j ((m_j - mean) (m_j - mean)' + C_j),   fit_sd² = Σ_j w_j E[deviation²]
 
@@ -328,8 +330,9 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
 def _observations(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The accuracies of a job on judging images, then on test images, as observations of its learning curve.
 
-    Returns their values (Φ^-1), the covariance of their noise, the matrix that turns the three numbers of a curve into
-    expected values, and the number of probes of each. There is one entry for each number of training images.
+    Returns their values on the scale of the curve (Φ^-1, normal quantiles), the covariance of their noise, the matrix
+    that turns the three numbers of a curve into expected values, and the number of probes of each. There is one entry
+    for each number of training images.
     """
     judged, judged_noise = observed(job.judged)
     tested, tested_noise = observed(job.tested)

@@ -386,7 +386,7 @@ def observe(
     correct: 1 right, 0 wrong, NaN not judged. A mistake that loses only a part of 1 has the value 1 - loss.
     paired:  typical correlation of right and wrong on one image, for every two candidates.
     weights: w of each image; None: 1 for all.
-    losses:  what each possible mistake loses, in [0, 1].
+    losses:  what each possible mistake loses, in [0, 1]; by default every mistake loses 1.
     Raises FcaError for values outside [0, 1], for values between 0 and 1 if every mistake loses 1, and for weights that
     are not above 0.
     """
@@ -456,6 +456,7 @@ def dispersion_of(correct: Correct, losses: Losses) -> float:
     sum_of_squares = np.square(lost).sum() / n_candidates + UNSEEN_MISTAKES * np.square(losses).mean()
     sum_of_losses = lost.sum() / n_candidates + UNSEEN_MISTAKES * losses.mean()
     ratio = sum_of_squares / sum_of_losses  # q
+    # LEAST_DISPERSION: above 0, since numbers of images are divided by it
     return float(np.clip((ratio - mean_loss) / (1 - mean_loss), LEAST_DISPERSION, 1.0))
 
 

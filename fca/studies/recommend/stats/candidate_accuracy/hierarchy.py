@@ -261,10 +261,11 @@ class BatchTerms(NamedTuple):
 def upward(
     records: Sequence[JobRecord], batches: Iterable[JobBatch], candidates: Candidates, covariances: Covariances
 ) -> tuple[Pass, list[BatchTerms]]:
-    """Pass all messages from the jobs over the data sets to the shared state; also returns the terms of each batch.
+    """Pass all messages from the jobs over the data sets to the shared state.
 
     The model is a tree: a state that all jobs share, below it one state for each data set, below that its jobs. The
-    result has the posterior of the shared state and the log likelihood of all records.
+    result has the posterior of the shared state and the log likelihood of all records. Also returns the matrices S^-1,
+    S^-1 D and D of each batch (below), which later steps need again.
 
     records, batches: results of earlier jobs, and the same results, stacked: jobs with the same judged and tested
                       candidates are one batch.
@@ -456,8 +457,11 @@ def _add_job_gradient(
 ) -> None:
     """Add what a batch contributes to the gradient by the covariances `job`, `shift` and `paired`, in place.
 
-    elements: the derivatives by the elements of `job_covariance`. Each of these elements is a sum: the element of `job`
-              for both candidates, on test images also that of `shift`, and the noise: paired x sd x sd.
+    batch:    jobs with the same judged and tested candidates; `sds` are the standard deviations of the noise of their
+              observed logits.
+    elements: the derivatives of the log likelihood by the covariance of the observed logits of each job. An element of
+              that covariance is a sum: the element of `job` for both candidates, on test images also that of `shift`,
+              and on the same images the covariance of the noise: paired x sd x sd.
     """
     judged, tested = batch.judged, batch.tested
     n_judged = len(judged)
