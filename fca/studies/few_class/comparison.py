@@ -198,8 +198,9 @@ def _is_significant(pairs: pd.DataFrame) -> pd.Series:
 def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     """The cells of one pair of models in table `paired`, without its key and without what depends on other pairs.
 
-    common: one line for each subset on which both models were evaluated. It has the columns of per_subset for each of
-            the two models, with the suffixes _a and _b.
+    common: one line for each subset on which both models were evaluated, with its seed and classes. For each of the two
+            models (suffixes _a and _b) it has the accuracy `top1` and, where predictions are stored, the `images` and
+            the share of initialisations that are `right` on each image.
     """
     top1 = common[["top1_a", "top1_b"]].to_numpy()  # subsets x 2
     differences = top1[:, 0] - top1[:, 1]
@@ -217,6 +218,7 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     seeds_in_all = seeds_needed(differences_of_draws)  # value and both ends of its interval
     more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in seeds_in_all]
 
+    # a note for every cell that is missing or unbounded
     notes = [images_note]
     if n_draws > 1 and np.isnan(interval_over_seeds[0]):
         notes.append(NO_SPREAD)

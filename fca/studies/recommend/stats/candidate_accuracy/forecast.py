@@ -266,7 +266,8 @@ def prior(
                     are data sets, as a mixture of normals, whose weights the job's own images change.
     """
     # what the records show of all candidates, theirs and this job's. The model is a tree: a state that all jobs share
-    # (mean logit of every candidate, slopes of covariates, mean shift of test images), a state for each data set, jobs
+    # (mean logit of every candidate, slopes of covariates, mean shift of test images), below it one state for each
+    # data set, below that its jobs
     all_candidates = recorded.joined(candidates)
     effects = covariances(hyperparameters, all_candidates)
     result, _ = settled(records, batches_of(records), all_candidates, effects)  # the posteriors of the states
