@@ -108,12 +108,14 @@ class FewClass(OfSubsets):
         """
         # groups of classes that count as one class, for the protocol `grouped`
         groups = read_superclasses(self.groups, self.group_columns) if self.groups else None
+        # rows: the stored runs; points: the accuracy of every model on every subset, under every protocol
+        # per_model: columns of the configuration that may differ between models, such as the learning rate
         rows, points = read_points(store, self, self.per_model, groups)
-        subset = per_subset(points)
-        num_classes = rows.models.groupby("dataset")["num_classes"].max()
+        subset = per_subset(points)  # means over initialisations
+        num_classes = rows.models.groupby("dataset")["num_classes"].max()  # of each data set
         # on all classes, sub-models are full models, and the ranking would be compared with itself
         partial = subset[subset["ncl"] < subset["dataset"].map(num_classes)]
-        # open models guess among all classes: only sub and masked share the chance level of the subset
+        # whether the models of table `gap` only guess is judged without open models: these guess among all classes
         sub_and_masked = points[points[PROTOCOL].isin(["sub", "masked"])]
 
         frames = (  # in the order of self.tables
@@ -125,7 +127,7 @@ class FewClass(OfSubsets):
             rank_agreement(partial, rows.full),
         )
         runs = sorted(set(points["run_id"]))
-        # noted: with the data sets that were left out, which the page names
+        # rows.noted adds the list of data sets that were left out, which the page then names
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS})
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
@@ -140,17 +142,18 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
     """Table `accuracy`: the mean accuracy over class subsets, and its spread between them, for each model and ncl.
 
-    There is one line for each data set, model, protocol and ncl. The spread is the standard deviation; it is missing
-    for a single subset. The columns of chance stay empty here: with_chance fills them in.
+    There is one line for each data set, model, protocol and ncl. The mean has a 95 % interval over subset seeds. The
+    spread is the standard deviation; it is missing for a single subset. The columns of chance stay empty here:
+    with_chance fills them in.
 
-    subset: one line for each subset, model and protocol, see per_subset.
+    subset: accuracies (`top1`, means over initialisations), one line for each subset, model and protocol.
     """
     lines = []
     for key, subsets in groups_by_columns(subset, (DATASET, MODEL, PROTOCOL, NCL)):
         lines.append(
             {
                 **key,
-                **_mean_cells(TOP1, subsets, FRACTION),  # FRACTION: the interval stays within 0 and 1
+                **_mean_cells(TOP1, subsets, FRACTION),  # mean and interval; FRACTION: it stays within 0 and 1
                 SPREAD: subsets[TOP1].std(),
                 SUBSETS: len(subsets),
             }
@@ -183,7 +186,8 @@ def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
     Subsets share classes and so images, but the test of chance counts each image once. The number of different images
     is estimated as the number of different classes times the mean number of images of a class.
 
-    points: one line for each accuracy, see accuracy_points.
+    points: one line for each run and subset: its accuracy (`top1`), the accuracy of guessing (`chance`), the number of
+            test images and the classes.
     """
     measured = points.dropna(subset=[TOP1, CHANCE])
     lines = []
@@ -217,7 +221,7 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     be comparable. Equally accurate models share their mean rank. Column `at_chance` stays empty here:
     with_all_at_chance fills it in.
 
-    subset: accuracies (`top1`), one line for each subset, model and protocol (see per_subset).
+    subset: accuracies (`top1`, means over initialisations), one line for each subset, model and protocol.
     """
     group_columns = [DATASET, PROTOCOL, NCL]
     by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)  # DRAW: seed and classes identify a subset
@@ -240,9 +244,10 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     accuracy of the full model of the same name on all classes. The table has the mean of rho over the subsets of each
     protocol and ncl. A subset on which rho is undefined, as with one model or equal accuracies, is left out.
 
-    partial: the result of per_subset without the subsets of all classes.
+    partial: accuracies (`top1`), one line for each subset, model and protocol, without the subsets of all classes.
     full:    the stored `predict` runs of full models, one line each; column `top1_open` is the accuracy on all classes.
     """
+    # mean over the initialisations of a model
     reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
     accuracies = partial.merge(reference, on=["dataset", "model"])
     group_columns = [DATASET, PROTOCOL, NCL]
@@ -255,7 +260,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     rho_columns = [*group_columns, *DRAW, RANKING_RHO, MODELS]
     rho_by_subset = pd.DataFrame(rho_lines, columns=rho_columns).dropna(subset=RANKING_RHO)
 
-    # means over subsets
+    # means over subsets with their intervals; SIGNED_FRACTION: these stay within -1 and 1
     lines = []
     for key, subsets in groups_by_columns(rho_by_subset, group_columns):
         lines.append(
@@ -273,10 +278,12 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     """Table `gap`: accuracy of sub-models minus that of full models, open and masked, for each data set and ncl.
 
     Means are over pairs of a model and a class subset. A pair counts if it has all three accuracies: of the sub-model,
-    and of the full model under the protocols open and masked. The verdict is about the difference from open (see
-    _verdict). Column `at_chance` stays empty here: with_all_at_chance fills it in.
+    and of the full model under the protocols open and masked. The verdict states whether sub-models are more accurate
+    than open full models, by the interval of the mean difference. Column `at_chance` stays empty here:
+    with_all_at_chance fills it in.
 
-    partial: the result of per_subset without the subsets of all classes. On these, a sub-model is a full model.
+    partial: accuracies (`top1`), one line for each subset, model and protocol, without the subsets of all classes, on
+             which a sub-model is a full model.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])  # a line for each pair, a column a protocol
     # a protocol that no model has becomes an empty column, so that no pair is left
@@ -286,6 +293,7 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
 
     lines = []
     for key, pairs_at_ncl in groups_by_columns(pairs, (DATASET, NCL)):
+        # the mean difference and its interval over subset seeds; SIGNED_FRACTION: it stays within -1 and 1
         open_cells = _mean_cells(SUB_MINUS_OPEN, pairs_at_ncl, SIGNED_FRACTION)
         lines.append(
             {

@@ -103,13 +103,15 @@ class Comparison(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables paired and rank_stability. Raises FcaError if no two models were evaluated on the same subset."""
+        # stored.points: the accuracy of every model on every subset, with the predictions behind it
+        # per_model: columns of the configuration that may differ between models, such as the learning rate
         stored = points_with_predictions(store, self, self.per_model)
-        subset = per_subset(stored.points)
+        subset = per_subset(stored.points)  # means over initialisations
         pairs = paired(subset)
         require_rows(pairs, "pairs of models on one subset", stored.rows.total, COMMAND)
         rank_stability_lines = with_all_at_chance(stability(subset), stored.points, BY)
 
-        # noted: with the data sets that were left out, which the page names
+        # rows.noted adds the list of data sets that were left out, which the page then names
         parameters = stored.rows.noted({**asdict(self), **METHOD})
         return [
             PAIRED.table(pairs, parameters, stored.runs),
@@ -148,7 +150,8 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
 
     Differences are model_a minus model_b, where model_a comes first in the alphabet.
 
-    subset: one line for each model, protocol and class subset, with accuracy and right images (see per_subset).
+    subset: one line for each model, protocol and class subset: its accuracy (`top1`) and, where predictions are stored,
+            its images and for each image the share of initialisations that are right.
     """
     lines = []
     for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl
@@ -195,8 +198,9 @@ def _is_significant(pairs: pd.DataFrame) -> pd.Series:
 def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     """The cells of one pair of models in table `paired`, without its key and without what depends on other pairs.
 
-    common: one line for each subset on which both models were evaluated. It has the columns of per_subset for each of
-            the two models, with the suffixes _a and _b.
+    common: one line for each subset on which both models were evaluated, with its seed and classes. For each of the two
+            models (suffixes _a and _b) it has the accuracy `top1` and, where predictions are stored, the `images` and
+            the share of initialisations that are `right` on each image.
     """
     top1 = common[["top1_a", "top1_b"]].to_numpy()  # subsets x 2
     differences = top1[:, 0] - top1[:, 1]
@@ -209,10 +213,12 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     mean, *interval_over_seeds = mean_with_interval(differences, common["subset_seed"], within=SIGNED_FRACTION)
     interval = interval_over_seeds if len(common) > 1 else interval_over_images
 
-    # how many seeds are needed in addition to the present ones; None if no number of seeds is enough
+    # how many seeds are needed in addition to the present ones, until a test would probably find the models different;
+    # None if the number is unknown (NaN) or no number is enough (infinite)
     seeds_in_all = seeds_needed(differences_of_draws)  # value and both ends of its interval
     more_seeds = [max(0.0, n_seeds - n_draws) if np.isfinite(n_seeds) else None for n_seeds in seeds_in_all]
 
+    # a note for every cell that is missing or unbounded
     notes = [images_note]
     if n_draws > 1 and np.isnan(interval_over_seeds[0]):
         notes.append(NO_SPREAD)
@@ -222,7 +228,8 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     if why_no_order:
         notes.append(f"order_kept: {why_no_order}")
 
-    share_of_resamples = rank_stability(top1, seed_codes).kept  # models x models: how often a pair keeps its order
+    # models x models: the share of bootstrap resamples of the seeds in which a pair keeps its order
+    share_of_resamples = rank_stability(top1, seed_codes).kept
     return {
         **image_counts,
         **dict(zip(interval_columns(LEAD), [mean, *interval], strict=True)),
@@ -286,7 +293,7 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
     single model, and models without such a subset, have no line. Column `at_chance` stays empty: the caller fills it
     in.
 
-    subset: accuracies (`top1`), one line for each model, protocol and class subset (see per_subset).
+    subset: accuracies (`top1`, means over initialisations), one line for each model, protocol and class subset.
     """
     lines: list[dict[str, Any]] = []
     for key, points in groups_by_columns(subset, BY):  # BY: data set, protocol and ncl
@@ -306,14 +313,14 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             "note": reason_for_no_interval(n_seeds, "subset seeds"),
         }
         seed_codes = pd.factorize(seeds)[0]  # 0, 1 ... for each seed: the bootstrap draws seeds, not single subsets
-        resampled = rank_stability(table, seed_codes)
+        resampled = rank_stability(table, seed_codes)  # p_best: share of resamples in which each model is the best
         for i, model in enumerate(accuracies):  # the columns of the frame
             lines.append(
                 {
                     **shared_cells,
                     MODEL: model,
                     P_BEST: resampled.p_best[i],
-                    RANK_OF_MEAN: resampled.rank[i],
+                    RANK_OF_MEAN: resampled.rank[i],  # by the mean accuracy, with its interval over resamples
                     RANK_OF_MEAN.low: resampled.low[i],
                     RANK_OF_MEAN.high: resampled.high[i],
                 }

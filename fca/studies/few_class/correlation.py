@@ -96,8 +96,9 @@ class Correlation(OfSubsets):
         rows = embed_rows(store, self.query, self.split)
         require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
         # without the data sets whose runs differ in configuration, number of classes or sampler: not comparable
+        # (per_model: columns of the configuration that may differ between models)
         comparable_rows = drop_conflicting_rows(rows, rows.models, "model", self.per_model)
-        rows = of_one_draw(comparable_rows)  # equal subset seeds then draw equal classes
+        rows = of_one_draw(comparable_rows)  # one sampler and number of classes: a seed draws the same classes in all
 
         # SimSS and accuracy of every subset, joined by its draw: subset seed and classes
         subsets = subsets_of(rows, self)
@@ -113,7 +114,7 @@ class Correlation(OfSubsets):
         for key, points_of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
             chance_of_dataset = chance[chance[DATASET] == key[DATASET]]
             for target in targets(points_of_encoder):
-                # whether all models of the target are at the level of chance, at every ncl
+                # whether all models of the target are at the level of chance, at every ncl; DCN has all of its protocol
                 is_of_target = _is_of_target(target, chance_of_dataset)
                 shared_cells = {**key, AT_CHANCE: all_at_chance(chance_of_dataset[is_of_target])}
                 for line in correlations(target):
@@ -121,7 +122,7 @@ class Correlation(OfSubsets):
                 target_points.append(target.points)
 
         runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
-        # noted: with the data sets that were left out, which the page names
+        # rows.noted adds the list of data sets that were left out, which the page then names
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"})
         points_frame = CORRELATION_POINTS.frame(pd.concat(target_points, ignore_index=True))
         return [
@@ -199,13 +200,17 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
 
     There is one line for each method (the coefficient) and scope. SimSS is correlated with accuracy over all subsets,
     among subsets of equal ncl (pooled over ncl), and at each single ncl. The baseline is the correlation of ncl alone
-    with accuracy, over all subsets.
+    with accuracy, over all subsets. If r is known and its interval is not, a note gives the reason.
+
+    target: an accuracy of each subset, of one model or of the best of several (DCN). Its `points` have that accuracy,
+            SimSS and ncl of each subset; its `table` has the accuracies of all its models, subsets x models.
     """
     points = target.points
     ncl = points["ncl"].to_numpy()
     simss = points["simss"].to_numpy()
     top1 = points["top1"].to_numpy()
-    best_without_each_model = _best_without_each_model(target.table)  # left-out models x subsets
+    # left-out models x subsets: the best accuracy of the other models
+    best_without_each_model = _best_without_each_model(target.table)
 
     all_subsets = np.ones(len(ncl), dtype=bool)
     scopes = [
@@ -220,15 +225,16 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
         y = top1[scope.is_included]
         estimate = correlation(x, y, method, scope.groups)
 
-        # DCN also depends on which models are at hand: its interval is a jackknife over models too, so r is computed
-        # with each model left out
-        r_without_each_model = []
+        # the interval is a jackknife over subset seeds. DCN depends on the models at hand, so its interval is over
+        # models too: r is also computed with each model left out
+        further_jackknives = []
         if len(best_without_each_model):  # empty if there are too few models: the interval is then over seeds alone
             best_in_scope = best_without_each_model[:, scope.is_included]
             each_subset_once = np.ones(best_in_scope.shape, dtype=np.int64)  # weights: no subset is resampled here
-            r_without_each_model.append(resampled_correlation(x, best_in_scope, each_subset_once, method, scope.groups))
+            r_without_each_model = resampled_correlation(x, best_in_scope, each_subset_once, method, scope.groups)
+            further_jackknives.append(r_without_each_model)
         seed_of_point, seeds = pd.factorize(points["subset_seed"][scope.is_included])
-        low, high = correlation_interval(x, y, seed_of_point, method, scope.groups, r_without_each_model)
+        low, high = correlation_interval(x, y, seed_of_point, method, scope.groups, further_jackknives)
 
         lacks_interval = np.isnan(low) and not np.isnan(estimate.r)
         yield {

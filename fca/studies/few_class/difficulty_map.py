@@ -148,10 +148,13 @@ class Mapped:
 
         A class with fewer than two images is not usable: it has no scores, and a `note` gives the reason. `place` is
         the position on the map (table difficulty_map); classes that are not on the map have none.
+
+        `self.usable` has the labels of the usable classes, `self.pairs` the SimSS of every two of them (a matrix), and
+        `self.order` the positions in `usable` of the classes on the map, in the order of the map.
         """
         frame = pd.DataFrame({"class": self.embedding.keys, "images": self.embedding.counts})  # index: the label
 
-        # scores of the usable classes; the diagonal of the pairs is NaN and does not count
+        # scores of the usable classes; the diagonal of self.pairs (a class with itself) is NaN and does not count
         nearest_class = np.nanargmin(self.pairs, axis=1)
         scores = {
             "simss_mean": np.nanmean(self.pairs, axis=1),
@@ -211,6 +214,7 @@ class Mapped:
                 **dict(zip(QUANTILES, quantiles, strict=True)),  # QUANTILES: the columns of 5, 50 and 95 %
             }
             for extreme in EXTREME.choices:  # hardest, easiest
+                # pairs: the SimSS of every two classes, given so that it is not computed again
                 subset = extreme_subset(similarity, labels, size, extreme == "hardest", pairs=self.pairs)
                 yield {
                     "ncl": size,
@@ -226,10 +230,10 @@ class Mapped:
         The first lines add each of the other classes to the subset, beginning with the class that lowers SimSS most.
         The later lines merge two classes of the subset into one, beginning with the pair that raises SimSS most.
         """
-        similarity = self.embedding.similarity
+        similarity = self.embedding.similarity  # usable images x usable classes
         labels = self.embedding.labels
         keys = self.embedding.keys
-        subset = self._subset_to_change()
+        subset = self._subset_to_change()  # labels of the user's classes, or of the hardest few
         simss_before = subset_scores(similarity, labels, subset).simss
         shared_cells = {"subset": tuple(keys[label] for label in subset), "simss_before": simss_before}
 
@@ -317,8 +321,8 @@ class DifficultyMap:
             raise FcaError(classes, "0 or 1", "2 or more", "embed another split, or a larger set")
 
         runs = sorted(embed["run_id"])
-        # noted: with the data sets that were left out, which the page names
-        parameters = rows.noted({**asdict(self), "shown": MAP_CLASSES})
+        # rows.noted adds the list of data sets that were left out, which the page then names
+        parameters = rows.noted({**asdict(self), "shown": MAP_CLASSES})  # the most classes on the map
         tables = []
         for spec, frames in frames_by_table.items():
             lines = pd.concat(frames, ignore_index=True) if frames else ()

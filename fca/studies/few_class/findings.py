@@ -85,6 +85,8 @@ class Findings(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Table findings: one line for each data set and measure; a measure that is undefined there has no line."""
+        # rows: the stored runs; points: the accuracy of every model on every subset, under every protocol
+        # per_model: columns of the configuration that may differ between models, such as the learning rate
         rows, points = read_points(store, self, self.per_model)
 
         lines = []
@@ -102,7 +104,7 @@ class Findings(OfSubsets):
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: measure, UNIT: unit, **cells})
 
         intervals = f"95 %: {interval_method('subset seeds')}, of ratios on the logarithm"
-        # noted: with the data sets that were left out, which the page names
+        # rows.noted adds the list of data sets that were left out, which the page then names
         parameters = rows.noted({**asdict(self), "intervals": intervals})
         return [PAPER_FINDINGS.table(PAPER_FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 
@@ -112,10 +114,18 @@ def measures(
 ) -> dict[str, dict[str, Any]]:
     """The cells of every finding of MEASURES that is defined on one data set: value, interval, counts and verdict.
 
-    MEASURES lists what is measured for each finding of the paper: (a) to (d), here with variants such as "a, masked".
+    The findings of the paper are called (a) to (d), here with variants such as "a, masked":
+
+    a:   sub-models minus full models on the same subsets, in points of accuracy.
+    b:   the ratio of two spreads of accuracy between subsets of equal ncl.
+    c.1: full models on few classes minus the same models on all classes, in points.
+    c.2: rank correlation of size (number of parameters) and accuracy of full models.
+    d.1: sub-models of few classes minus sub-models of the most classes, in points.
+    d.2: as c.2, of sub-models.
+
     Returns the cells by these names; a finding for which models or subsets are missing is left out.
 
-    subset:           accuracies on each class subset (see fca.studies.few_class.accuracy.per_subset).
+    subset:           accuracies (`top1`), one line for each class subset, model and protocol.
     params:           number of parameters of every model.
     top1_all_classes: accuracy of every full model on all classes, where open and masked are the same.
     num_classes:      of the data set; its subsets of all classes count only as the most classes of sub-models (d.1).
@@ -128,7 +138,9 @@ def measures(
     few_open = few[few["protocol"] == "open"]
     few_masked = few[few["protocol"] == "masked"]
 
-    value_cells = {  # empty cells: the finding is undefined here
+    # each inner call returns a value for each subset and the number of models; mean_of turns both into cells, which are
+    # empty if the finding is undefined here. "max": of the best model on each subset instead of the mean over models
+    value_cells = {
         "a, best of models": mean_of(*sub_minus_full(few, "open", "max")),
         "a, mean of models": mean_of(*sub_minus_full(few, "open")),
         "a, masked": mean_of(*sub_minus_full(few, "masked")),
@@ -287,9 +299,9 @@ def _value_cells(value: float, low: float, high: float, n_seeds: int, n_models: 
 def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_protocol: str) -> dict[str, Any]:
     """The cells of a ratio of two spreads and its interval over subset seeds; empty if the ratio is undefined.
 
-    A spread is the standard deviation, between class subsets of equal ncl, of the mean accuracy over models (see
-    _spread). Both spreads are of the same models. A subset that one of these models did not predict is left out:
-    otherwise the spread would also be between models.
+    A spread is the standard deviation, between class subsets of equal ncl, of the mean accuracy over models. Both
+    spreads are of the same models. A subset that one of these models did not predict is left out: otherwise the spread
+    would also be between models.
 
     top, bottom: accuracies of the numerator and the denominator, one line for each subset, model and protocol; only
                  lines under `top_protocol` and `bottom_protocol` count.
@@ -297,7 +309,7 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     top_points = top[top["protocol"] == top_protocol]
     bottom_points = bottom[bottom["protocol"] == bottom_protocol]
     models = set(top_points["model"]) & set(bottom_points["model"])
-    top_means = _means_over_models(top_points, models)
+    top_means = _means_over_models(top_points, models)  # one line for each subset
     bottom_means = _means_over_models(bottom_points, models)
     n_seeds = min(top_means["subset_seed"].nunique(), bottom_means["subset_seed"].nunique())
     if n_seeds < 2:  # one subset has no spread

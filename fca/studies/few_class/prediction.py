@@ -73,8 +73,8 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
     an `embed` run stored similarities of pairs of images instead of features.
 
     rows:    stored results, among them the `embed` runs, which have the features of images by an encoder.
-    subsets: the subsets of every data set (see subsets_of).
-    images:  the most images of a subset that IMAGE_PREDICTORS read (see fca.stats.features.sample_rows).
+    subsets: the class subsets of every data set, one line each.
+    images:  the most images of a subset that IMAGE_PREDICTORS read; a larger subset is sampled.
     """
     scored_subsets = similarity_points(store, rows, subsets).dropna(subset="simss")
     embed_row_by_run = {row["run_id"]: row for row in records(rows.embedded)}
@@ -86,7 +86,8 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
             lines.append(
                 {
                     **subset,
-                    "separation": separation(subset["intra"], subset["inter"]),
+                    # intra and inter: mean similarity of images of one class, and of different classes
+                    "separation": separation(subset["intra"], subset["inter"]),  # intra - inter
                     **_image_scores(embedding, np.array(subset["classes"]), images),
                 }
             )
@@ -200,6 +201,9 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
     whole data sets held out. Intervals are over what is held out, because the points of one data set have much in
     common. A predictor with a missing value is left out.
 
+    The verdict is whether a predictor gains on ncl alone. A predictor of a single number also has a correlation with
+    accuracy among subsets of equal ncl, which then must differ from 0.
+
     points: one line for each subset: the columns that PREDICTORS name, top1, dataset, subset_seed, ncl, and `stored`,
             a data set's name without its version. Versions of one data set are never predicted from each other as if
             they were different data sets.
@@ -233,13 +237,15 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
         for name, regressors in regressors_by_predictor.items():
             predictions[name] = _predict_held_out(points, list(regressors), unit)
         baseline = predictions[BASELINE]
-        # points that are held out together, over which intervals are
+        # a number for the points that are held out together, over which intervals are
         clusters = draw_codes if unit == "subset seed" else pd.factorize(points["stored"])[0]
+        # the baseline judged against itself: only its error is of use, not its gain of 0
         baseline_error = judge(accuracy, baseline, baseline, clusters).error.value
 
         for name, prediction in predictions.items():
             is_baseline = name == BASELINE
-            within_ncl = correlations_within_ncl[name]
+            is_one_number = name in column_by_predictor
+            within_ncl = correlations_within_ncl[name]  # NaN for a predictor that is not one number
             lacks_interval = not np.isnan(within_ncl[WITHIN_R]) and np.isnan(within_ncl[WITHIN_R.low])
             line = {
                 **shared_cells,
@@ -249,7 +255,7 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
                 **_error_and_gain(accuracy, prediction, baseline, clusters, is_baseline),
                 "better_in": None if is_baseline else _n_datasets_improved(points, prediction, baseline),
             }
-            line["verdict"] = _verdict(line, name in column_by_predictor, baseline_error, worth)
+            line["verdict"] = _verdict(line, is_one_number, baseline_error, worth)
             line["note"] = UNDEFINED_WITHOUT if lacks_interval else None
             yield line, _predicted_points(points, unit, name, column_by_predictor.get(name), prediction)
 
@@ -283,7 +289,7 @@ def _predict_held_out(points: pd.DataFrame, regressors: list[str], unit: str) ->
         return held_out(x, accuracy, stored_name_codes)
 
     dataset = pd.factorize(points["dataset"])[0]
-    seed = pd.factorize(points["subset_seed"])[0]
+    seed = pd.factorize(points["subset_seed"])[0]  # -1: not drawn, such as all classes; held out together
     predicted = np.full(len(accuracy), np.nan)
     low = np.full(len(accuracy), np.nan)
     high = np.full(len(accuracy), np.nan)
@@ -326,7 +332,7 @@ def _error_and_gain(
     """The cells of a predictor's error, gain over the baseline, and prediction intervals (their coverage and width).
 
     Error, gain and width are in points of accuracy (0 to 100), coverage is a fraction.
-    clusters:    the points that were held out together (see judge); intervals are over clusters.
+    clusters:    a number for each point, equal for points that were held out together; intervals are over clusters.
     is_baseline: whether this predictor is the baseline, whose gain over itself is left NaN.
     """
     judgement = judge(accuracy, prediction, baseline, clusters)  # error, gain and coverage: value, low and high
@@ -428,7 +434,7 @@ class Prediction(OfSubsets):
                 predicted_points.append(predicted)
 
         runs = sorted({*accuracies["run_id"], *predictors["run_id"]})
-        # noted: with the data sets that were left out, which the page names
+        # rows.noted adds the list of data sets that were left out, which the page then names
         parameters = rows.noted({**asdict(self), "sample_seed": SAMPLE_SEED, "method": METHOD})
         prediction = PREDICTION.frame(lines).astype({BETTER_IN: "Int64"})
         return [

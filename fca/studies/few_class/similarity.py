@@ -103,16 +103,20 @@ class Embedded:
 
 
 def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
-    """Read the arrays of an `embed` row: its features, or the similarities that a function of two images returned.
+    """Read what an `embed` run stored: features of images, or the mean similarity of each image to each class.
 
-    Only usable images are kept: images of classes with two images or more, if there are two such classes.
+    The run has similarities instead of features if its encoder is a function that compares two images. Only usable
+    images are kept: images of classes with two images or more, if there are two such classes.
+
+    row: the row of the run.
     """
     run_id = row["run_id"]
     keys, labels = labels_of(store, row)
-    has_pairs = store.has_array(run_id, "similarity")
-    if has_pairs:
+    compares_pairs = store.has_array(run_id, "similarity")
+    if compares_pairs:
         labels = labels[store.array(run_id, "sampled")]  # pairs are costly: a sample of the images was compared
-    values = store.array(run_id, "similarity" if has_pairs else "features", lines=len(labels))
+    # images x classes (similarity), or images x features; an array without a line for each image is refused
+    values = store.array(run_id, "similarity" if compares_pairs else "features", lines=len(labels))
 
     # similarity within a class takes two images; a subset takes two such classes
     counts = np.bincount(labels, minlength=len(keys))
@@ -121,10 +125,12 @@ def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
     if len(usable_classes) > 1:
         usable_images = np.flatnonzero(np.isin(labels, usable_classes))
 
-    if has_pairs:
+    features = pairs = None
+    if compares_pairs:
         pairs = values[np.ix_(usable_images, usable_classes)].astype(np.float64)
-        return Embedded(keys, counts, labels[usable_images], None, pairs)
-    return Embedded(keys, counts, labels[usable_images], np.asarray(values)[usable_images], None)
+    else:
+        features = np.asarray(values)[usable_images]
+    return Embedded(keys, counts, labels[usable_images], features, pairs)
 
 
 def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataFrame:
@@ -132,7 +138,7 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
 
     A subset with a class of fewer than two images has no scores; its `note` names the class.
     rows:    stored results, among them the `embed` rows.
-    subsets: the subsets of every data set, see subsets_of.
+    subsets: the class subsets of every data set, one line each.
     """
     lines = []
     for row in records(rows.embedded):
@@ -292,8 +298,8 @@ class Similarity(OfSubsets):
             {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, KEY)
         )
 
-        # noted: with the data sets that were left out, which the page names. The script carries images from subset to
-        # subset, so its tables also record the order of the subsets.
+        # rows.noted adds the list of data sets that were left out, which the page then names. The script carries images
+        # from subset to subset, so its tables also record the order of the subsets.
         released_parameters = rows.noted({**asdict(self), "order": ORDER})
         released_runs = sorted(set(released[RUN_ID]))
         return [

@@ -60,7 +60,7 @@ def accuracy_points(
     trained on all classes, is scored from its stored predictions: `open` (it may predict any class) and `masked` (only
     the classes of the subset compete).
 
-    rows:    stored results of runs.    subsets: the subsets of every data set, see subsets_of.
+    rows:    stored results of runs.    subsets: the class subsets of every data set, one line each.
     groups:  adds protocol `grouped`, on the images of the subset whose class is in a group; a subset without such a
              class has no line. None: no such protocol.
     """
@@ -221,7 +221,7 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
     which are trained only once. Classes that no seed drew have the sampler `named`. If no subsets are stored, the only
     one is all classes.
 
-    rows: of data sets with one number of classes and one sampler each (see `of_one_draw`).
+    rows: of data sets with one number of classes and one sampler each, so that a seed draws the same classes in all.
 
     Raises FcaError if only one of ncl and seeds is given.
     """
@@ -230,7 +230,7 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
         raise FcaError("grid of subsets", typed, "both, or neither", "name the other one too")
 
     all_rows = pd.concat([rows.models, rows.scored, rows.embedded])
-    rows_with_subsets = pd.concat([rows.trained, rows.scored])
+    rows_with_subsets = pd.concat([rows.trained, rows.scored])  # trained sub-models, and scores of full models
     lines = []
     for dataset, rows_of_dataset in all_rows.groupby("dataset"):
         num_classes = int(rows_of_dataset["num_classes"].max())
@@ -323,7 +323,7 @@ def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequenc
 
     options:   which runs are read, and which subsets.
     per_model: columns of the configuration that may differ between models.
-    Raises FcaError if nothing is stored (see read_points).
+    Raises FcaError if no models are stored, or none was evaluated on these subsets.
     """
     rows, points = read_points(store, options, per_model)
     points = points.dropna(subset="top1").reset_index(drop=True)
@@ -369,7 +369,7 @@ def _predictions_of_points(store: Store, row: Mapping[str, Any], points: pd.Data
     stored = predictions(store, row)
     for point in records(points):
         is_of_subset = stored.of_classes(point["classes"])
-        is_right = stored.right[is_of_subset]
+        is_right = stored.right[is_of_subset]  # by the predictions as stored: protocols sub and open
         if point["protocol"] == "masked":  # only the classes of the subset may be predicted
             columns = stored.columns[list(point["classes"])]
             masked = masked_answers(stored.logits[is_of_subset], columns)

@@ -55,7 +55,7 @@ class Variance(OfSubsets):
     def __call__(self, store: Store) -> list[Table]:
         """Table variance."""
         stored = points_with_predictions(store, self, self.per_model)
-        # noted: with the data sets that were left out, which the page names
+        # rows.noted adds the list of data sets that were left out, which the page then names
         parameters = stored.rows.noted({**asdict(self), "method": METHOD, "intervals": INTERVALS})
         return [VARIANCE.table(variance(stored.points), parameters, stored.runs)]
 
@@ -89,7 +89,7 @@ def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
     if not subset_runs:
         return {"subsets": n_subsets, "note": "no predictions are stored"}
 
-    split = split_variance(subset_runs)
+    split = split_variance(subset_runs)  # the four variances, each with value, low and high
     components = split._asdict()
     variances = {}
     for name, component in components.items():

@@ -23,11 +23,12 @@ FEWEST = 3  # jobs for which processes are worth their start, some seconds each
 def do_ahead(jobs: Jobs, keys_of_jobs: Sequence[Keys], label: str) -> None:
     """Do the unfinished ones of some jobs in other processes, as many at once as there are cores.
 
-    The caller does all jobs afterwards; those done here take it no time. Fewer than FEWEST jobs are left to the caller,
-    since processes take seconds to start. A job that fails, is refused or loses its process stays unfinished: the
-    caller gets its error when it does the job itself.
+    The caller does all jobs again afterwards, and jobs that were done here then take no time. Fewer than FEWEST jobs
+    are left to the caller, since processes take seconds to start. A job stays unfinished if it fails, if its
+    configuration is wrong or if its process is killed: the caller gets the error when it does the job itself.
 
-    keys_of_jobs: the configuration keys of each job, beside those of `jobs`.
+    jobs:         makes a job from its keys; `jobs.words` are the typed words that all jobs have (dataset.root=photos).
+    keys_of_jobs: the further configuration keys of each job.
     label:        text of the progress bar.
     """
     unfinished_keys = [keys for keys in keys_of_jobs if _is_unfinished(jobs, keys)]
@@ -37,6 +38,7 @@ def do_ahead(jobs: Jobs, keys_of_jobs: Sequence[Keys], label: str) -> None:
 
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
+        # plugins(): the user's modules that this process has imported, which a new process has to import again
         tasks = [pool.submit(_do, tuple(jobs.words), dict(keys), plugins()) for keys in unfinished_keys]
         with Meter(label, len(tasks)) as meter, suppress(BrokenProcessPool):  # a process that was killed
             for task in as_completed(tasks):

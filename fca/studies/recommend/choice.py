@@ -101,7 +101,7 @@ class Limits:
         if latency_row is None:
             return None
 
-        params = _number(latency_row.get("params"))
+        params = _number(latency_row.get("params"))  # _number: NaN for a missing value
         value_and_limit = {
             "latency_ms": (_number(latency_row.get("latency_ms")), self.latency_ms),
             "memory_mb": (_number(latency_row.get("memory_mb")), self.memory_mb),
@@ -162,7 +162,8 @@ class Comparison:
         self.sizes = np.array([limits.size(candidate.latency_row) for candidate in self.candidates])
 
         self.expectation: Expectation = other_jobs.expectation(evidence, metric)
-        self.draws = self.expectation.draws  # draws x candidates
+        # random draws of the accuracies, as probable as the evidence makes them: draws x candidates
+        self.draws = self.expectation.draws
 
         # positions of the candidates that are within the limits, and whose speed and accuracy are both known
         self.compared = [
@@ -190,6 +191,9 @@ class Comparison:
 
         Among candidates that are as small, or whose times do not differ significantly, it is the most accurate one.
         None before any training. Candidates over a limit, or without a measurement or a training, are not considered.
+
+        `self.mean` has the expected accuracies of the candidates, `self.best` the position of the highest among
+        `self.compared`, and `self.sizes` what is to be small, usually the time for one image.
         """
         if self.best is None:
             return None
@@ -423,7 +427,7 @@ class Comparison:
             return GOOD
         if self.within[i] <= 1 - self.limits.confidence:
             return WORSE
-        return OPEN
+        return OPEN  # too few images to decide
 
     # What would change the answer
 

@@ -237,7 +237,8 @@ class Evidence:
         codes = self.items["label"].cat.codes.to_numpy()
         is_in_split = (self.items["split"] == split).to_numpy()
         is_of_job = np.isin(codes, job_classes)
-        predicted = self.predicted(row, split)
+        images = np.flatnonzero(is_in_split & is_of_job)  # positions in the data
+        predicted = self.predicted(row, split)  # of the same images in the same order, in labels of the data set
 
         # position: label in the data set; value: label in the job, -1 for other classes. The additional last entry is
         # for predicted label -1 (a class that the data set does not have), which as an index reads the last entry
@@ -250,7 +251,6 @@ class Evidence:
             # predicted.columns: the column of the logits for each label of the data set
             logits_of_job = predicted.logits[:, predicted.columns[job_classes]]  # images x classes of the job
             answers = metric.decide(logits_of_job)
-        images = np.flatnonzero(is_in_split & is_of_job)
         return ImagePredictions(images, job_label_of[predicted.labels], answers)
 
     @cached_property
@@ -293,7 +293,7 @@ def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
 
     query: selects trainings; None selects all. A job with some matching trainings has only these.
     """
-    rows = readable_rows(store, query)
+    rows = readable_rows(store, query)  # all rows: the query is only checked here
     trainings = _with_input_size(apply_query(rows[rows["task"] == "train"], query))
     classes_of_training = trainings["classes"].map(tuple)
 

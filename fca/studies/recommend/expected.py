@@ -87,16 +87,17 @@ class OtherJobs:
 def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, images_per_class: float) -> JobForecast:
     """The forecast of these programs' accuracies on a new data set, from results on other jobs.
 
-    other_jobs: the results, and the hyperparameters of the statistical model.
+    other_jobs: the hyperparameters of the statistical model, the results (`records`) and the distinct programs in them
+                (`recorded`), to which the records refer by position.
     ncl: number of classes of the new job.    images_per_class: its training images per class.
     """
     return prior(
         other_jobs.hyperparameters,
         other_jobs.records,
         other_jobs.recorded,
-        as_candidates(programs),
-        float(ncl),
-        images_per_class,
+        candidates=as_candidates(programs),
+        ncl=float(ncl),
+        images_a_class=images_per_class,
     )
 
 

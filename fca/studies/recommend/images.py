@@ -84,6 +84,8 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
 
     # probabilities: the outputs are multiplied by the factor with which the labels are most likely
     probabilities = softmax(temperature(probe.outputs, probe.label) * probe.outputs, axis=1)
+    # classes count that are at least as probable as on average over the images labelled with them; a label is
+    # suspected if the most probable of these is another class
     scored = confident_learning(probabilities, probe.label)
     suspects = np.flatnonzero(scored.suggested >= 0)  # -1: the label does not look wrong
     # margin: probability of the suggested class minus that of the label; the largest first

@@ -81,10 +81,11 @@ def more_images(evidence: Evidence, program: Program | None, metric: Metric) -> 
     curve = forecast(curves_of_other_jobs(), measured, n)  # given the curves on other data sets
 
     lines = []
+    # size: number of training images; fits: how many probes were fitted to so many, top1: their mean accuracy
     for size, top1, fits in sorted(zip(measured.sizes, measured.accuracy, measured.fits, strict=True)):
         expected = _expected_columns(curve, size, ncl)
         lines.append({**expected, POINT: MEASURED, SHARE_RIGHT: top1, N_FITS: fits})
-    # up to the largest size for which predictions were checked; a multiple of n may be rounded up
+    # up to the largest size for which predictions were checked (reach); a multiple of n may be rounded up
     largest_size = reach(n, ncl) * (1 + 1e-9)
     for size in n * np.array(STEPS):
         if size <= largest_size:

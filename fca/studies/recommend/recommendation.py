@@ -178,6 +178,7 @@ class Recommendation:
         for job, name in zip(jobs, job_names(jobs), strict=True):
             jobs_of_other_data = [other for other in all_jobs if other.job.fingerprint != job.job.fingerprint]
             # the prior is about new data sets, so it leaves out other jobs on the same images
+            # metric_of_others: never by costs, which are of this job's classes
             comparison = self.compare(job, gather_other_jobs(jobs_of_other_data, self.metric_of_others))
             frames = self._frames(job, comparison)
             for frames_of_table, frame in zip(frames_of_tables, frames, strict=True):
@@ -215,7 +216,7 @@ class Recommendation:
         if self.within is None:  # the margin has another default with costs
             parameters["within"] = 1.0 if self.cost_table is None else "one more mistake in a hundred images"
         if self.cost_table is not None:
-            parameters.update(BY_COSTS)
+            parameters.update(BY_COSTS)  # the method of deciding by costs, in words
             parameters["metric"] = BY_COST
             parameters["costs"] = self.cost_table.described
         return parameters

@@ -43,6 +43,7 @@ def _probability_of_passes(screened: Comparison, pass_of: Mapping[Program, Hasha
     if not positions:
         return {}
 
+    # of each program: that it is the smallest within the margin of the best
     probabilities = probability_chosen(screened.draws[:, positions], screened.sizes[positions], screened.limits.within)
     total: dict[Hashable, float] = {}
     for i, probability in zip(positions, probabilities, strict=True):

@@ -122,7 +122,7 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     for protocol, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
         new_names = dict(zip(interval_columns(column), interval_columns(_DIFFERENCE), strict=True))
         difference = gap.frame.rename(columns=new_names).assign(protocol=protocol)
-        differences.append(difference[[*hover, accuracy.N_PAIRS]])
+        differences.append(difference[[*hover, accuracy.N_PAIRS]])  # number of pairs: in the chart's data alone
 
     title = style.title(
         "How much more accurate are sub-models than full models?",
@@ -243,6 +243,7 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     measures = [measure for measure, _ in MEASURES.values()]
     rows = kinds.category(alt.Y, MEASURE, measures, labelLimit=480)
     axis = kinds.quantity(alt.X, FINDING_VALUE, "")
+    # line: the column with the place of the dashed line
     chart = kinds.points_with_intervals(FINDING_VALUE, rows, findings.columns, scale=axis, line=str(NO_EFFECT))
 
     reasons_for_no_interval = frame.loc[frame[FINDING_VALUE.low].isna(), FINDING_VERDICT]
@@ -279,7 +280,7 @@ def of_first_protocol(means: pd.DataFrame) -> pd.DataFrame:
 def accuracy_statements(means: pd.DataFrame) -> Iterator[Statement]:
     """One statement: the best model at the fewest classes with its accuracy, and the best model at the most classes.
 
-    It is about sub-models if there are any, otherwise about full models (see of_first_protocol).
+    It is about sub-models if there are any, otherwise about full models.
     means: lines of table `accuracy`, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "model": "vit", "subsets": 3}
@@ -353,11 +354,12 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
 
 
 def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: bool) -> str:
-    """The best models at the most classes with their accuracy, as the end of the sentence of `_at_fewest_classes`.
+    """The best models at the most classes with their accuracy, as the end of the sentence on the fewest classes.
 
     If all models are at the level of chance, the clause states this instead. A single model is not named again.
 
-    lines, best, is_single_model: as in `_at_fewest_classes`, at the most classes.
+    lines: the accuracies of all models at this ncl, one line for each.    best: the lines with the highest accuracy.
+    is_single_model: whether there is only one model at any ncl.
     """
     n_models = lines[MODEL].nunique()
     if all_at_chance(lines):
@@ -441,7 +443,7 @@ subsets.
 def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
     """The sentence on whether sub-models gain on full models limited to the same labels (masked), at one ncl.
 
-    The gain over open full models follows in brackets.
+    The gain over open full models follows in brackets. LIMITED is the name of masked models in words.
 
     line:         a line of table `gap`.
     is_at_chance: whether sub-models and full models are all at the level of chance, where no gain is known.

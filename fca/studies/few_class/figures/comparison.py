@@ -79,7 +79,7 @@ def stability_figure(stability: Table) -> alt.FacetChart:
     if with_share.empty and len(reasons):
         raise style.NothingToDraw(reasons.iloc[0])
 
-    frame = by_protocol(of_several_models(with_share), below=True)
+    frame = by_protocol(of_several_models(with_share), below=True)  # a single model is always the best
     title = style.title(
         "Would other draws of the classes have another winner?",
         "Each number is the share of bootstrap resamples of the subset seeds in which the model is the most accurate.",
@@ -90,7 +90,7 @@ def stability_figure(stability: Table) -> alt.FacetChart:
 def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator[Statement]:
     """A statement on the most accurate model at the fewest classes, and on its lead over the second best model.
 
-    It is about sub-models if there are any, otherwise about full models (see of_first_protocol). There is no statement
+    It is about sub-models if there are any, otherwise about full models. There is no statement
     if only one number of classes is stored, if there is only one model, or if the table of pairs lacks the two best.
 
     paired: lines of table `paired`, of one data set.    means: lines of table `accuracy`, of the same data set.
@@ -168,7 +168,7 @@ def paired_statements(paired: pd.DataFrame) -> Iterator[Statement]:
     """One statement for each protocol: how many pairs of models differ significantly at each ncl.
 
     It ends with the number of further subset seeds that would make the difference of another pair significant, if such
-    a number is known (see _more_seeds).
+    a number is known.
     paired: lines of table `paired`, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "significant": False}

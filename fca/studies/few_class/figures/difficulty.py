@@ -95,7 +95,7 @@ def subsets_figure(subsets: Table) -> alt.FacetChart:
              random_q05, random_q50 and random_q95 are quantiles of the SimSS of random subsets of this size.
     """
     frame = by_encoder(subsets.frame)
-    x = style.ncl_axis(gap=None)
+    x = style.ncl_axis(gap=None)  # single marks: no gap between the steps of the axis
     y = kinds.quantity(alt.Y, SIMSS)
 
     # random subsets in the background: bars from 5 % to 95 %, ticks at the median

@@ -191,7 +191,7 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
         # the chart: the three best predictors above the number of classes alone
         ordered = lines.sort_values(tables.ERROR, kind="stable")
         alone = ordered[ordered[PREDICTOR] == tables.BASELINE]
-        predictors = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]
+        predictors = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]  # nor the mean, nor ncl without logarithm
         charted = pd.concat([predictors.head(3), alone])
         charted = charted.assign(**{PREDICTOR_NAME: charted[PREDICTOR].map(NAMES)})  # in words
         chart = small.dots(charted, PREDICTOR_NAME, ERROR, (PREDICTOR_NAME, *interval_columns(ERROR)))

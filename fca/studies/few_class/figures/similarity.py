@@ -59,6 +59,7 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     correlation: table `correlation`, with r, p and n for the headings of the panels.
     """
     pearson = correlation.frame[correlation.frame[METHOD] == "pearson"]
+    # _TARGETS: the columns data set, encoder and target
     coefficients_by_target = {key: _coefficients_in_words(lines) for key, lines in pearson.groupby(_TARGETS)}
     frame = by_encoder(points.frame[points.frame[TARGET].str.startswith("DCN ")])
     # the heading starts with data set and encoder if there are several
@@ -90,7 +91,7 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
     coefficient (Pearson's, Spearman's ...) and encoder.
 
     correlation: table `correlation`.
-    points:      table correlation_points, which knows the protocol and the model of each accuracy.
+    points:      table correlation_points, which has the protocol and the model of each accuracy.
     """
     frame = _defined_coefficients(correlation.frame, points.frame)
     targets = list(dict.fromkeys(frame[TARGET]))
@@ -149,7 +150,8 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     agreement: table released_agreement, with the mean difference and r for the headings of the panels.
     """
     scored = released.frame.dropna(subset=tables.SIMSS_RELEASED)
-    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))  # STEP: in the order of the script's loop
+    # dots are drawn in the order of the script's loop
+    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))
 
     heading_by_encoder = {}
     for line in agreement.frame.to_dict("records"):
@@ -261,7 +263,7 @@ def _similarity_in_words(
     """
     line = coefficients["simss", "all"]
     dataset, n_subsets = line[DATASET], line["n"]
-    if is_at_chance:
+    if is_at_chance:  # NO_ACCURACY: at the level of chance, in words
         return f"Not known: on {dataset}, {models} are {NO_ACCURACY}."
     if n_subsets < FEWEST_POINTS:
         subsets = f"{n_subsets} subset{'' if n_subsets == 1 else 's'}"

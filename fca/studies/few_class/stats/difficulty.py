@@ -133,7 +133,8 @@ class Extreme(NamedTuple):
 def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
     """SimSS of every subset of two classes: symmetric, NaN on the diagonal (a class with itself is no subset).
 
-    With D(i, c) = (G(i, own) - G(i, c)) / max(G(i, own), G(i, c)) and d(a, c) its mean over the images of class a,
+    G(i, c) is the mean similarity of image i to the images of class c. With the silhouette of an image,
+    D(i, c) = (G(i, own) - G(i, c)) / max(G(i, own), G(i, c)), and d(a, c), its mean over the images of class a,
     SimSS({a, b}) = (d(a, b) + d(b, a)) / 2.
 
     similarity, labels: the result G of class_similarity, and the labels given to it; row and column k of the result are
@@ -195,7 +196,7 @@ def extreme_subset(
     for i in np.argsort(pair_scores, kind="stable")[:n_starts]:
         score_by_subset[int(first[i]), int(second[i])] = float(pair_scores[i])
 
-    # grow each by the best class; subsets that become equal continue as one
+    # grow each by the best class, with the score of the larger subset; subsets that become equal continue as one
     for _ in range(size - 2):
         score_by_subset = dict(_add_best_class(images, subset, sign) for subset in score_by_subset)
 
@@ -329,7 +330,7 @@ def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: 
         candidates = []
         for removed in subset:
             remaining = tuple(c for c in subset if c != removed)
-            candidates.append(_add_best_class(images, remaining, sign))
+            candidates.append(_add_best_class(images, remaining, sign))  # a subset and its score
 
         best_subset, best_score = min(candidates, key=lambda candidate: candidate[1])
         if best_score > score - SMALLEST_GAIN:

@@ -59,7 +59,7 @@ def held_out(
     the interval begins at the floor((1 - level)(n + 1))-th smallest of the n values f_i(x) - R_i, and ends at the
     ceil(level (n + 1))-th smallest of f_i(x) + R_i. The guaranteed coverage is 2 level - 1 or slightly less (0.8 at
     0.9); the typical coverage is near level. Both hold only for exchangeable points, and points of different data
-    sets are not. So coverage has to be measured (see judge).
+    sets are not. So coverage has to be measured.
 
     regressors: with no columns, the prediction is the mean of the training points.
     accuracy:   fractions in [0, 1].
@@ -93,9 +93,10 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     cluster:  0..k-1, equal for points that were drawn together. These are the points of a subset seed, or of a data set
               if other data sets are predicted; -1 for a point that was not drawn (all classes).
 
-    What is unknown (no prediction, no interval, one cluster) is NaN. The 95 % intervals (see mean_with_interval) are
-    over clusters of judged points; the fits are not repeated for them. Therefore the intervals of error and gain are
-    made wider: all fits share most of their points (see _for_shared_fits).
+    What is unknown (no prediction, no interval, one cluster) is NaN. The 95 % intervals of means are over clusters of
+    judged points; the fits are not repeated for them. Since the fits of k clusters share most of their points, the
+    intervals of error and gain are made sqrt(1 + k / (k - 1)) times as wide (Nadeau and Bengio 2003, Machine Learning
+    52).
 
     >>> sure = HeldOut(np.array([0.9, 0.8]), np.array([0.8, 0.7]), np.array([1.0, 0.9]))
     >>> off = HeldOut(np.array([0.7, 0.7]), *sure[1:])
@@ -197,7 +198,11 @@ def _predict(x: TrainX, y: Train, x_unseen: UnseenX) -> Unseen:
 def _cv_plus(
     x: TrainX, y: Train, fold: Integer[np.ndarray, " train"], x_unseen: UnseenX, level: float
 ) -> tuple[Unseen, Unseen]:
-    """Both ends of the CV+ intervals at x_unseen, from training points only (see held_out for the equations).
+    """Both ends of the CV+ intervals at x_unseen, from training points only (Barber et al. 2021, arXiv:1905.02928).
+
+    Every training point i has a fit f_i that left out its own fold, and a residual R_i = |y_i - f_i(x_i)|. With n
+    training points and k = ceil(level (n + 1)), the interval at x goes from the k-th largest of the values
+    f_i(x) - R_i to the k-th smallest of the values f_i(x) + R_i, cut off at 0 and 1.
 
     x, y:     regressors and accuracies of the training points.    fold: a number for the fold of each.
     x_unseen: regressors of the points to predict.    level: of the intervals, such as 0.9.

@@ -86,7 +86,7 @@ def recommend(config: DictConfig) -> None:
     # shared_words: the typed words that all jobs of the search get, such as dataset.root=photos
     search = Search(config, shared_words(config), component(config, "analysis"))
 
-    # what cannot be done is refused before any work; to make the opening line, unknown networks are refused too
+    # what cannot be done is refused before any work, unknown networks when the opening line names the networks
     search.check_costs()
     search.check_file_limit()
     print(search.opening, flush=True)
@@ -259,7 +259,7 @@ class Search:
 
     @cached_property
     def subjects(self) -> list[Subject]:
-        """Every program of every network: the network at an input size, in a precision and at a depth.
+        """Every program of every network: the network at an input size, in a precision and at a depth (whole or cut).
 
         Networks with weights have several programs. Missing ones are compiled now, and a line is printed for each that
         cannot be compiled. HOG, and networks to train from scratch, have a single one.
@@ -356,7 +356,7 @@ class Search:
             if run_id is None:
                 continue
             program = Compiled(str(self.config.outputs), run_id, EVERY_DEPTH)
-            compiled_depths = list(program.description.widths)
+            compiled_depths = list(program.description.widths)  # widths: depth -> number of its features
             for depth in compiled_depths:
                 if depth in self.config.depths:
                     keys = {"model": "compiled", "model.run_id": run_id, "model.depth": depth}
@@ -378,7 +378,7 @@ class Search:
         name = f"{network.label} {size_keys.get('model.input_size', '')} {precision}"
         try:
             job = self.jobs.job(self._compile_keys(network, size_keys, precision))
-            execute(job, alone=True)  # raises errors of the configuration instead of recording them
+            execute(job, alone=True)  # alone: errors of the configuration are raised, not recorded
         except FcaError as error:
             print(f"left out: {name}: {error}", flush=True)
             return None
@@ -412,7 +412,7 @@ class Search:
         print(f"measuring {len(jobs)} candidates", flush=True)
         # the runs of all jobs as one job: it measures them in turn, so that other load affects all of them equally
         runs = [run for job in jobs for run in job.plan]
-        execute(replace(jobs[0], plan=runs), alone=True)  # waits for runs that another process is doing
+        execute(replace(jobs[0], plan=runs), alone=True)  # alone: waits for runs that another process is doing
         if self.config.device != "gpu":
             self._warn_of_other_processes()
 
@@ -595,8 +595,8 @@ class Search:
             return
 
         comparison = self.compare()
-        answered = [comparison.candidates[line.candidate].program for line in comparison.lines]
-        probed = [program for program in answered if program.weights is not None and program.adaptation == PROBE]
+        recommended = [comparison.candidates[line.candidate].program for line in comparison.lines]
+        probed = [program for program in recommended if program.weights is not None and program.adaptation == PROBE]
         network_of_label = {network.label: network for network in self.networks}
         # networks are trained in fp32, so two programs that differ in precision alone are one training
         for program in dict.fromkeys(program._replace(precision=FP32) for program in probed):
@@ -605,7 +605,7 @@ class Search:
                     **network_of_label[program.network].keys,
                     "model.input_size": program.size,
                     **({"model.depth": CUT} if program.depth == CUT else {}),
-                    **self._finetuning_keys,
+                    **self._finetuning_keys,  # how to fine-tune, the same for all networks
                 }
 
     @property
@@ -642,6 +642,7 @@ class Search:
 
         for planned in job.plan:
             self.store.forgive(planned.run_id)  # one that failed in an earlier command is tried again
+        # a stored probe changes nothing; of another training that is stored, the predictions below may still be new
         if not is_probe or unfinished(self.store, job.plan):
             self._comparison = None  # the comparison in memory lacks the new training: it is computed again
         execute(job, alone=False)  # errors are recorded, not raised

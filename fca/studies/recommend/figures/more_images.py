@@ -68,7 +68,7 @@ def more_images_statements(curve: pd.DataFrame) -> list[Statement]:
     """The statement on how much accuracy is expected to rise with twice as many training images.
 
     If predictions end before that, the statement is about the largest predicted number of images. It is left out, and
-    the list is empty, if predictions end below FEWEST_TIMES the present number.
+    the list is empty, if predictions end below FEWEST_TIMES times the present number.
     curve: table `recommendation_more_images` of one data set; column TIMES is a multiple of the present number.
 
     >>> line = {"dataset": "photos", "images_a_class": 20.0, "accuracy": 0.8, "accuracy_low": 0.76}

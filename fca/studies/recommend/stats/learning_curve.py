@@ -86,7 +86,10 @@ def measured_from(
     right: Float[np.ndarray, "sizes images"],
     weights: Num[np.ndarray, " images"] | None = None,
 ) -> Measured:
-    """Accuracies of classifiers of several sizes, and the covariance that the shared judging images give them.
+    """Accuracies of classifiers of several sizes, and their covariance, because the same images judge them all.
+
+    The covariance is between the results of two sizes on one judging image. Divided by the number of these images, it
+    is the covariance of the accuracies.
 
     sizes, fits: the numbers of training images, and how many classifiers were fitted with each.
     right:   share of the classifiers of each size that are right about each image.
@@ -275,10 +278,12 @@ def _update(
 def fit(jobs: Sequence[Job]) -> Hyperparameters:
     """The most likely hyperparameters given earlier jobs, by expectation and maximisation.
 
-    A learning curve has three numbers (η, b, c), see `design`; hyperparameters are their mean and covariance over jobs,
-    and the spread of the probes of one size. Expectation: for each job j the posterior mean m_j and covariance C_j of
-    its (η, b, c), and the expected square of each probe's deviation from its size's mean. Maximisation, with weights
-    w_j that give every data set the same sum:
+    A learning curve has three numbers (η, b, c): Φ^-1 of the accuracy with s training images is η + b x + c x² / 2,
+    with x = log2(s / n) for a job of n images, and Φ the normal distribution function. Hyperparameters are the mean and
+    covariance of these numbers over jobs, and the standard deviation (fit_sd) of the probes of one size around their
+    mean. Expectation: for each job j the posterior mean m_j and covariance C_j of its (η, b, c), and the expected
+    square of each probe's deviation from its size's mean. Maximisation, with weights w_j that give every data set the
+    same sum:
 
         mean = Σ_j w_j m_j,   covariance = Σ_j w_j ((m_j - mean) (m_j - mean)' + C_j),   fit_sd² = Σ_j w_j E[deviation²]
 
@@ -289,7 +294,8 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
     dataset_of_job = [job.dataset for job in jobs]
     weights = np.array([1 / dataset_of_job.count(dataset) for dataset in dataset_of_job])
     weights /= weights.sum()
-    # of each job: Φ^-1 of its accuracies, the covariance of their noise, their design, and the number of probes of each
+    # of each job: Φ^-1 of its accuracies, the covariance of their noise, the matrix that turns (η, b, c) into their
+    # expected values, and the number of probes of each
     observations = [_observations(job) for job in jobs]
 
     current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)  # where to start
@@ -303,7 +309,8 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
             covariances.append(posterior.covariance)
 
             # posterior mean and covariance of the mean deviation of the probes of a size; the deviation of one probe
-            # has a variance `fits` times as large
+            # has a variance `fits` times as large. posterior.total: covariance of the observations before they are
+            # known; posterior.residual: the observations minus their prior mean
             share = np.linalg.solve(posterior.total, fit_noise).T
             deviation = share @ posterior.residual
             spread = fit_noise - share @ fit_noise
@@ -321,9 +328,11 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
 
 
 def _observations(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The accuracies of a job on judging images, then on test images, as `_update` takes them.
+    """The accuracies of a job on judging images, then on test images, as observations of its learning curve.
 
-    Returns their values (Φ^-1), the covariance of their noise, their design, and the number of probes of each.
+    Returns their values on the scale of the curve (Φ^-1, normal quantiles), the covariance of their noise, the matrix
+    that turns the three numbers of a curve into expected values, and the number of probes of each. There is one entry
+    for each number of training images.
     """
     judged, judged_noise = observed(job.judged)
     tested, tested_noise = observed(job.tested)

@@ -122,6 +122,7 @@ def measure(
     n_predicted = np.zeros_like(n_right)
     sum_of_sizes = np.zeros(halvings + 1)
     fits = np.zeros(halvings + 1, np.int64)
+    # halving: how often the images were halved to get a part, 0 for all of them; rows: positions of its images
     for halving, rows in _parts(labels, groups, halvings, shuffles, seed):
         is_all = len(rows) == len(labels)
         probe = probe_of_all if is_all else fit_probe(features[rows], labels[rows], groups[rows])
@@ -132,7 +133,8 @@ def measure(
         n_predicted[halving] += is_predicted
         sum_of_sizes[halving] += fitted_images[is_predicted].sum()
         fits[halving] += 1
-    return Subsets(sum_of_sizes / n_predicted.sum(axis=1), fits, judged, n_right / n_predicted)
+    sizes = sum_of_sizes / n_predicted.sum(axis=1)  # mean number of images to which a predicting probe was fitted
+    return Subsets(sizes, fits, judged, n_right / n_predicted)
 
 
 def _parts(
@@ -164,8 +166,8 @@ def _predictions(
     rows:     positions of the images to which the probe was fitted.
     features: of all images, training images first.    judged: positions of the images to predict.
 
-    A judged image among them is predicted by a fit that left it out
-    with its fold. Its class is -1 if no fold left it out.
+    A judged image to which the probe was fitted is predicted by a fit that left it out with its fold. Its class is -1
+    if no fold left it out.
     """
     predicted = probe.logits(features[judged]).argmax(axis=1)
     n_fitted = np.full(len(judged), float(len(rows)))

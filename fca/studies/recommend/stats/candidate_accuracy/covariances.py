@@ -182,11 +182,17 @@ def likeness(hyperparameters: Hyperparameters, candidates: Candidates) -> Betwee
 
 
 def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Covariances:
-    """The covariances of every level of the hierarchy for these candidates.
+    """How the logits of accuracies vary together between candidates, by every effect of the hierarchy.
 
-    Each is a sum of three parts: a variance that all candidates share; effects of their attributes (a slope or an
-    offset with variance σ² adds σ² v v', with the values v of the candidates); and individual effects, which are
-    correlated between similar candidates. Hand-made features (HOG) are no network, so input size has no effect on them.
+    The effects, and so the fields of the result, are: `overall`, how candidates differ over all jobs; `dataset` and
+    `job`, what a data set and a job of it add to each candidate; `shift` and `dataset_shift`, the difference between
+    test images and the images that judge a job, on one job and on all jobs of a data set; and `paired`, the correlation
+    of the noise of two candidates on the same images.
+
+    The first four are covariances, sums of up to three parts: a variance that all candidates share; effects of their
+    attributes (a slope or an offset with variance σ² adds σ² v v', with the values v of the candidates); and individual
+    effects, which are correlated between similar candidates. Hand-made features (HOG) are no network, so input size has
+    no effect on them.
 
     hyperparameters: standard deviations of the effects (names in _sd), factors of them, and correlations of the noise.
     """

@@ -37,7 +37,10 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
 
     log p(logits of all jobs | hyperparameters) + log p(hyperparameters on their free scales)
 
-    The priors keep a variance that few data sets hardly show from being 0 (Chung et al. 2013, Psychometrika 78).
+    The free scales have no bounds: the logarithm of a standard deviation and the logit of a share, in units of their
+    prior, with 0 at its centre. The priors keep a variance that few data sets hardly show from being 0 (Chung et al.
+    2013, Psychometrika 78).
+
     records:    results of earlier jobs.    candidates: the candidates to which the records' positions refer.
     iterations: of L-BFGS, at most, in each of ROUNDS rounds.
     150 jobs of 50 candidates take a minute on one core. Raises FcaError without records.
@@ -57,7 +60,8 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
             return -value, -gradient
 
         free = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
-        # shares are linearised at the expected logits, which the new hyperparameters change
+        # observed shares are approximated by normal observations of logits near the expected ones, which the new
+        # hyperparameters change: the approximation is made again there
         covariances_here = covariances(hyperparameters_at(free, datasets), candidates)
         _, batches = settled(records, batches, candidates, covariances_here)
     return hyperparameters_at(free, datasets)
@@ -68,17 +72,22 @@ def log_posterior(
 ) -> tuple[float, Free]:
     """Log marginal posterior of hyperparameters on their free scales (up to a constant) and its gradient.
 
-    records, batches, candidates: results of earlier jobs, the same as batches (see `batches_of`), and the candidates to
-    which their positions refer.
+    The free scales are the logarithms of standard deviations and the logits of shares, in units of their prior. On them
+    the prior is N(0, I), with the logarithm -free' free / 2 and the gradient -free. The likelihood depends on the
+    hyperparameters through the covariances S of all effects, so its gradient is the chain rule over their elements:
 
-    On these scales (see `free_of`) the prior is N(0, I), with the logarithm -free' free / 2 and the gradient -free. The
-    gradient of the likelihood is the chain rule over all elements of the covariances, whose derivatives by a parameter
-    are central differences.
+        d log p / d free_k = Σ (d log p / dS) (dS / d free_k),   dS / d free_k by central differences
+
+    free:       the hyperparameters on their free scales.
+    records:    results of earlier jobs.
+    batches:    the same results, stacked: jobs with the same judged and tested candidates are one batch.
+    candidates: the candidates to which the positions in records and batches refer.
     """
     # the number of data sets, here 1, does not matter for covariances
     covariances_here = covariances(hyperparameters_at(free, 1), candidates)
+    # result: the log likelihood and posteriors; terms: matrices of each batch, which the gradient needs again
     result, terms = upward(records, batches, candidates, covariances_here)
-    by_element = covariance_gradient(records, batches, covariances_here, result, terms)
+    by_element = covariance_gradient(records, batches, covariances_here, result, terms)  # d log p / dS
 
     gradient = -free
     for position in range(len(free)):

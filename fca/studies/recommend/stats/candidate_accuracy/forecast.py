@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +106,8 @@ class JobForecast:
         The mistakes of this job may all be cheap ones, or expensive ones, so r is itself uncertain: lognormal, with the
         mean and the coefficient of variation v of the losses. Its logarithm has the variance log(1 + v²), which all
         candidates share, and a median that is lower than the mean of the losses by the factor exp(-log(1 + v²) / 2).
-        Each candidate by itself has OWN_SHARE of that deviation more. If every mistake loses 1, scores are accuracies.
+        Each candidate also deviates on its own, with OWN_SHARE of the shared standard deviation. If every mistake loses
+        1, scores are accuracies.
 
         losses: of the possible mistakes, in [0, 1] and not all 0, each as likely as the others.
         """
@@ -142,7 +144,8 @@ class JobForecast:
             return self
         observed = observed._replace(images=times * observed.images)
 
-        # start from empirical logits, then linearise the shares at the posterior mean again and again
+        # start from empirical logits; then again and again, replace the shares by normal observations of the logits,
+        # which are a good approximation near the posterior mean
         logits, variances = logit_of_counts(observed.shares * observed.images, observed.images)
         mixture = conditioned(self.mixture, observed, logits, np.sqrt(variances))
         for _ in range(LINEARISATIONS):
@@ -168,7 +171,7 @@ class JobForecast:
         logits = np.empty_like(noise)
         for component in np.unique(component_of_draw):
             is_of_component = component_of_draw == component
-            root = root_of(self.mixture.covariances[component][half, half])
+            root = root_of(self.mixture.covariances[component][half, half])  # root @ root.T is the covariance
             logits[is_of_component] = self.mixture.means[component][half] + noise[is_of_component] @ root.T
         return expit(logits)
 
@@ -262,52 +265,66 @@ def prior(
                     from the others is itself uncertain: a t distribution with one degree of freedom fewer than there
                     are data sets, as a mixture of normals, whose weights the job's own images change.
     """
-    # what the records show of all candidates, theirs and this job's
+    # what the records show of all candidates, theirs and this job's. The model is a tree: a state that all jobs share
+    # (mean logit of every candidate, slopes of covariates, mean shift of test images), below it one state for each
+    # data set, below that its jobs
     all_candidates = recorded.joined(candidates)
     effects = covariances(hyperparameters, all_candidates)
-    result, _ = settled(records, batches_of(records), all_candidates, effects)
+    result, _ = settled(records, batches_of(records), all_candidates, effects)  # the posteriors of the states
     has_dataset = dataset in result.by_dataset
 
-    # from a state to the logits of this job's candidates: on judged images, then on test images
+    # the matrix that turns a state into the logits of this job's candidates: on judged images, then on test images
     position = all_candidates.positions(candidates)
-    block = np.ix_(position, position)
+    block = np.ix_(position, position)  # this job's candidates in a matrix of all candidates
     covariates = covariates_of(ncl, images_a_class)
     matrix = design(all_candidates, position, position, covariates[None])[0]
     # additional uncertainty of candidates whose network no earlier job has, on judged and on test images
     unrecorded = np.tile(covariance_of_unrecorded(recorded, candidates), (2, 2))
-    count = len(candidates)
 
-    def normal_at(dataset_scale: float, shift_scale: float) -> Normal:
-        """The distribution of the candidates' logits, on judged and then on test images, for given variances.
-
-        The variances of a new data set are multiplied by two factors:
-
-        dataset_scale: of the effects of the data set and the job on candidates.
-        shift_scale:   of the shifts from judged to test images.
-        """
-        if has_dataset:
-            state = dataset_posterior(result, str(dataset), dataset_effects(effects))
-        else:  # the state that all jobs share, plus the unknown effects of a new data set
-            scaled = effects._replace(
-                dataset=dataset_scale * effects.dataset,
-                dataset_shift=shift_scale * effects.dataset_shift,
-            )
-            state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
-        covariance = matrix @ state.covariance @ matrix.T
-        # the effect of the job on a candidate is the same on judged and test images; shifts are added on test images
-        covariance += np.tile(dataset_scale * effects.job[block], (2, 2)) + unrecorded
-        covariance[count:, count:] += shift_scale * effects.shift[block]
-        return Normal(matrix @ state.mean, covariance)
-
+    # one component for every combination of two factors: of the variances of the effects that a data set and a job have
+    # on candidates, and of the variances of the shifts from judged to test images
     scales = np.ones(1) if has_dataset else uncertain_scales(hyperparameters.datasets)
-    # one component for every combination of the two factors
-    components = [normal_at(dataset_scale, shift_scale) for dataset_scale in scales for shift_scale in scales]
+    components = []
+    for effect_scale, shift_scale in product(scales, scales):
+        scaled = effects._replace(
+            dataset=effect_scale * effects.dataset,
+            job=effect_scale * effects.job,
+            dataset_shift=shift_scale * effects.dataset_shift,
+            shift=shift_scale * effects.shift,
+        )
+        if has_dataset:
+            state = dataset_posterior(result, str(dataset), dataset_effects(scaled))
+        else:  # the state that all jobs share, plus the unknown effects of a new data set
+            state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
+        components.append(_logits_of_job(state, matrix, scaled.job[block], scaled.shift[block], unrecorded))
+
     mixture = Mixture(
         log_weights=np.full(len(components), -np.log(len(components))),  # equally likely
         means=np.stack([component.mean for component in components]),
         covariances=np.stack([component.covariance for component in components]),
     )
     return JobForecast(candidates, mixture, effects.paired[block])
+
+
+def _logits_of_job(
+    state: Normal,
+    matrix: Float[np.ndarray, "both state"],
+    job_effects: BetweenCandidates,
+    shift_effects: BetweenCandidates,
+    unrecorded: Float[np.ndarray, "both both"],
+) -> Normal:
+    """The distribution of the logits of a new job's candidates: on judged images, then on test images.
+
+    state:         distribution of the state of its data set.    matrix: turns a state into expected logits.
+    job_effects:   covariance of the job's effects on its candidates, which are the same on judged and on test images.
+    shift_effects: covariance of the shifts, which are added on test images.
+    unrecorded:    additional covariance of candidates whose network no earlier job has.
+    """
+    count = len(job_effects)  # of candidates
+    covariance = matrix @ state.covariance @ matrix.T
+    covariance += np.tile(job_effects, (2, 2)) + unrecorded
+    covariance[count:, count:] += shift_effects  # the second half: test images
+    return Normal(matrix @ state.mean, covariance)
 
 
 def covariance_of_unrecorded(recorded: Candidates, candidates: Candidates) -> BetweenCandidates:
@@ -359,16 +376,20 @@ def observe(
 
     images = (Σ w)² / (d Σ w²),   correlation = r x overlap
 
-    d:       dispersion: the variance of the values as a part of the variance of right or wrong with the same mean, of
-             all candidates together (quasi-binomial: McCullagh and Nelder 1989, section 4.5); 1 for right or wrong.
-    r:       correlation of right and wrong over images that both were judged by, with PAIRED_PRIOR_IMAGES more of the
-             typical correlation `paired`, so that it exists where a candidate has everything right.
+    d:       dispersion: the variance of the values in `correct`, divided by the variance p (1 - p) that they would have
+             if all were 1 or 0 with the same mean p; one number for all candidates (quasi-binomial: McCullagh and
+             Nelder 1989, section 4.5). It is 1 where mistakes lose 1.
+    r:       correlation of two candidates' values over the images that both were judged by. PAIRED_PRIOR_IMAGES more
+             images with the typical correlation `paired` are added, so that r exists where a candidate has everything
+             right.
     overlap: Σ w² over the images that both were judged by / sqrt(product of Σ w² over all images of each).
 
-    correct: 1 right, 0 wrong, NaN not judged.    weights: w of each image; None: 1 for all.
-    losses:  what each possible mistake loses, a part of 1; see `JobForecast.of_losses`.
-    Raises FcaError for values outside [0, 1], for others than 1, 0 and NaN where every mistake loses 1, and for weights
-    that are not above 0.
+    correct: 1 right, 0 wrong, NaN not judged. A mistake that loses only a part of 1 has the value 1 - loss.
+    paired:  typical correlation of right and wrong on one image, for every two candidates.
+    weights: w of each image; None: 1 for all.
+    losses:  what each possible mistake loses, in [0, 1]; by default every mistake loses 1.
+    Raises FcaError for values outside [0, 1], for values between 0 and 1 if every mistake loses 1, and for weights that
+    are not above 0.
     """
     is_observed = ~np.isnan(correct)
     may_lose_parts = losses.min() < 1
@@ -417,7 +438,8 @@ def dispersion_of(correct: Correct, losses: Losses) -> float:
 
     (q - m) / (1 - m),   m = 1 - p = mean loss of an image,   q = Σ l² / Σ l over the losses l of the mistakes
 
-    Both sums are means over candidates, to which UNSEEN_MISTAKES times the mean over all possible mistakes is added.
+    For the variance of the losses is their mean square, m q, minus m², and p (1 - p) = (1 - m) m. Both sums are means
+    over candidates, to which UNSEEN_MISTAKES times the mean over all possible mistakes is added.
 
     correct: 1 - loss, NaN: not judged.    losses: of the possible mistakes.
 
@@ -435,6 +457,7 @@ def dispersion_of(correct: Correct, losses: Losses) -> float:
     sum_of_squares = np.square(lost).sum() / n_candidates + UNSEEN_MISTAKES * np.square(losses).mean()
     sum_of_losses = lost.sum() / n_candidates + UNSEEN_MISTAKES * losses.mean()
     ratio = sum_of_squares / sum_of_losses  # q
+    # LEAST_DISPERSION: above 0, since numbers of images are divided by it
     return float(np.clip((ratio - mean_loss) / (1 - mean_loss), LEAST_DISPERSION, 1.0))
 
 

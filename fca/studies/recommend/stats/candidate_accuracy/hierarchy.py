@@ -189,7 +189,9 @@ def design(
     logit is the candidate's mean logit + sum over covariates c and features f of covariate_c feature_f slope_cf, and,
     on test images, + the mean shift.
 
+    candidates:     have the features: 1, log input size, and whether the candidate is cut or hand-made.
     judged, tested: positions of candidates; rows are first the logits of the judged ones, then of the tested ones.
+    covariates:     of each job: the logarithms of its number of classes and of its training images per class.
     """
     observed = np.concatenate([judged, tested])
     n_jobs = len(covariates)
@@ -259,21 +261,27 @@ class BatchTerms(NamedTuple):
 def upward(
     records: Sequence[JobRecord], batches: Iterable[JobBatch], candidates: Candidates, covariances: Covariances
 ) -> tuple[Pass, list[BatchTerms]]:
-    """Pass all messages from the jobs over the data sets to the shared state; also returns the terms of each batch.
+    """Pass all messages from the jobs over the data sets to the shared state.
 
     The model is a tree: a state that all jobs share, below it one state for each data set, below that its jobs. The
-    result has the posterior of the shared state and the log likelihood of all records.
+    result has the posterior of the shared state and the log likelihood of all records. Also returns the matrices S^-1,
+    S^-1 D and D of each batch (below), which later steps need again.
 
-    records, batches: results of earlier jobs, and the same as batches (see `batches_of`).
+    records, batches: results of earlier jobs, and the same results, stacked: jobs with the same judged and tested
+                      candidates are one batch.
     candidates:       the candidates to which their positions refer.    covariances: of the effects at each level.
 
     A state has the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is
     what was observed below a node, as a log density of its state: constant + linear' x - x' precision x / 2.
 
-    The observed logits of a job are y ~ N(D s, S), with the state s of its data set, D = `design` and S =
-    `job_covariance`. Its message about s is
+    The observed logits of a job are y ~ N(D s, S), with the state s of its data set, the matrix D that turns s into
+    expected logits (`design`), and the covariance S of the job's effects and noise (`job_covariance`). The message of
+    the job about s is
 
         linear = D' S^-1 y,   precision = D' S^-1 D,   constant = -(y' S^-1 y + log det(2 π S)) / 2
+
+    `message.above(C)` is the same message about the state one level higher, from which x differs by N(0, C). `at(x)` is
+    the log density at x.
 
     Raises FcaError if the log likelihood is not finite.
     """
@@ -306,6 +314,7 @@ def upward(
     top = no_observations
     for message in by_dataset.values():
         top = top.plus(message.above(effects))
+    # above the shared state there is only the mean of its prior
     log_likelihood = top.above(prior.covariance).at(prior.mean)
     if not np.isfinite(log_likelihood):
         raise FcaError("log likelihood of earlier jobs", log_likelihood, "finite", "look for wrong counts among them")
@@ -334,13 +343,21 @@ def linearised_again(
     result: Pass,
     terms: list[BatchTerms],
 ) -> list[JobBatch]:
-    """The batches with their shares linearised anew, at the posterior means of the true logits (see `linearised`).
+    """The batches with their shares linearised anew, at the posterior means of the true logits.
 
-    records, batches: results of earlier jobs, and the same as batches (see `batches_of`).
-    result, terms: of `upward` with these batches and covariances.
+    A share right of n images has binomial noise. To linearise it at a logit l is to replace it by an observation of the
+    true logit with normal noise:
+
+        value = l + (share - p) / (p (1 - p)),   sd = 1 / sqrt(n p (1 - p)),   p = expit(l)
 
     Given the mean state m of its data set, the true logits of a job have the posterior mean D m + J S^-1 (y - D m),
-    with D = `design`, J = `job_effects` and S = `job_covariance`.
+    with the present values y, the matrix D that turns m into expected logits (`design`), the covariance J of the job's
+    effects (`job_effects`), and J plus that of the noise, S (`job_covariance`).
+
+    records, batches: results of earlier jobs, and the same results, stacked: jobs with the same judged and tested
+                      candidates are one batch.
+    result, terms:    posteriors of the states, and for each batch S^-1 and D (from `upward` with these batches and
+                      covariances).
     """
     effects = dataset_effects(covariances)
     mean_states = {dataset: dataset_posterior(result, dataset, effects).mean for dataset in result.by_dataset}
@@ -348,8 +365,8 @@ def linearised_again(
     for batch, (inverse, _, matrix) in zip(batches, terms, strict=True):
         mean_state_of_job = np.stack([mean_states[records[job].dataset] for job in batch.jobs])
         # j: jobs; o, p: observed; s: state
-        expected = np.einsum("jos,js->jo", matrix, mean_state_of_job)
-        weighted_residuals = np.einsum("jop,jp->jo", inverse, batch.logits - expected)
+        expected = np.einsum("jos,js->jo", matrix, mean_state_of_job)  # D m
+        weighted_residuals = np.einsum("jop,jp->jo", inverse, batch.logits - expected)  # S^-1 (y - D m)
         posterior_means = expected + weighted_residuals @ job_effects(batch, covariances)
         logits, sds = linearised(batch.shares, batch.images, posterior_means)
         new_batches.append(batch._replace(logits=logits, sds=sds))
@@ -379,18 +396,24 @@ def covariance_gradient(
 ) -> Covariances:
     """The derivative of the log likelihood by every element of every covariance, in arrays of the same shapes.
 
-    For observations y ~ N(E, C + S), d log p / dS = (h h' - inverse(C + S)) / 2 with h = inverse(C + S) (y - E). What
-    E depends on is itself uncertain: its posterior mean and covariance take its place (Fisher's identity).
+    Let S be the covariance of one effect, and V = S + the rest the covariance of observations y around the mean E that
+    the state one level higher predicts. Then, with h = V^-1 (y - E),
 
-    The derivatives are added level by level: for the shared state, for each data set, and for the jobs of each batch.
+        d log p / dS = (h h' - V^-1) / 2
 
-    records, batches: results of earlier jobs, and the same as batches (see `batches_of`).
-    result, terms: of `upward` with these batches and covariances.
+    That state is itself uncertain: E is replaced by its posterior mean, and the posterior covariance of h is added to
+    h h' (Fisher's identity). The derivatives are added level by level: for the shared state, for each data set, and for
+    the jobs of each batch.
+
+    records, batches: results of earlier jobs, and the same results, stacked: jobs with the same judged and tested
+                      candidates are one batch.
+    result, terms:    messages and posteriors of the states, and for each batch the matrices V^-1, V^-1 D and D, where D
+                      turns a state into expected logits (from `upward` with these batches and covariances).
     """
     n_candidates = len(covariances.overall)  # the state begins with their mean logits, and ends with the shift
     gradient = Covariances(*(np.zeros_like(covariance) for covariance in covariances))
 
-    # for the shared state, E is the mean of its prior, which is known
+    # for the shared state, E is the mean of its prior, which is known; elements: d log p / dS for a state
     prior = state_prior(covariances.overall)
     known_mean = Normal(prior.mean, np.zeros_like(prior.covariance))
     elements = _gradient_by_effects(result.top.above(prior.covariance), known_mean)
@@ -410,7 +433,7 @@ def covariance_gradient(
         state_means = np.stack([states[records[job].dataset].mean for job in batch.jobs])
         state_covariances = np.stack([states[records[job].dataset].covariance for job in batch.jobs])
         # j: jobs; o, p: observed; s: state
-        residuals = batch.logits - np.einsum("jos,js->jo", matrix, state_means)
+        residuals = batch.logits - np.einsum("jos,js->jo", matrix, state_means)  # y - E
         weighted_residuals = np.einsum("jop,jp->jo", inverse, residuals)  # h of each job
         uncertainty = weighted @ state_covariances @ np.swapaxes(weighted, 1, 2)  # what the unknown E adds to h h'
         outer = weighted_residuals[:, :, None] * weighted_residuals[:, None, :]
@@ -434,8 +457,11 @@ def _add_job_gradient(
 ) -> None:
     """Add what a batch contributes to the gradient by the covariances `job`, `shift` and `paired`, in place.
 
-    elements: the derivatives by the elements of `job_covariance`. Each of these elements is a sum: the element of `job`
-              for both candidates, on test images also that of `shift`, and the noise: paired x sd x sd.
+    batch:    jobs with the same judged and tested candidates; `sds` are the standard deviations of the noise of their
+              observed logits.
+    elements: the derivatives of the log likelihood by the covariance of the observed logits of each job. An element of
+              that covariance is a sum: the element of `job` for both candidates, on test images also that of `shift`,
+              and on the same images the covariance of the noise: paired x sd x sd.
     """
     judged, tested = batch.judged, batch.tested
     n_judged = len(judged)
