@@ -86,7 +86,9 @@ class Gallery:
     def __call__(self, store: Store) -> list[Table]:
         """Table gallery: a line for each image shown, with a thumbnail, for all data sets that can be fitted.
 
-        The thumbnail is missing where the image is no longer available. Raises FcaError for `shown` below 1.
+        The thumbnail is missing where the image is no longer available. Where the responses do not determine a spread
+        of ability or difficulty, the fit takes it from the prior (not estimable); the table's parameters have a note on
+        each such data set. Raises FcaError for `shown` below 1.
         """
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
