@@ -395,10 +395,14 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
     for gathered in clean_with_subjects(store, analysis.query, analysis.responses):
         fit = fits.fitted(gathered, analysis.model, analysis.compat, analysis.seed, analysis.hold_out)
         corruption = corruption_of(gathered)  # of the items of a file; clean for stored responses
-        severity, calibration = 0, analysis.calibration
-        if corruption != "clean":  # a file with corrupted images: all its severities share one scale
-            severity, calibration = None, "joint"
-        scale = Calibrated(corruption, severity, calibration, gathered, fit)
+        is_clean = corruption == "clean"
+        scale = Calibrated(
+            corruption,
+            severity=0 if is_clean else None,  # all severities of a file share one scale
+            calibration=analysis.calibration if is_clean else "joint",
+            gathered=gathered,
+            fit=fit,
+        )
         scale_of_data_set[gathered.dataset] = scale
         yield scale
 

@@ -306,11 +306,7 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         log_level_prior = np.log((1 - scale.uncapped) * points.cap_prior + scale.uncapped * is_uncapped)
     log_prior = (log_level_prior[:, None] + points.weight).ravel().astype(points.dtype)  # by point
 
-    # functions whose posterior means are wanted: b, b², log a, (log a)², λ and whether λ is 1; points x 6
-    pair_functions = np.stack([points.difficulty, points.difficulty**2, points.slope, points.slope**2])
-    level_functions = np.repeat(np.stack([points.feasibility, is_uncapped]), len(points.slope), axis=1)
-    functions = np.concatenate([np.tile(pair_functions, n_levels), level_functions]).T.astype(points.dtype)
-
+    functions = _moment_functions(points)  # b, b², log a, (log a)², λ and whether λ is 1: points x 6
     log_right, log_wrong = log_chances.value  # subjects x points
     gain = log_right - log_wrong
     all_wrong = log_wrong.sum(axis=0) + log_prior  # Σ log P(wrong) + log prior, if no response is missing
@@ -324,14 +320,15 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     width = max(BLOCK // len(log_prior), 1)
     for start in range(0, len(data.count), width):
         block = slice(start, start + width)
-        density = correct[:, block].T @ gain  # groups x points, in place because it is large
+        # first the log density, then in place, because it is large, the posterior probability: groups x points
+        density = correct[:, block].T @ gain
         density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
         highest = density.max(axis=1, keepdims=True)  # taken off, so that exp cannot overflow
         np.exp(density - highest, out=density)
         total = density.sum(axis=1, keepdims=True)
-        density /= total  # now the posterior probability of each point
+        density /= total
 
-        # sums over groups, each of which counts as often as it has items
+        # sums over groups, each of which counts as often as it has items; total exp(highest) is P(responses)
         evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
         moments[:, block] = (density @ functions).T
         density *= data.count[block, None].astype(points.dtype)
@@ -348,6 +345,19 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         wrong=np.maximum(expected_responses - expected_right, 0),
         evidence=evidence,
     )
+
+
+def _moment_functions(points: Grid) -> Float[np.ndarray, "points 6"]:
+    """Values at every point of the functions whose posterior means are wanted: b, b², log a, (log a)², λ, λ is 1.
+
+    Points are ordered as in `Grid`: all pairs of b and log a at the first level of λ, then at the next.
+    """
+    n_levels = len(points.feasibility)
+    pair_functions = np.stack([points.difficulty, points.difficulty**2, points.slope, points.slope**2])
+    level_functions = np.stack([points.feasibility, points.feasibility == 1])
+    by_pair = np.tile(pair_functions, n_levels)
+    by_level = np.repeat(level_functions, len(points.slope), axis=1)
+    return np.concatenate([by_pair, by_level]).T.astype(points.dtype)
 
 
 def _mean_and_variance(
