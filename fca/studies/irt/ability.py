@@ -84,6 +84,7 @@ class Ability:
             (str(dataset), str(kind), bank_items)
             for (dataset, kind), bank_items in bank.groupby(["dataset", "corruption"])
         ]
+        # responses of files are among the first, whatever corruptions their images have
         sources: Iterable[tuple[str, DatasetResponses]] = [("clean", gathered) for gathered in clean_sources]
         if (bank["corruption"] != "clean").any():
             # one subject is enough, because nothing is fitted to these responses
@@ -106,6 +107,7 @@ class Ability:
         parameters = {
             **asdict(self),
             **METHOD,
+            # for the table's id: a file of responses can change under its name
             "answers": [digest_of(gathered) for gathered in scored_sources],
             "bank": None if self.bank is None else bank_id(self.bank),
             **self._notes_on_priors(store, fitted_scales, pd.concat(used_items)),

@@ -138,7 +138,7 @@ class DifficultySegments:
             if quartered_items.not_estimable:
                 not_estimable[f"{gathered.dataset} {fitted_kind}"] = list(quartered_items.not_estimable)
 
-            for corruption, severity in places(gathered):  # all that its items have
+            for corruption, severity in places(gathered):  # every pair among its items
                 # clean images also take part in the fits of corruptions, but have lines from the first fit alone
                 if severity or fitted_kind == "clean":
                     model_frames.append(subject_lines(gathered, quartered_items, corruption, severity))

@@ -95,7 +95,7 @@ def fitted(
     """
     name = chosen(gathered, seed, hold_out).model if model == "auto" else model
 
-    def make_fit(correct: np.ndarray) -> IrtFit:  # with its warnings, which are then logged once too
+    def make_fit(correct: np.ndarray) -> IrtFit:  # logs the warnings of the fit, so that they too come only once
         fit = fit_irt(correct, name, compat=compat, seed=seed)
         log_not_estimable(gathered.dataset, fit.not_estimable)
         link = weakest_link(correct, fit)

@@ -251,7 +251,7 @@ class Irt:
     compat: Annotated[Compat, "seed001: fitted as the paper did, by variational inference"] = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Fit the responses to every data set and corruption (see `calibrated`), and tabulate all fits.
+        """Fit the responses to the clean images of every data set and to every kind of corruption; tabulate all fits.
 
         Returns the tables irt_abilities, irt_fits, irt_items, irt_plane, irt_severity and irt_curves, and with
         model=auto also irt_choice. A saved irt_items is an item bank: with it, new models are tested on fewer images.
@@ -467,7 +467,8 @@ def _fit_at_clean_abilities(kind: str, gathered: DatasetResponses, clean: Calibr
     log_not_estimable(f"{gathered.dataset}, {kind}", not_estimable_scales)
 
     item_parameters: dict[str, Any] = {
-        name: np.concatenate([getattr(fit, name) for fit in fits_by_severity]) for name in _PER_ITEM
+        name: np.concatenate([getattr(fit, name) for fit in fits_by_severity])
+        for name in _PER_ITEM  # the fields of a fit with one value for each item
     }
     return replace(
         clean.fit,
@@ -667,7 +668,7 @@ def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
             samples.append(items_of_corruption.iloc[positions])
     frame = pd.concat(samples, ignore_index=True)
 
-    ceiling_column = frame["irt_model"].map(ceiling_of)
+    ceiling_column = frame["irt_model"].map(ceiling_of)  # feasibility if the model has one, else p_max
     ceiling = frame["feasibility"].where(ceiling_column == "feasibility", frame["p_max"])
     return frame.assign(ceiling=ceiling, ceiling_is=ceiling_column)[list(IRT_PLANE.columns)]
 

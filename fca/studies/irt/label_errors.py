@@ -170,7 +170,7 @@ class LabelErrors:
         """Tables label_error_rules, label_error_curve, label_suspects and label_error_scores.
 
         The first two judge the rules by people's verdicts, and are empty without them. Raises FcaError where no
-        responses have predicted classes, where no verdict is on any of the items, and as `read_verdicts`.
+        responses have predicted classes, where no verdict is on any of the items, and as `read_verdicts` does.
         """
         verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
         all_sources = clean_with_subjects(store, self.query, self.responses)
@@ -363,14 +363,15 @@ def _score_items(
 ) -> Scored:
     """Score how suspect the label of every item of one data set is by each rule, and match the verdicts to the items.
 
+    Each rule gives every item a score; higher is more suspect.
     source: responses with predicted classes.    model: item response model of the fit that some rules use.
     compat: if not None, one more rule is scored: low discrimination and feasibility in the fit of the paper.
-    Each rule gives every item a score; higher is more suspect.
     verdicts: whether a label is wrong, by name of the item, from `read_verdicts`; None without verdicts.
     """
     responses = source.responses
     assert responses.pred is not None  # the caller leaves out sources without predicted classes
     fit = fits.fitted(source, model, None, seed)
+    # of each item: the wrong class that most subjects predict (answer), and the share of subjects that do
     modal_wrong = stats.modal_wrong(responses.correct, responses.pred)
     top1 = stats.item_top1(responses.correct)
 

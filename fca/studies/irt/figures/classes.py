@@ -73,9 +73,8 @@ def models_figure(shown: Table) -> alt.FacetChart:
         f"The best on clean images come first{ending}",
     )
     # every panel has its own horizontal axis, so that names of quarters are below each
-    return style.faceted(chart, frame, title, filters=(DATASET, MODEL, CORRUPTION), row=19).resolve_axis(
-        x="independent"
-    )
+    figure = style.faceted(chart, frame, title, filters=(DATASET, MODEL, CORRUPTION), row=19)
+    return figure.resolve_axis(x="independent")
 
 
 def classes_figure(shown: Table) -> alt.FacetChart:

@@ -154,6 +154,7 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
     rows = kinds.category(
         alt.Y, "named", alt.SortField(SUSPECT_RANK), domain=False, grid=False, labelPadding=12, labelLimit=420
     )
+    # colours of labels that people judged wrong, that they judged right, and that nobody reviewed
     colours = kinds.hue(VERDICT, frame, ("#b0568f", "#0072b2", kinds.GREY), shapes=None)
     share_axis = kinds.quantity(alt.X, MODAL_WRONG_SHARE, "share of models", domain=[0, 1], padding=0)
     base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(suspects.columns))

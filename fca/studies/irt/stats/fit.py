@@ -112,9 +112,9 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
         ability_se = ability_se[tied_subject]
 
     not_estimable: list[str] = []
-    if not mode.learning.spread:  # `learning` has a flag for each scale: the spread of difficulty, mean log slope
+    if not mode.learning.spread:  # `learning` has a flag for each scale of the prior: whether it was learned
         not_estimable.append("spread of difficulty")
-    if not mode.learning.slope:
+    if not mode.learning.slope:  # the mean log discrimination, which is the unit of ability where this is not fixed
         not_estimable.append("mean discrimination" if fixed_ability else "spread of ability")
 
     return IrtFit(

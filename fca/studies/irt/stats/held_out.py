@@ -189,7 +189,7 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     fits = [(name, folds) for folds in [*single_folds, *fold_pairs] for name in names]
     # subjects x items, predicted in the fit that leaves out the subject's fold alone
     chance_by_model = {name: np.full(responses.shape, np.nan) for name in names}
-    # for each fold a: the loss on all other folds, in fits without a and the fold that is predicted
+    # by fold a: the sum of losses on all other folds, each predicted in the fit without a and without itself
     inner_loss_by_model = {name: np.zeros(split.folds) for name in names}
     for name, left_out in watch(fits):
         is_left_out = np.isin(split.fold, left_out)  # by subject

@@ -110,7 +110,7 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
         block[i, -1] = block[-1, i] = -a * sums[0]
         block[i, -2] = block[-2, i] = sums[1]
 
-    if observed and k > 1:  # z has second derivatives itself, by (log a, log a) and (log a, b)
+    if observed and k > 1:  # less error times the second derivatives of z: z by (log a, log a), -a by (log a, b)
         block[-2, -2] -= error[1]
         block[[-2, -1], [-1, -2]] += a * error[0]
         _make_positive(block)
