@@ -553,7 +553,10 @@ def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
 
 
 def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
-    """Lines of table irt_choice: the candidates of model "auto", best first, scored on the responses that choose.
+    """Lines of table irt_choice: the candidates of model "auto", best first, with the scores by which one is chosen.
+
+    The scores are on responses that were held out of the fits. They flatter the chosen model a little, as it is the
+    best of several on the same responses.
 
     Each candidate also has its excess, the log loss above that of the best candidate.
     """

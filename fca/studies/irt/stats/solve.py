@@ -436,19 +436,18 @@ def _learn_scales(
     """The state with both scales of the prior, spread of difficulty and mean log discrimination, after an EM step.
 
     The spread of difficulty becomes the most probable one given all difficulties. The mean log discrimination is
-    learned as the unit of ability: the mean of E[θ²] over subjects is made 1, as in the prior of abilities. Abilities,
-    difficulties and slopes change their unit together, so no probability changes. With fixed abilities the unit is
-    given, and the mean log discrimination becomes the mean over the items.
+    learned as the unit of ability: the mean of E[θ²] over subjects is made 1, as in the prior of abilities. With u the
+    root of this mean, θ and b are divided by u and log u is added to log a, so z = a (θ - b) and all probabilities stay.
+    With fixed abilities the unit is given, and the mean log discrimination becomes the mean over the items.
 
     difficulty_variance: of an item of each group.    ability_variance: of each subject. Both are posterior variances by
     Laplace's approximation.    learning: the scales that are learned; the others stay.
     """
     prior = state.prior
-    item = state.item
+    item = state.item  # the rows end with log discrimination (not in the 1pl) and difficulty
     unit = 1.0
     has_slope = len(item) > 1  # all models but 1pl
     if has_slope and learning.slope and fixed_ability:  # the unit is given by the abilities
-        # item[-2] is log discrimination, item[-1] difficulty
         prior = replace(prior, log_slope=float(np.average(item[-2], weights=data.count)))
     elif has_slope and learning.slope:
         unit = float(np.sqrt(np.mean(state.ability**2 + ability_variance)))
@@ -458,7 +457,7 @@ def _learn_scales(
         item[-1] /= unit
 
     if learning.spread:
-        squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2
+        squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2  # E[(b - centre)²] by group
         spread = learned_spread(float(data.count @ squares), int(data.count.sum()))
     else:
         spread = state.prior.spread
