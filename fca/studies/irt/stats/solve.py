@@ -437,7 +437,7 @@ def _learn_scales(
 
     The spread of difficulty becomes the most probable one given all difficulties. The mean log discrimination is
     learned as the unit of ability: the mean of E[θ²] over subjects is made 1, as in the prior of abilities. With u the
-    root of this mean, θ and b are divided by u and log u is added to log a, so z = a (θ - b) and all probabilities stay.
+    root of this mean, θ and b are divided by u and log u is added to log a: z = a (θ - b) and probabilities stay.
     With fixed abilities the unit is given, and the mean log discrimination becomes the mean over the items.
 
     difficulty_variance: of an item of each group.    ability_variance: of each subject. Both are posterior variances by
