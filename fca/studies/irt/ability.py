@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, takewhile
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from fca.store import Store
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
 from fca.studies.irt.fittable import shifted_responses
-from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
+from fca.studies.irt.irt import SEVERAL, Calibrated, Irt, calibrated, items, ranked
 from fca.studies.irt.not_estimable import bank_priors_noted, log_bank_priors, priors_noted
 from fca.studies.irt.stats import ItemBank, score_ability
 from fca.studies.irt.stats.scoring import score_eap
@@ -67,12 +67,14 @@ class Ability:
         A scale is a group of items that were fitted together; only abilities on the same scale can be compared.
         Raises FcaError where no response is to an item of the bank.
         """
+        fitted_scales: list[Calibrated] = []  # none with a saved bank
         if self.bank is None:
-            # fit the clean images alone; `calibrated` yields fits of corruptions after them
-            analysis = Irt(self.query, self.responses)
-            scales = list(takewhile(lambda scale: scale.is_of_data_set, calibrated(store, analysis)))
-            bank = pd.concat([items(scale) for scale in scales], ignore_index=True)
-            clean_sources = [scale.gathered for scale in scales]
+            # `calibrated` fits one data set after the other (its clean images), and only then their corruptions, which
+            # are not needed here
+            fits = calibrated(store, Irt(self.query, self.responses))
+            fitted_scales = list(takewhile(lambda scale: scale.is_of_data_set, fits))
+            bank = pd.concat([items(scale) for scale in fitted_scales], ignore_index=True)
+            clean_sources = [scale.gathered for scale in fitted_scales]
         else:
             bank = read_bank(store, self.bank)
             clean_sources = clean_responses(store, self.query, self.responses)
@@ -82,6 +84,7 @@ class Ability:
             (str(dataset), str(kind), bank_items)
             for (dataset, kind), bank_items in bank.groupby(["dataset", "corruption"])
         ]
+        # responses of files are among the first, whatever corruptions their images have
         sources: Iterable[tuple[str, DatasetResponses]] = [("clean", gathered) for gathered in clean_sources]
         if (bank["corruption"] != "clean").any():
             # one subject is enough, because nothing is fitted to these responses
@@ -101,29 +104,44 @@ class Ability:
             names = ", ".join(f"{dataset} {kind}" for dataset, kind, _ in item_groups)
             raise FcaError("items of these responses in the bank", "none", names, "take a bank of their data set")
 
-        # parameters: what was scored with which items, and where a fit of the items had to take the spread of
-        # difficulty or of ability from the prior (not estimable), because the responses did not determine it
-        parameters = {**asdict(self), **METHOD, "answers": [digest_of(gathered) for gathered in scored_sources]}
-        parameters["bank"] = None if self.bank is None else bank_id(self.bank)
-        if self.bank is None:
-            not_estimable = {
-                scale.gathered.dataset: scale.fit.not_estimable for scale in scales if scale.fit.not_estimable
-            }
-            parameters |= priors_noted(not_estimable)
-        else:
-            scales_of_bank = origin_of(store, self.bank).not_estimable_of(pd.concat(used_items))
-            log_bank_priors(f"bank {self.bank}", scales_of_bank)
-            parameters |= bank_priors_noted(f"bank {parameters['bank']}", scales_of_bank)
+        parameters = {
+            **asdict(self),
+            **METHOD,
+            # for the table's id: a file of responses can change under its name
+            "answers": [digest_of(gathered) for gathered in scored_sources],
+            "bank": None if self.bank is None else bank_id(self.bank),
+            **self._notes_on_priors(store, fitted_scales, pd.concat(used_items)),
+        }
         runs = sorted({run for gathered in scored_sources for run in gathered.runs})
         return [BANK_ABILITY.table(pd.concat(frames, ignore_index=True), parameters, runs)]
+
+    def _notes_on_priors(
+        self, store: Store, fitted_scales: Sequence[Calibrated], used_items: pd.DataFrame
+    ) -> dict[str, Any]:
+        """Parameters of the table on spreads of ability or difficulty that a fit of the items took from the prior.
+
+        A fit does so if its responses do not determine the spread. For a saved bank, a warning is logged too; a fit
+        that was made here has already logged it. There are no such parameters if all fits determined both spreads.
+        fitted_scales: the fits that were made here, in place of a saved bank.
+        used_items: the items of the bank that subjects were scored on.
+        """
+        if self.bank is None:
+            return priors_noted(
+                {scale.gathered.dataset: scale.fit.not_estimable for scale in fitted_scales if scale.fit.not_estimable}
+            )
+        not_estimable = origin_of(store, self.bank).not_estimable_of(used_items)
+        log_bank_priors(f"bank {self.bank}", not_estimable)
+        return bank_priors_noted(f"bank {bank_id(self.bank)}", not_estimable)
 
     def _lines_by_scale(
         self, gathered: DatasetResponses, corruption: str, item_groups: Sequence[tuple[str, str, pd.DataFrame]]
     ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-        """Score the subjects of one source on every scale of the bank that has items with their responses.
+        """Score the subjects of one source of responses on every scale of the bank with items that they responded to.
 
-        Yields, for each scale, its items and the lines of table bank_ability.
-        item_groups: data set, corruption and items of each scale.
+        Yields, for each scale, its items and the lines of table bank_ability. Where a source has items of several data
+        sets of the bank, the column dataset of its lines also names the data set of the scale, because abilities on two
+        scales cannot be compared.
+        corruption: of the images of the source.    item_groups: data set, corruption and items of each scale.
         """
         scored = []
         for dataset, kind, bank_items in item_groups:
@@ -133,9 +151,9 @@ class Ability:
             if len(lines):
                 scored.append((dataset, bank_items, lines))
 
-        has_several_scales = len({dataset for dataset, _, _ in scored}) > 1
+        has_several_data_sets = len({dataset for dataset, _, _ in scored}) > 1
         for dataset, bank_items, lines in scored:
-            if has_several_scales:  # of a saved bank: abilities of two scales are not comparable
+            if has_several_data_sets:
                 lines["dataset"] = f"{gathered.dataset}, scale of {dataset}"
             yield bank_items, lines
 
@@ -158,9 +176,10 @@ def _score_subjects(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, s
 
     No lines are returned where no subject has such a response.
 
-    kind: corruption of the images that the items are.    bank: items that were fitted together, as lines of table
-    irt_items. Items that a subject did not respond to count as missing.    score: how abilities are estimated, a key
-    of SCORES: map (most probable ability) or eap (expected ability).
+    gathered: the responses of the subjects.    kind: corruption of the items, for the lines.
+    bank: items that were fitted together, as lines of table irt_items. Items that a subject did not respond to count as
+    missing.    score: how abilities are estimated, a key of SCORES: map (most probable ability) or eap (expected
+    ability).
     """
     responses = gathered.responses
     names = pd.Index(responses.items["item"])
@@ -174,11 +193,11 @@ def _score_subjects(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, s
         return BANK_ABILITY.frame([])
 
     irt_model = str(bank["irt_model"].iloc[0])  # the same for all items of a scale
-    parameter_names = list(ItemBank._fields[1:])  # all but the model
+    parameter_names = list(ItemBank._fields[1:])  # difficulty, discrimination and so on, without the model
     parameters = bank[parameter_names].to_numpy(dtype=np.float64).T
     item_bank = ItemBank(irt_model, *parameters)
     estimates = SCORES[score](correct[responding], item_bank)
 
     subjects = responses.subjects.iloc[responding]
-    frame = ranked(subjects, correct[responding], estimates)
+    frame = ranked(subjects, correct[responding], estimates)  # a line for each subject, ablest first
     return BANK_ABILITY.frame(frame.assign(dataset=gathered.dataset, corruption=kind))

@@ -81,7 +81,7 @@ def read_bank(store: Store, bank: str) -> pd.DataFrame:
 def origin_of(store: Store, bank: str) -> Origin:
     """The runs and versions of data sets that a bank was fitted on, and the scales that its fits could not estimate.
 
-    A scale is the spread of difficulty or of ability. It is not estimable where the responses do not determine it.
+    A scale here is the spread of difficulty or of ability. It is not estimable where the responses do not determine it.
 
     bank: the id of a saved table, or the path of a file. Raises FcaError as `read_bank` does. The versions of data sets
     are read from the stored runs, so a run that is no longer stored adds none.
@@ -92,7 +92,8 @@ def origin_of(store: Store, bank: str) -> Origin:
 
     description = _description_of_table(store, bank)
     runs = tuple(description["runs"])
-    # rows one by one: `store.rows` may write the index of all rows, which a run that asks for its bank must not do
+    # rows one by one: `store.rows` may write the index of all rows. A run of an adaptive test checks its bank here, and
+    # runs of a sweep, which may be many at once, never write it
     rows = [store.row(run_id) for run_id in runs if store.state(run_id) is State.DONE]
     fingerprints_by_dataset = defaultdict[str, set[str]](set)
     for row in rows:

@@ -167,6 +167,9 @@ class ClassRobustness:
     def __call__(self, store: Store) -> list[Table]:
         """Tables class_robustness, robust_classes and class_severity, and the lines of them that figures draw.
 
+        Every corruption has its own fit of the responses to its images, which sorts them into quarters. Where the
+        responses do not determine a spread of ability or difficulty, the fit takes it from the prior (not estimable);
+        the tables' parameters have a note on each such fit.
         Corruptions with a single severity above 0 are left out, because nothing can vary over severities there.
         Raises FcaError for an unknown mode, and where no corruption has two severities.
         """
@@ -269,7 +272,8 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     Each class has its instability (standard deviation over severities), rank, verdict and trend over the severities
     above 0, and its change from the clean images (severity 0) to the mean over the severities above 0. By
     `analysis.mode`, instability is that of the shares of a class's images in the quarters of difficulty ("count"), or
-    of its mean difficulty ("mean_b").
+    of its mean difficulty ("mean_b"). Trend and change are those of the class's mean expected success ("count") or of
+    its mean difficulty ("mean_b"). A verdict is robust, susceptible or none.
 
     images: the images with a label, and the position of the item of each at every severity.
     quartered_items: expected success (mean chance of a right response), difficulty and quarter of every item.
@@ -280,17 +284,20 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     # value: of each item, for trend and change.    scored_values: of each image and severity, for instability
     if is_by_counts:
         value: PerItem = quartered_items.success
+        # images x severities x quarters: 1 for the quarter that the image is in, else 0
         scored_values = segments.quarter_parts(quartered_items.quarter["difficulty"][corrupted])
     else:
         value = quartered_items.difficulty
         scored_values = value[corrupted][..., None]  # a single part: images x severities x 1
     clean = value[images.item[:, 0]] if images.severity[0] == 0 else None  # severities ascend
+    # instability, trend and change of each class with intervals; `resampled`: instability in bootstrap resamples
     measures = segments.class_robustness(scored_values, value[corrupted], images.label, severity, clean, analysis.seed)
 
     # a class that changes less over severities is more robust; the paper (Sharma et al. 2023) has the opposite sign
     sign = 1.0 if analysis.compat == COMPAT_AS_PAPER else -1.0
     robustness = sign * measures.instability
     n_images = np.bincount(images.label)
+    # the share of the resamples whose robustness gives the class the same verdict
     share_with_same_verdict = segments.verdict_kept(robustness, sign * measures.resampled)
     measure_columns = {name: values for name, values in measures._asdict().items() if name != "resampled"}
     columns: dict[str, Any] = {
@@ -303,7 +310,7 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
         "robustness": robustness,
         "rank": segments.ranks(robustness),
         "verdict": segments.verdicts(robustness),
-        # a bootstrap of few images does not show how stable the verdict is
+        # a bootstrap of few images (below FEWEST_DRAWS) does not show how stable the verdict is
         "verdict_kept": np.where(n_images < FEWEST_DRAWS, np.nan, share_with_same_verdict),
         # by the sign of the paper, so that both versions can be compared
         RANK_WRITTEN: segments.ranks(measures.instability),

@@ -84,8 +84,8 @@ def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     equally frequent lists, those with the longest list. A table without the column of severities is returned whole.
 
     >>> lines = pd.DataFrame({"corruption": ["fog", "snow", "jpeg"], "severity_levels": ["1, 2", "1, 2", "1"]})
-    >>> compared, left_out = of_equal_severities(lines)
-    >>> compared["corruption"].tolist(), left_out
+    >>> compared, left_out_text = of_equal_severities(lines)
+    >>> compared["corruption"].tolist(), left_out_text
     (['fog', 'snow'], 'not compared, because of other severities: jpeg (1)')
     """
     if SEVERITY_LEVELS not in lines or lines[SEVERITY_LEVELS].nunique(dropna=False) < 2:
@@ -94,8 +94,8 @@ def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     corruptions = lines[[CORRUPTION, SEVERITY_LEVELS]].drop_duplicates()
     frequency = corruptions[SEVERITY_LEVELS].value_counts()
     common_levels = max(frequency.index, key=lambda levels: (frequency[levels], len(levels)))
-    left_out = corruptions[corruptions[SEVERITY_LEVELS] != common_levels]
-    names = [f"{kind} ({levels})" for kind, levels in zip(left_out[CORRUPTION], left_out[SEVERITY_LEVELS], strict=True)]
+    others = corruptions[corruptions[SEVERITY_LEVELS] != common_levels]
+    names = [f"{kind} ({levels})" for kind, levels in zip(others[CORRUPTION], others[SEVERITY_LEVELS], strict=True)]
     comparable_lines = lines[lines[SEVERITY_LEVELS] == common_levels]
     return comparable_lines, f"not compared, because of other severities: {', '.join(names)}"
 
@@ -159,9 +159,10 @@ def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
 
     loss = 1/n Σ_i (clean_i - 1/S Σ_s right_is)   for n images and S severities
 
-    clean_i is 1 if the subject is right on the clean image i, right_is if it is right on image i at severity s. Each
-    image is compared with itself. A subject without responses to the clean images has no loss, only its mean accuracy
-    over severities. Yields lines of table corruption_loss; the caller adds data set and corruption.
+    clean_i is 1 if the subject is right on the clean image i, right_is if it is right on image i at severity s: each
+    corrupted image is compared with the clean one. Every subject has responses at all severities, but may lack those to
+    the clean images; then it has no loss, only its mean accuracy over severities.
+    Yields lines of table corruption_loss; the caller adds data set and corruption.
     """
     items = gathered.responses.items
     severity = items["severity"].to_numpy()

@@ -123,6 +123,8 @@ class DifficultySegments:
 
         Every data set is fitted on its clean images, and once more for each kind of corruption, with the clean images
         and all severities together. Table segment_classes is about clean images, so it uses the first fit alone.
+        Where the responses do not determine a spread of ability or difficulty, a fit takes it from the prior (not
+        estimable); the tables' parameters have a note on each such fit.
         """
         model_frames: list[pd.DataFrame] = []
         lines_of_classes: list[dict[str, Any]] = []
@@ -136,7 +138,7 @@ class DifficultySegments:
             if quartered_items.not_estimable:
                 not_estimable[f"{gathered.dataset} {fitted_kind}"] = list(quartered_items.not_estimable)
 
-            for corruption, severity in places(gathered):
+            for corruption, severity in places(gathered):  # every pair among its items
                 # clean images also take part in the fits of corruptions, but have lines from the first fit alone
                 if severity or fitted_kind == "clean":
                     model_frames.append(subject_lines(gathered, quartered_items, corruption, severity))
@@ -177,9 +179,10 @@ class Quartered(NamedTuple):
 def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: int) -> Quartered:
     """Fit the responses, and sort the items into quarters of difficulty and of discrimination.
 
-    The quarters of difficulty are by 1 - expected success (the mean fitted chance of a right response). The values
-    that separate quarters are those of the clean images. With compat "seed001" the quarters are by difficulty b, and
-    the items of each severity are cut into quarters by themselves, as in the paper (Sharma et al. 2023).
+    The quarters of difficulty are by 1 - expected success (the mean fitted chance of a right response). The clean
+    images are cut into four equal parts, and the same limits place the images of all severities. With compat "seed001"
+    the quarters are by difficulty b, and the items of each severity are cut separately, as in the paper (Sharma et al.
+    2023).
     model: the item response model to fit.    seed: draws the order of images with equal values; with compat also the
     noise at the start of the fit.
     Raises FcaError for an unknown compat, and where there are no clean items to cut on.
@@ -189,7 +192,7 @@ def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: 
 
     items = gathered.responses.items
     fit = fitted(gathered, model, compat, seed)
-    order = tie_order(items["image_id"], seed)
+    order = tie_order(items["image_id"], seed)  # random, so that equal items do not fill quarters class by class
     severity = items["severity"].to_numpy()
     if compat is None and not (severity == 0).any():
         what = f"clean responses of {gathered.dataset} beside those under {items['corruption'].iloc[0]}"
@@ -223,8 +226,8 @@ def _sort_into_quarters(value: PerItem, order: Codes, severity: Codes, cut_each_
     """The quarter of every item by `value`, 0 (lowest) to 3.
 
     order: rank that breaks ties between items of equal value.
-    cut_each_severity: True cuts the items of each severity into four equal quarters by themselves. False cuts the clean
-    items into equal quarters, and places the items of all severities by the same values.
+    cut_each_severity: True cuts the items of each severity separately into four equal quarters. False cuts only the
+    clean items into equal quarters; the values at these cuts place the items of all severities.
     """
     if not cut_each_severity:
         is_clean = severity == 0

@@ -87,14 +87,15 @@ def fitted(
 
     model: name of an item response model, or "auto" for the one that predicts held-out responses best.
     hold_out: what "auto" holds out, "cells" (some responses) or "subjects" (whole networks).
-    compat, seed: as in `fit_irt`.
+    compat: None for the default fit; "seed001" for variational inference as in the paper (Sharma et al. 2023).
+    seed: of the responses held out by "auto", and of the noise at the start under compat.
     A warning lists scales that the responses do not determine. Another one names a group of subjects whose abilities
     cannot be compared with the others, because too few common items link them.
     Raises FcaError for responses that cannot be fitted.
     """
     name = chosen(gathered, seed, hold_out).model if model == "auto" else model
 
-    def make_fit(correct: np.ndarray) -> IrtFit:  # with its warnings, which are then logged once too
+    def make_fit(correct: np.ndarray) -> IrtFit:  # logs the warnings of the fit, so that they too come only once
         fit = fit_irt(correct, name, compat=compat, seed=seed)
         log_not_estimable(gathered.dataset, fit.not_estimable)
         link = weakest_link(correct, fit)
@@ -141,6 +142,8 @@ def weak_link_note(responses: Responses, link: Link) -> str:
 
     Subjects with responses to different items are on one scale only through items to which both responded.
     link: the group of these subjects that has least in common with the others (`weakest_link`), if its link is weak.
+    Its `shift_se` is the standard error of the difference of the two groups' mean abilities by the responses alone,
+    `kept` the share of this difference that the prior leaves.
     """
     names = responses.subjects["subject"][link.group].tolist()
     shown_names = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
@@ -192,13 +195,16 @@ def held_out(gathered: DatasetResponses, model: str, seed: int = 0, hold_out: st
 def _log_unlinked(gathered: DatasetResponses, score: HeldOut) -> None:
     """Log a warning if items could not be fitted to all other subjects when some networks were held out.
 
-    This happens if no common items link the other subjects (`HeldOut.unlinked`). The warning names the networks that
-    were held out, and states how many of them could not be predicted at all. Nothing is logged if there are none.
+    Networks are held out fold by fold, a fifth of them at a time, and items are fitted to the others. If no common
+    items link all of the others, items are fitted to the linked part with most subjects alone. `score.unlinked` has the
+    networks of the folds where this happened, by position. The warning names them, and states how many of them could
+    not be predicted at all. Nothing is logged if there are none.
     """
     if not score.unlinked:
         return
 
-    names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(score.unlinked)].tolist()
+    models = gathered.responses.subjects["model"].drop_duplicates()  # the networks, in the order of their positions
+    names = models.iloc[list(score.unlinked)].tolist()
     shown_names = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     n_unpredicted = sum(score.number[network] == 0 for network in score.unlinked)  # number: of predicted responses
     ending = f", and {n_unpredicted} of these networks not at all" if n_unpredicted else ""
@@ -234,7 +240,7 @@ def _compute_once(gathered: DatasetResponses, settings: tuple[Hashable, ...], ma
     if key in _results:
         return _results[key]
 
-    problem = unfit(gathered)
+    problem = unfit(gathered)  # an error if the responses cannot be fitted
     if problem is not None:
         raise problem
     subjects, items = correct.shape

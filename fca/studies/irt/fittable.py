@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from fca.store import Store
 from fca.studies.irt.stats import check_responses, parts_of
@@ -28,15 +28,16 @@ def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = 
     """Responses to clean images that can be fitted, one entry for each data set.
 
     Responses come from stored runs, as selected by `query` (None: all), and from files. If no common items link all
-    subjects of a data set, each linked part becomes a data set of its own (see `linked_parts`). Stored data sets that
-    cannot be fitted are left out, with a line in the log. Raises FcaError if none is left.
+    subjects of a data set, each linked part becomes a data set of its own. Stored data sets that cannot be fitted are
+    left out, with a line in the log. Raises FcaError if none is left.
     """
     all_responses = clean_responses(store, query, files)
     sources = [part for gathered in all_responses for part in linked_parts(gathered)]
     fittable: list[DatasetResponses] = []
     problems: list[FcaError] = []
     for source in sources:
-        # the user named a file (which has no fingerprint), so it is not left out: its fit will raise the error
+        # a file (it has no fingerprint) is kept in any case, because the user named it: if it cannot be fitted, its fit
+        # raises the error. `unfit` returns why a stored data set cannot be fitted, or None
         problem = None if source.fingerprint is None else unfit(source)
         if problem is None:
             fittable.append(source)
@@ -62,12 +63,7 @@ def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | 
     warning. Raises FcaError if no part can be fitted.
     """
     responses = gathered.responses
-    present = ~np.isnan(responses.correct)
-    if image is not None:  # from subjects x items to subjects x images: any response to an item of the image
-        is_item_of_image = np.zeros((len(image), int(image.max()) + 1))  # items x images
-        is_item_of_image[np.arange(len(image)), image] = 1.0
-        present = present @ is_item_of_image > 0
-    part_of_subject = parts_of(np.where(present, 1.0, np.nan))  # only which responses are missing matters
+    part_of_subject = _number_parts(responses.correct, image)
     n_parts = int(part_of_subject.max()) + 1
     if n_parts == 1:
         return [gathered]
@@ -85,29 +81,55 @@ def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | 
 
         reason = f"{name}: shares no {link} with the {sum(~is_in_part)} other subjects"
         linked_part = linked_part._replace(dataset=name, left_out=(*gathered.left_out, reason))
-        problem = unfit(linked_part)
+        problem = unfit(linked_part)  # why the part cannot be fitted, or None
         if problem is None:
             fittable.append(linked_part)
         else:
             problems.append(problem)
 
-    shown_descriptions = descriptions[:SHOWN_PARTS]
+    _warn_of_parts(gathered.dataset, link, descriptions)
+    if not fittable:
+        raise problems[0]
+    for problem in problems[:SHOWN_PARTS]:
+        log.warning("left out: %s", problem)
+    return fittable
+
+
+def _number_parts(
+    correct: Float[np.ndarray, "subjects items"], image: Int[np.ndarray, " items"] | None
+) -> Int[np.ndarray, " subjects"]:
+    """The number of the linked part of each subject; part 0 has most subjects.
+
+    Two subjects are linked by an item that both responded to, or by a chain of subjects that are linked in this way.
+    correct: NaN where a subject has no response to an item.
+    image: number of the image of each item, if a common image is to link subjects as well; None: only a common item.
+    """
+    present = ~np.isnan(correct)
+    if image is not None:  # from subjects x items to subjects x images: any response to an item of the image
+        is_item_of_image = np.zeros((len(image), int(image.max()) + 1))  # items x images
+        is_item_of_image[np.arange(len(image)), image] = 1.0
+        present = present @ is_item_of_image > 0
+    return parts_of(np.where(present, 1.0, np.nan))  # only which responses are missing matters
+
+
+def _warn_of_parts(dataset: str, link: str, descriptions: Sequence[str]) -> None:
+    """Log a warning that subjects of several parts cannot be compared, and what to do about it.
+
+    link: what the subjects of two parts do not have in common, "item" or "image".    descriptions: of each part.
+    """
+    n_parts = len(descriptions)
+    shown_descriptions = list(descriptions[:SHOWN_PARTS])
     if n_parts > SHOWN_PARTS:
         shown_descriptions.append(f"and {n_parts - SHOWN_PARTS} more")
     log.warning(
         "%s: subjects of %d parts have no %s in common, so they are fitted apart and never compared; %s. %s",
-        gathered.dataset,
+        dataset,
         n_parts,
         link,
         "; ".join(shown_descriptions),
         "For one scale, add subjects that respond to items of several parts; for one part, leave the other subjects "
         "out of the file, or of the store by query=...",
     )
-    if not fittable:
-        raise problems[0]
-    for problem in problems[:SHOWN_PARTS]:
-        log.warning("left out: %s", problem)
-    return fittable
 
 
 def _size_and_names(gathered: DatasetResponses) -> str:
@@ -145,27 +167,17 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
     rows = rows_of_subjects(store, query)
     clean_rows = rows[rows["shift"] == "clean"]
     shifted_rows = rows[rows["shift"] != "clean"]
-    too_few_subjects: list[tuple[str, FcaError]] = []
+    too_few_subjects: list[tuple[str, FcaError]] = []  # kinds to report at the end, each with the error
     has_complete_kind = False
     for (dataset, kind), rows_of_kind in shifted_rows.groupby(["dataset", "corruption"], sort=True):
         if rows_of_kind["subject"].nunique() < fewest:
             log.warning("%s on %s is left out: fewer than %d subjects answered it", kind, dataset, fewest)
             continue
 
-        severities = set(rows_of_kind["severity"])
-        # subjects with every severity; for each of the others, the severities that it lacks
-        complete_subjects: list[str] = []
-        left_out: list[str] = []
-        for subject, rows_of_subject in rows_of_kind.groupby("subject"):
-            lacking = severities - set(rows_of_subject["severity"])
-            if lacking:
-                left_out.append(f"{subject} lacks {', '.join(map(str, sorted(lacking)))}")
-            else:
-                complete_subjects.append(str(subject))
-
+        complete_subjects, lacking_texts = _subjects_with_every_severity(rows_of_kind)
         if len(complete_subjects) < fewest:
             what = f"subjects with every severity of {kind} on {dataset}"
-            value = f"{len(complete_subjects)}: {'; '.join(left_out)}"
+            value = f"{len(complete_subjects)}: {'; '.join(lacking_texts)}"
             step = "run the missing ones, or leave the severity out by query=..."
             error = FcaError(what, value, f"{fewest} or more", step)  # raised at the end, if no kind is left
             too_few_subjects.append((f"{kind} on {dataset}", error))
@@ -173,8 +185,8 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
 
         used_rows = pd.concat([clean_rows[clean_rows["dataset"] == dataset], rows_of_kind])
         used_rows = used_rows[used_rows["subject"].isin(complete_subjects)]
-        gathered = responses_of_dataset(store, str(dataset), used_rows)._replace(left_out=tuple(left_out))
-        problem = unfit(gathered) if fewest > 1 else None
+        gathered = responses_of_dataset(store, str(dataset), used_rows)._replace(left_out=tuple(lacking_texts))
+        problem = unfit(gathered) if fewest > 1 else None  # why they cannot be fitted, or None
         if problem is not None:
             log.warning("%s is left out: %s", kind, problem)
             continue
@@ -185,3 +197,20 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
         raise too_few_subjects[0][1]
     for name, error in too_few_subjects:
         log.warning("%s is left out: %s", name, error)
+
+
+def _subjects_with_every_severity(rows_of_kind: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """The subjects with a run at every severity, and for each of the others a text with the severities that it lacks.
+
+    rows_of_kind: rows of one data set and kind of corruption; the severities are those that any subject has.
+    """
+    severities = set(rows_of_kind["severity"])
+    complete_subjects: list[str] = []
+    lacking_texts: list[str] = []
+    for subject, rows_of_subject in rows_of_kind.groupby("subject"):
+        lacking = severities - set(rows_of_subject["severity"])
+        if lacking:
+            lacking_texts.append(f"{subject} lacks {', '.join(map(str, sorted(lacking)))}")
+        else:
+            complete_subjects.append(str(subject))
+    return complete_subjects, lacking_texts

@@ -86,7 +86,9 @@ class Gallery:
     def __call__(self, store: Store) -> list[Table]:
         """Table gallery: a line for each image shown, with a thumbnail, for all data sets that can be fitted.
 
-        The thumbnail is missing where the image is no longer available. Raises FcaError for `shown` below 1.
+        The thumbnail is missing where the image is no longer available. Where the responses do not determine a spread
+        of ability or difficulty, the fit takes it from the prior (not estimable); the table's parameters have a note on
+        each such data set. Raises FcaError for `shown` below 1.
         """
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
@@ -124,7 +126,7 @@ def _gallery_lines(source: DatasetResponses, fit: IrtFit, analysis: Gallery) -> 
         wrong_share = modal_wrong(responses.correct, responses.pred).share
 
     random_order = np.random.default_rng(analysis.seed).permutation(len(top1))  # of images that are equally hard
-    half = max(1, len(top1) // 2)  # with few images, no image is both among the hardest and among the easiest
+    half = max(1, len(top1) // 2)  # at most: so no image is both among the hardest and among the easiest
     hardest_first = np.lexsort((random_order, -fit.difficulty))
     items_by_kind = {"hardest": hardest_first[:half], "easiest": hardest_first[::-1][:half]}
     if responses.pred is not None and not subjects_at_chance(responses).all():

@@ -251,12 +251,13 @@ class Irt:
     compat: Annotated[Compat, "seed001: fitted as the paper did, by variational inference"] = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Fit the responses to every data set and corruption (see `calibrated`), and tabulate all fits.
+        """Fit the responses to the clean images of every data set and to every kind of corruption; tabulate all fits.
 
         Returns the tables irt_abilities, irt_fits, irt_items, irt_plane, irt_severity and irt_curves, and with
         model=auto also irt_choice. A saved irt_items is an item bank: with it, new models are tested on fewer images.
-        The tables irt_curves and irt_choice describe only the fits of the data sets themselves; the other tables also
-        describe the fits of their corruptions.
+        The tables irt_curves and irt_choice describe only the fits of clean images (of a file, of all its images); the
+        other tables also describe the fits of stored corruptions. The parameter not_estimable lists the fits whose
+        responses do not determine a scale such as the spread of ability, which is then taken from the prior.
         """
         runs: set[str] = set()
         left_out: list[str] = []
@@ -309,7 +310,9 @@ class Reliability:
     def __call__(self, store: Store) -> list[Table]:
         """Table reliability: one line for each data set, corruption and severity, each with a fit of its own.
 
-        The clean images of a data set have one line, as severity 0 of the corruption "clean".
+        The clean images of a data set have one line, as severity 0 of the corruption "clean". The parameter
+        not_estimable lists the fits whose responses do not determine a spread of ability or difficulty, which is then
+        taken from the prior.
         """
         runs: set[str] = set()
         lines: list[dict[str, Any]] = []
@@ -320,7 +323,7 @@ class Reliability:
         for corruption, gathered in chain(clean, shifted_responses(store, self.query)):
             for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
                 if severity == 0 and corruption != "clean":
-                    continue  # the clean images that a kind of corruption comes with; they have a line already
+                    continue  # responses to a kind of corruption include the clean images, which have a line already
 
                 at_level = at_severity(gathered, severity)
                 fit = fits.fitted(at_level, self.model, self.compat, self.seed, self.hold_out)
@@ -391,11 +394,15 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
     scale_of_data_set: dict[str, Calibrated] = {}
     for gathered in clean_with_subjects(store, analysis.query, analysis.responses):
         fit = fits.fitted(gathered, analysis.model, analysis.compat, analysis.seed, analysis.hold_out)
-        corruption = corruption_of(gathered)
-        if corruption == "clean":
-            scale = Calibrated(corruption, 0, analysis.calibration, gathered, fit)
-        else:  # a file with corrupted images: all its severities share one scale
-            scale = Calibrated(corruption, None, "joint", gathered, fit)
+        corruption = corruption_of(gathered)  # of the items of a file; clean for stored responses
+        is_clean = corruption == "clean"
+        scale = Calibrated(
+            corruption,
+            severity=0 if is_clean else None,  # all severities of a file share one scale
+            calibration=analysis.calibration if is_clean else "joint",
+            gathered=gathered,
+            fit=fit,
+        )
         scale_of_data_set[gathered.dataset] = scale
         yield scale
 
@@ -403,7 +410,7 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
         clean = scale_of_data_set.get(gathered.dataset)  # None where only corrupted images have responses
         if analysis.calibration == "ability":
             fit = _fit_at_clean_abilities(kind, gathered, clean)
-            yield Calibrated(kind, None, analysis.calibration, gathered, fit)
+            yield Calibrated(kind, severity=None, calibration="ability", gathered=gathered, fit=fit)  # on one scale
             continue
 
         model = analysis.model if clean is None else clean.fit.model
@@ -411,7 +418,7 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
         if analysis.calibration == "separate":
             severities = gathered.responses.items["severity"].drop_duplicates().tolist()
         for severity in severities:
-            on_scale = gathered if severity is None else at_severity(gathered, severity)
+            on_scale = gathered if severity is None else at_severity(gathered, severity)  # the responses on one scale
             fit = fits.fitted(on_scale, model, analysis.compat, analysis.seed, analysis.hold_out)
             yield Calibrated(kind, severity, analysis.calibration, on_scale, fit)
 
@@ -460,7 +467,8 @@ def _fit_at_clean_abilities(kind: str, gathered: DatasetResponses, clean: Calibr
     log_not_estimable(f"{gathered.dataset}, {kind}", not_estimable_scales)
 
     item_parameters: dict[str, Any] = {
-        name: np.concatenate([getattr(fit, name) for fit in fits_by_severity]) for name in _PER_ITEM
+        name: np.concatenate([getattr(fit, name) for fit in fits_by_severity])
+        for name in _PER_ITEM  # the fields of a fit with one value for each item
     }
     return replace(
         clean.fit,
@@ -545,7 +553,10 @@ def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
 
 
 def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
-    """Lines of table irt_choice: the candidates of model "auto", best first, scored on the responses that choose.
+    """Lines of table irt_choice: the candidates of model "auto", best first, with the scores by which one is chosen.
+
+    The scores are on responses that were held out of the fits. They flatter the chosen model a little, as it is the
+    best of several on the same responses.
 
     Each candidate also has its excess, the log loss above that of the best candidate.
     """
@@ -660,7 +671,7 @@ def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
             samples.append(items_of_corruption.iloc[positions])
     frame = pd.concat(samples, ignore_index=True)
 
-    ceiling_column = frame["irt_model"].map(ceiling_of)
+    ceiling_column = frame["irt_model"].map(ceiling_of)  # feasibility if the model has one, else p_max
     ceiling = frame["feasibility"].where(ceiling_column == "feasibility", frame["p_max"])
     return frame.assign(ceiling=ceiling, ceiling_is=ceiling_column)[list(IRT_PLANE.columns)]
 

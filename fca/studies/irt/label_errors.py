@@ -170,7 +170,7 @@ class LabelErrors:
         """Tables label_error_rules, label_error_curve, label_suspects and label_error_scores.
 
         The first two judge the rules by people's verdicts, and are empty without them. Raises FcaError where no
-        responses have predicted classes, where no verdict is on any of the items, and as `read_verdicts`.
+        responses have predicted classes, where no verdict is on any of the items, and as `read_verdicts` does.
         """
         verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
         all_sources = clean_with_subjects(store, self.query, self.responses)
@@ -189,7 +189,9 @@ class LabelErrors:
             raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
 
         rates = LABEL_ERROR_RULES.frame(line for scored in judged_sources for line in _rule_lines(scored, self.k))
-        type_of_column = {  # of the numeric columns, all but dataset and rule: a column without values has no type yet
+        # the types of numeric columns are set, because a column without any value has none; all columns are numeric
+        # but the first two, dataset and rule
+        type_of_column = {
             str(column): "Int64" if column.value_type is int else "float64" for column in LABEL_ERROR_RULES.columns[2:]
         }
         curve = LABEL_ERROR_CURVE.frame(line for scored in judged_sources for line in _curve_lines(scored))
@@ -209,8 +211,9 @@ class LabelErrors:
     def _parameters(self, all_sources: Sequence[DatasetResponses], datasets_at_chance: Sequence[str]) -> dict[str, Any]:
         """Parameters of the tables: settings, methods, and what the tables lack.
 
-        The latter are data sets that are left out (without predicted classes), data sets whose suspects are not listed,
-        and the scales that fits could not estimate.
+        What they lack: data sets that are left out (without predicted classes), data sets whose suspects are not
+        listed, and estimates of a spread of ability or difficulty that the responses do not determine, so that the fit
+        takes it from the prior (not estimable).
         all_sources: all data sets, also those without predicted classes.
         datasets_at_chance: names of the data sets on which all subjects are at the level of chance.
         """
@@ -360,6 +363,7 @@ def _score_items(
 ) -> Scored:
     """Score how suspect the label of every item of one data set is by each rule, and match the verdicts to the items.
 
+    Each rule gives every item a score; higher is more suspect.
     source: responses with predicted classes.    model: item response model of the fit that some rules use.
     compat: if not None, one more rule is scored: low discrimination and feasibility in the fit of the paper.
     verdicts: whether a label is wrong, by name of the item, from `read_verdicts`; None without verdicts.
@@ -367,6 +371,7 @@ def _score_items(
     responses = source.responses
     assert responses.pred is not None  # the caller leaves out sources without predicted classes
     fit = fits.fitted(source, model, None, seed)
+    # of each item: the wrong class that most subjects predict (answer), and the share of subjects that do
     modal_wrong = stats.modal_wrong(responses.correct, responses.pred)
     top1 = stats.item_top1(responses.correct)
 
@@ -390,13 +395,13 @@ def _score_items(
         verdict=verdict,
         modal_wrong_share=modal_wrong.share,
         top1=top1,
-        item_rest=stats.item_rest(responses.correct),
+        item_rest=stats.item_rest(responses.correct),  # correlation of the responses with accuracy on other items
         discrimination=fit.discrimination,
         feasibility=fit.feasibility,
         p_max=fit.p_max,
         difficulty=fit.difficulty,
     )
-    scores_by_rule = stats.suspicion(
+    scores_by_rule = stats.suspicion(  # by all rules of RULES
         responses.correct,
         responses.pred,
         discrimination=fit.discrimination,
@@ -404,7 +409,7 @@ def _score_items(
         p_max=fit.p_max,
     )
     if compat is not None:
-        paper_fit = fits.fitted(source, "3pl-upper", compat, seed)
+        paper_fit = fits.fitted(source, "3pl-upper", compat, seed)  # by variational inference
         scores_by_rule[AS_PAPER] = stats.low_in_both(paper_fit.discrimination, paper_fit.feasibility)
     return Scored(source.dataset, LABEL_ERROR_SCORES.frame(frame), scores_by_rule, judged)
 

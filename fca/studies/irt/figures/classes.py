@@ -33,7 +33,7 @@ NAME_GAP = 0.075  # between names at the ends of lines, as a share of the panel'
 MOST_CLASSES_NAMED = 3  # classes with the most images in a quarter, in a sentence
 BEST_DRAWN = 3  # subjects in the small figure, beside the weakest
 RIGHT_ON_HARD = SHARE_RIGHT.with_format(".0%", "right on the hard quarter")
-CHANGE = INSTABILITY.with_format(".2f", "how far it moves")
+SHOWN_INSTABILITY = INSTABILITY.with_format(".2f", "how far it moves")
 _PARAMETER_WORDS = {
     "difficulty": "difficulty (top: hardest)",
     "discrimination": "discrimination (top: separates models best)",
@@ -44,7 +44,7 @@ _OVER_SEVERITIES = {
     "difficulty": ("Do easy images stay easy?", "segment"),
     "discrimination": ("Do images still separate models?", "quarter"),
 }
-_MOVES = {"count": "the share of its images in a segment", "mean_b": "its mean difficulty"}
+_WHAT_MOVES = {"count": "the share of its images in a segment", "mean_b": "its mean difficulty"}
 
 
 def models_figure(shown: Table) -> alt.FacetChart:
@@ -73,7 +73,8 @@ def models_figure(shown: Table) -> alt.FacetChart:
         f"The best on clean images come first{ending}",
     )
     # every panel has its own horizontal axis, so that names of quarters are below each
-    return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19).resolve_axis(x="independent")
+    figure = style.faceted(chart, frame, title, filters=(DATASET, MODEL, CORRUPTION), row=19)
+    return figure.resolve_axis(x="independent")
 
 
 def classes_figure(shown: Table) -> alt.FacetChart:
@@ -101,7 +102,7 @@ def classes_figure(shown: Table) -> alt.FacetChart:
         "Each bar is the share of a class's clean images that are in the top or bottom quarter of all, with its 95 % "
         "interval. The dashed lines are at 25 %, which a class like all others has in each.",
     )
-    return style.faceted(chart, frame, title, (DATASET,), row=18)
+    return style.faceted(chart, frame, title, filters=(DATASET,), row=18)
 
 
 def ranking_figure(shown: Table) -> alt.FacetChart:
@@ -117,13 +118,14 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
     colours = kinds.hue(DIRECTION, frame, kinds.CONTRAST, ("triangle-down", "triangle-up", "circle"))
     value_axis = kinds.quantity(alt.X, value, "", grid=True, domainMin=0, padding=0)
     chart = kinds.points_with_intervals(value, rows, shown.columns, colours, scale=value_axis)
+    moving = _WHAT_MOVES[mode]  # in words: shares of images in a segment, or the mean difficulty
     title = style.title(
         "Which classes break under which corruption?",
-        f"Each mark is how much {_MOVES[mode]} moves between severities (standard deviation) with its 95 % interval.",
-        f"The most robust come first{as_written(shown.parameters)}.{_ends_only(frame)}",
+        f"Each mark is how much {moving} moves between severities (standard deviation) with its 95 % interval.",
+        f"The most robust come first{_note_of_paper_sense(shown.parameters)}.{_describe_shown_classes(frame)}",
     )
     n_columns = None if style.differs(frame["panel"]) else 1  # a single panel takes the whole width
-    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), columns=n_columns, row=18)
+    figure = style.faceted(chart, frame, title, filters=(DATASET, CORRUPTION), columns=n_columns, row=18)
     return figure.resolve_axis(x="independent")  # numbers below every panel
 
 
@@ -141,13 +143,14 @@ def table_figure(named: Table) -> alt.FacetChart:
     rows = kinds.category(alt.Y, CORRUPTION, list(dict.fromkeys(frame[CORRUPTION])))
     colours = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))
     chart = kinds.scatter(label_axis, rows, (DATASET, CORRUPTION, LABEL, VERDICT), colours, size=130)
+    sense = _note_of_paper_sense(named.parameters)  # with compat, robust means what moves most
     title = style.title(
         ROBUST_CLASSES.question,
-        f"These are the two classes that move most and the two that move least{as_written(named.parameters)}.",
+        f"These are the two classes that move most and the two that move least{sense}.",
         "The paper calls robust what is consistent, and what deviates most: by its other sign both change places.",
     )
     height = max(80, 24 * frame[CORRUPTION].nunique())
-    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=height, columns=1)
+    figure = style.faceted(chart, frame, title, filters=(DATASET, CORRUPTION), height=height, columns=1)
     return figure.resolve_scale(x="independent")  # every data set has its own classes
 
 
@@ -155,17 +158,18 @@ def severities_figure(shown: Table) -> alt.FacetChart:
     """Draw the share of each class's images in the lowest and the highest quarter at every severity.
 
     Each line is a class, which is named where it has a verdict (susceptible or robust). One panel per corruption and
-    quarter. shown: table class_severity_difficulty or class_severity_discrimination (quarters of the one or the other).
+    quarter. shown: table class_severity_difficulty (quarters of difficulty) or class_severity_discrimination.
     """
     frame = shown.frame.assign(segment_words=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
     frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(SEGMENT.choices), ordered=True)  # sorts from low to high
     frame = frame.sort_values([DATASET, CORRUPTION, SEGMENT], kind="stable", ignore_index=True)
     frame = frame.assign(panel=style.panels(frame, DATASET, CORRUPTION, "segment_words"))
-    frame = _with_name_heights(frame)
+    frame = _with_name_heights(frame)  # column name_at: where the name of a class is written, if at all
 
     levels = sorted(frame[SEVERITY].unique().tolist())
     severity_axis = alt.Axis(values=levels, format=".0f", grid=False)
-    severity_scale = alt.Scale(domain=[levels[0], 1.45 * levels[-1]], nice=False)  # names need space on the right
+    # the axis goes on to the right of the highest severity, where the names of classes are written
+    severity_scale = alt.Scale(domain=[levels[0], 1.45 * levels[-1]], nice=False)
     severity = alt.X(f"{SEVERITY}:Q", title=None, scale=severity_scale, axis=severity_axis)
     share = kinds.quantity(alt.Y, SHARE_OF_CLASS, zero=True, padding=0)
     colours = kinds.hue(VERDICT, frame, kinds.CONTRAST, shapes=None)
@@ -184,16 +188,17 @@ def severities_figure(shown: Table) -> alt.FacetChart:
         names.encode(y="name_at:Q", text=f"{LABEL}:N", color=colours.colour()),
     )
 
+    # with compat=seed001 quarters are cut as in the paper
     cut = "cut at each severity by itself" if shown.parameters.get("compat") else "cut on clean images"
     question, noun = _OVER_SEVERITIES[frame[PARAMETER].iloc[0]]
     title = style.title(
         question,
         f"Each line is the share of a class's images in the {noun}, {cut}, by severity (0 is "
-        f"clean).{_ends_only(frame)}",
-        f"The two most susceptible and the two most robust classes have names{as_written(shown.parameters)}.",
+        f"clean).{_describe_shown_classes(frame)}",
+        f"The two most susceptible and the two most robust classes have names{_note_of_paper_sense(shown.parameters)}.",
     )
     n_columns = 4 if frame["panel"].nunique() > 2 else 2
-    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=190, columns=n_columns)
+    figure = style.faceted(chart, frame, title, filters=(DATASET, CORRUPTION), height=190, columns=n_columns)
     return figure.resolve_axis(x="independent")
 
 
@@ -216,7 +221,7 @@ def _with_name_heights(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(name_at=pd.Series(height_by_index, dtype=float).reindex(frame.index))
 
 
-def _ends_only(frame: pd.DataFrame) -> str:
+def _describe_shown_classes(frame: pd.DataFrame) -> str:
     """A sentence on which classes the figure shows, to follow other text; empty if it shows all.
 
     frame: the lines drawn, with the number of all classes in the column `classes`.
@@ -227,7 +232,7 @@ def _ends_only(frame: pd.DataFrame) -> str:
     return "" if shows_all else f" Drawn: the {n_shown.max() // 2} most and least robust classes."
 
 
-def as_written(parameters: Mapping[str, Any]) -> str:
+def _note_of_paper_sense(parameters: Mapping[str, Any]) -> str:
     """Words for a subtitle where, with compat=seed001, the classes that move most are called robust; else empty."""
     return " (as that paper has it, robust = moves most)" if parameters.get("compat") else ""
 
@@ -284,7 +289,8 @@ def _best_and_weakest(subjects: pd.DataFrame) -> str:
     sentence = f"{quarter}, {small.listed(best)} {are} right on {highest_share}"
     if len(subjects) == 1:
         return f"{sentence}."
-    lowest_share = format_with_interval({RIGHT_ON_HARD: lowest[RIGHT_ON_HARD]}, RIGHT_ON_HARD)  # without interval
+    # the share alone, so that no interval is written
+    lowest_share = format_with_interval({RIGHT_ON_HARD: lowest[RIGHT_ON_HARD]}, RIGHT_ON_HARD)
     return f"{sentence}; the weakest of {len(subjects)}, {small.listed(weakest)}, on {lowest_share}."
 
 
@@ -437,8 +443,8 @@ classes.
         return
 
     # instability over other severities is not comparable
-    compared, left_out = of_equal_severities(above_chance)
-    ending = f"; {left_out}." if left_out else "."
+    compared, left_out_text = of_equal_severities(above_chance)
+    ending = f"; {left_out_text}." if left_out_text else "."
     yield Statement(_least_stable(compared, ending), _instability_dots(compared))
 
     with_direction = above_chance.dropna(subset=DIRECTION)  # missing without responses to clean images
@@ -452,7 +458,9 @@ def _instability_dots(classes: pd.DataFrame) -> Any:
     classes: lines of table class_robustness, the least stable first.
     """
     same_corruption = classes[classes[CORRUPTION] == classes[CORRUPTION].iloc[0]]
-    return small.dots(same_corruption, LABEL, CHANGE, (LABEL, CORRUPTION, *interval_columns(CHANGE)))
+    return small.dots(
+        same_corruption, LABEL, SHOWN_INSTABILITY, (LABEL, CORRUPTION, *interval_columns(SHOWN_INSTABILITY))
+    )
 
 
 def _least_stable(classes: pd.DataFrame, ending: str) -> str:
@@ -466,7 +474,9 @@ def _least_stable(classes: pd.DataFrame, ending: str) -> str:
         return f"None: no class of {dataset} changes over severities."
 
     varied = "shares of easy to hard images vary" if first[MODE] == "count" else "mean difficulty varies"
-    change = f"its {varied} by {format_with_interval(first, CHANGE)} over severities (standard deviation){ending}"
+    change = (
+        f"its {varied} by {format_with_interval(first, SHOWN_INSTABILITY)} over severities (standard deviation){ending}"
+    )
     equal = small.best_of(classes, INSTABILITY)
     if len(equal) > 1:  # no single class changes most
         example = f"{label} under {corruption} is one of {len(equal)} that change equally"

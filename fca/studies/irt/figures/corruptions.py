@@ -34,9 +34,9 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     frame = frame.merge(loss_columns, on=[DATASET, SUBJECT, CORRUPTION])
     frame["panel"] = style.panels(frame, DATASET, SUBJECT)
 
-    # rows are ordered by mean accuracy. Corruptions that were run at other severities come last, because their means
+    # corruptions are ordered by mean accuracy. Those that were run at other severities come last, because their means
     # are not comparable
-    compared, left_out = of_equal_severities(frame)
+    compared, left_out_text = of_equal_severities(frame)
     is_left_out = ~frame.index.isin(compared.index)
     frame = frame.assign(place=frame[MEAN_ACCURACY] + is_left_out)  # accuracy is at most 1: adding 1 puts a line last
 
@@ -48,10 +48,10 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     if len(shown_subjects) < len(subjects):
         subtitle += f" The {SUBJECTS_DRAWN} most accurate of {len(subjects)} subjects on clean images."
     subtitles = [subtitle]
-    if left_out:
-        subtitles.append(f"The corruptions at the bottom are {left_out}.")
+    if left_out_text:
+        subtitles.append(f"The corruptions at the bottom are {left_out_text}.")
     title = style.title("How accurate is each model under each corruption?", *subtitles)
-    return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19)
+    return style.faceted(chart, frame, title, filters=(DATASET, MODEL, CORRUPTION), row=19)
 
 
 def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
@@ -74,7 +74,8 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     """
     subject = losses.sort_values(TOP1_CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
     losses_of_subject = losses[losses[SUBJECT] == subject].sort_values(MEAN_ACCURACY, kind="stable")
-    compared, left_out = of_equal_severities(losses_of_subject)  # means over other severities are not comparable
+    # means over other severities are not comparable
+    compared, left_out_text = of_equal_severities(losses_of_subject)
     line = compared.iloc[0].to_dict()
 
     clean_accuracy = line[TOP1_CLEAN] if pd.notna(line[TOP1_CLEAN]) else None
@@ -90,7 +91,7 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
         yield Statement(f"Not known: on clean images of {line[DATASET]}, {subject} is {level}.", chart)
         return
 
-    ending = f"; {left_out}." if left_out else "."
+    ending = f"; {left_out_text}." if left_out_text else "."
     yield Statement(f"{_most_harmful(compared)}{ending}", chart)
 
     with_loss = compared.dropna(subset=LOSS)  # missing without responses to clean images
@@ -102,30 +103,34 @@ def _most_harmful(compared: pd.DataFrame) -> str:
     """A clause that names the corruptions under which one subject is least accurate, or states that none harms it.
 
     A corruption lowers accuracy if the interval of the loss is above 0 or, where there is no interval, the loss itself.
+    If the most harmful corruption does not, none does. Without an accuracy on clean images the loss is not known, and
+    the clause only compares the corruptions.
     compared: the lines of the subject in table corruption_loss, the least accurate first.
     """
     line = compared.iloc[0].to_dict()
     dataset, subject = line[DATASET], line[SUBJECT]
-    clean = f", {_clean_accuracy(line)} on clean images" if pd.notna(line[TOP1_CLEAN]) else ""
+    knows_clean = pd.notna(line[TOP1_CLEAN])
+    on_clean = f", {_clean_accuracy(line)} on clean images" if knows_clean else ""
     if len(compared) == 1:
         right = f"{format_with_interval(line, MEAN_ACCURACY)} of the images of {dataset} over its severities"
-        return f"Under {line[CORRUPTION]}, {subject} is right on {right}{clean}"
+        return f"Under {line[CORRUPTION]}, {subject} is right on {right}{on_clean}"
 
-    worst = small.best_of(compared, MEAN_ACCURACY, largest=False)[CORRUPTION].tolist()
+    worst = small.best_of(compared, MEAN_ACCURACY, largest=False)[CORRUPTION].tolist()  # several where they are equal
     right = f"{format_with_interval(line, MEAN_ACCURACY)} right over {'its' if len(worst) == 1 else 'their'} severities"
     corruptions = f"Of {len(compared)} corruptions of {dataset}"
     has_interval = pd.notna(line.get(LOSS.low))
-    if clean:  # the accuracy on clean images is known
+    # a loss of up to ALIKE is 0 but for rounding
+    if knows_clean and (line[LOSS] <= ALIKE or (has_interval and not line[LOSS.low] > 0)):
         significantly = " significantly" if has_interval else ""
-        # a loss of up to ALIKE is 0 but for rounding
-        if line[LOSS] <= ALIKE or (has_interval and not line[LOSS.low] > 0):
-            return f"{corruptions}, none lowers the accuracy of {subject}{significantly}: at least {right}{clean}"
-        clean += "" if has_interval else " (the difference has no interval)"
+        return f"{corruptions}, none lowers the accuracy of {subject}{significantly}: at least {right}{on_clean}"
 
+    ending = on_clean
+    if knows_clean and not has_interval:
+        ending += " (the difference has no interval)"
     if len(worst) == len(compared):
-        return f"{corruptions}, {small.all_of(len(compared))} hurt {subject} as much: {right}{clean}"
+        return f"{corruptions}, {small.all_of(len(compared))} hurt {subject} as much: {right}{ending}"
     hurt = "hurts" if len(worst) == 1 else "hurt"
-    return f"{corruptions}, {small.listed(worst)} {hurt} {subject} most: {right}{clean}"
+    return f"{corruptions}, {small.listed(worst)} {hurt} {subject} most: {right}{ending}"
 
 
 def _clean_accuracy(line: Mapping[Any, Any]) -> str:

@@ -82,7 +82,7 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
         "of the subjects",
         "(1pl: logits); each line is one model. Kendall's tau is 1 where it orders the subjects as accuracy does.",
     )
-    return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=17)
+    return style.faceted(chart, frame, title, filters=(DATASET, MODEL, CORRUPTION), row=17)
 
 
 def with_panel(frame: pd.DataFrame) -> pd.DataFrame:
@@ -135,7 +135,7 @@ def plane_figure(plane: Table) -> alt.FacetChart:
         "Each dot is one image of a sample; the darker, the smaller the chance of even the best.",
         "p_max is the chance of the ablest subject, feasibility the highest chance that any ability reaches.",
     )
-    return style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=280)
+    return style.faceted(chart, frame, title, filters=(DATASET, CORRUPTION), height=280)
 
 
 def severity_figure(severity: Table) -> alt.FacetChart:
@@ -151,7 +151,8 @@ def severity_figure(severity: Table) -> alt.FacetChart:
     frame = severity.frame[~is_clean | ~severity.frame[DATASET].isin(corrupted_datasets)]
 
     panel = style.panels(frame, DATASET, CORRUPTION, "parameter")
-    # a bar begins at its severity on the reversed y axis, and rises towards the severity above
+    # a bar begins at its severity on the reversed y axis and rises towards the severity above; the highest bar of a
+    # panel (_HIGHEST_BAR) covers nine tenths of this distance
     highest_share = frame.groupby(panel, sort=False)[SHARE].transform("max")
     ridge = frame[SEVERITY] - _HIGHEST_BAR * frame[SHARE] / highest_share
     frame = frame.assign(panel=panel, ridge=ridge)
@@ -160,6 +161,7 @@ def severity_figure(severity: Table) -> alt.FacetChart:
     severity_axis = alt.Axis(
         values=levels, labelExpr="datum.value == 0 ? 'clean' : datum.value", format=".0f", domain=False
     )
+    # one severity more at the top, for the bars of the first
     severity_scale = alt.Scale(domain=[levels[0] - 1, levels[-1] + 0.1], reverse=True, nice=False, zero=False)
     marks: Any = alt.Chart().mark_rect(stroke=None)
     chart = marks.encode(
@@ -178,7 +180,7 @@ def severity_figure(severity: Table) -> alt.FacetChart:
     )
     height_per_severity = 34 if frame[CORRUPTION].nunique() <= FEW_CORRUPTIONS else 20
     height = 60 + height_per_severity * len(levels)
-    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=height, columns=3)
+    figure = style.faceted(chart, frame, title, filters=(DATASET, CORRUPTION), height=height, columns=3)
     return figure.resolve_scale(x="independent")  # parameters have their own units
 
 
@@ -193,7 +195,7 @@ def curves_figure(curves: Table) -> alt.FacetChart:
     base: Any = alt.Chart().encode(
         x=kinds.quantity(alt.X, ABILITY, trait, nice=False, padding=0),
         y=kinds.quantity(alt.Y, PROBABILITY, domain=[0, 1], padding=0),
-        color=alt.Color("place:O", legend=None),
+        color=alt.Color("place:O", legend=None),  # place of the item by difficulty, 1 is the easiest
         detail="item:N",
         tooltip=kinds.tooltips(curves.columns),
     )
@@ -209,7 +211,7 @@ def curves_figure(curves: Table) -> alt.FacetChart:
         "Each line is the fitted chance of a right response to one image, from easy (dark) to hard; dots are the share",
         f"of right responses in groups of subjects with similar {trait}. Hover over a line to see its image alone.",
     )
-    return style.faceted(chart, frame, title, (DATASET,), height=340)
+    return style.faceted(chart, frame, title, filters=(DATASET,), height=340)
 
 
 def reliability_figure(reliability: Table) -> alt.FacetChart:
@@ -241,7 +243,7 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
         "Every corruption and severity has a separate fit; bars are 95 % intervals over models.",
         "Diamonds mark the severity of the paper's table.",
     )
-    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), row=10)
+    figure = style.faceted(chart, frame, title, filters=(DATASET, CORRUPTION), row=10)
     figure.spec.height = alt.Step(10, **{"for": "offset"})  # 10 pixels for each slot, not for each row
     return figure
 
@@ -319,7 +321,8 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the fits: their size, how well they predict held-out responses, and which numbers not to trust.
 
     Tau is Kendall's tau between ability and accuracy. Numbers are not to be trusted if the fit did not converge, if the
-    responses leave its scale open, or if few common items link two groups of subjects.
+    responses do not determine the spread of ability or of difficulty, or if few common items link two groups of
+    subjects.
     fits: the frame of table irt_fits.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "irt_model": "2pl", "n_subjects": 9}
@@ -346,9 +349,10 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
     if len(ordered):
         yield Statement(f"{dataset}: {_tau_under_corruptions(ordered)}.")
 
-    for sentence in not_estimable_lines(fits):
+    for sentence in not_estimable_lines(fits):  # on spreads that the responses of a fit do not determine
         yield Statement(sentence)
-    for note in fits.get(WEAK_LINK, pd.Series(dtype=object)).dropna():  # the column may be missing
+    weak_links = fits.get(WEAK_LINK, pd.Series(dtype=object))  # notes in words; the column may be missing
+    for note in weak_links.dropna():
         yield Statement(f"{dataset}: {note}.")
     diverged = fits[~fits[CONVERGED].astype(bool)]
     if len(diverged):

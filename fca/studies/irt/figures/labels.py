@@ -48,7 +48,7 @@ def rules_figure(rules: Table) -> alt.FacetChart:
     """Draw how well each rule finds wrong labels: AUC among all and among reviewed images, precision of the first k.
 
     One row per rule, with 95 % intervals. Precision is among the k most suspect images.
-    rules: table label_error_rules; raises NothingToDraw if it is empty.
+    rules: table label_error_rules. Raises NothingToDraw if it is empty, as it is without people's verdicts on labels.
     """
     # one line per rule and measure
     frames_by_measure = []
@@ -56,7 +56,7 @@ def rules_figure(rules: Table) -> alt.FacetChart:
         value_columns = dict(zip(interval_columns(measure), interval_columns(RANKING_VALUE), strict=True))
         frames_by_measure.append(rules.frame.rename(columns=value_columns).assign(measure=words))
     frame = pd.concat(frames_by_measure, ignore_index=True).dropna(subset=RANKING_VALUE)
-    frame = _with_dataset_panels(frame)
+    frame = _with_panels_unless_empty(frame)
     frame = frame.assign(rule=frame[RULE].map(dict(RULE.choices)))
 
     rows = kinds.category(alt.Y, RULE, list(RULE.choices.values()), domain=False, labelPadding=12)
@@ -79,7 +79,7 @@ def rules_figure(rules: Table) -> alt.FacetChart:
         "another; among",
         "all, images that nobody reviewed count as right. k is the number of known errors, unless set otherwise.",
     )
-    return style.faceted(chart, frame, title, (DATASET,), height=44 * frame[RULE].nunique())
+    return style.faceted(chart, frame, title, filters=(DATASET,), height=44 * frame[RULE].nunique())
 
 
 def curve_figure(curve: Table) -> alt.FacetChart:
@@ -87,9 +87,9 @@ def curve_figure(curve: Table) -> alt.FacetChart:
 
     Images are flagged from the most suspect on. A dashed diagonal is chance; a horizontal band is the share that the
     paper (Sharma et al. 2023) claims to find.
-    curve: table label_error_curve; raises NothingToDraw if it is empty.
+    curve: table label_error_curve. Raises NothingToDraw if it is empty, as it is without people's verdicts on labels.
     """
-    frame = _with_dataset_panels(curve.frame)
+    frame = _with_panels_unless_empty(curve.frame)
     colours = kinds.hue(RULE, frame, shapes=None, columns=3)
 
     # band and diagonal have data of their own: with the table's data they would be drawn once per line of it
@@ -101,13 +101,13 @@ def curve_figure(curve: Table) -> alt.FacetChart:
         x=kinds.quantity(alt.X, SHARE_FLAGGED, padding=0),
         y=kinds.quantity(alt.Y, RECALL, padding=0),
         color=colours.colour(),
-        opacity=colours.opacity(),
+        opacity=colours.opacity(),  # lower for rules that are not picked in the legend
         tooltip=kinds.tooltips(curve.columns),
     )
     chart = kinds.layers(
         alt.Chart(claim).mark_rect(opacity=0.15, color=kinds.GREY).encode(y=f"{RECALL}:Q", y2="to:Q"),
         diagonal.encode(x=f"{SHARE_FLAGGED}:Q", y=f"{RECALL}:Q"),
-        lines.add_params(colours.picked),
+        lines.add_params(colours.picked),  # a click in the legend picks a rule
     )
 
     title = style.title(
@@ -116,10 +116,10 @@ def curve_figure(curve: Table) -> alt.FacetChart:
         "claim of 30 to 40 %",
         "for low discrimination and feasibility, which does not state how many images are flagged.",
     )
-    return style.faceted(chart, frame, title, (DATASET,), height=300)
+    return style.faceted(chart, frame, title, filters=(DATASET,), height=300)
 
 
-def _with_dataset_panels(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_panels_unless_empty(frame: pd.DataFrame) -> pd.DataFrame:
     """The lines with a column `panel`, the heading of the data set's panel.
 
     Raises NothingToDraw without lines: there are none if no verdicts were given.
@@ -154,9 +154,11 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
     rows = kinds.category(
         alt.Y, "named", alt.SortField(SUSPECT_RANK), domain=False, grid=False, labelPadding=12, labelLimit=420
     )
+    # colours of labels that people judged wrong, that they judged right, and that nobody reviewed
     colours = kinds.hue(VERDICT, frame, ("#b0568f", "#0072b2", kinds.GREY), shapes=None)
     share_axis = kinds.quantity(alt.X, MODAL_WRONG_SHARE, "share of models", domain=[0, 1], padding=0)
     base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(suspects.columns))
+    # a line between two marks: open, the share for the label; filled, the share for the other class
     chart = kinds.layers(
         base.mark_rule(strokeWidth=1, opacity=0.5).encode(x=f"{ITEM_TOP1}:Q", x2=f"{MODAL_WRONG_SHARE}:Q"),
         base.mark_point(size=40, color=kinds.GREY, opacity=1).encode(x=f"{ITEM_TOP1}:Q"),
@@ -170,7 +172,7 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
         *(f"{reason}." for reason in reasons),
     )
     n_columns = min(2, frame["panel"].nunique())
-    return style.faceted(chart, frame, title, (DATASET,), columns=n_columns, row=22)
+    return style.faceted(chart, frame, title, filters=(DATASET,), columns=n_columns, row=22)
 
 
 def gallery_figure(gallery: Table) -> alt.FacetChart:
@@ -178,8 +180,8 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
 
     gallery: table gallery. Raises NothingToDraw, with the command that makes pictures, where no image has one.
     """
-    frame = gallery.frame.dropna(subset="thumbnail")
-    if frame.empty and len(gallery.frame):
+    frame = gallery.frame.dropna(subset="thumbnail")  # images with a picture
+    if frame.empty and len(gallery.frame):  # there are images, but without pictures
         raise style.NothingToDraw(_missing_pictures(gallery.frame))
 
     frame = frame.assign(kind_words=frame[KIND].map(dict(KIND.choices)))
@@ -196,7 +198,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     )
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1
-    figure = style.faceted(chart, frame, title, (DATASET,), height=n_rows * PICTURE_STEP, columns=1)
+    figure = style.faceted(chart, frame, title, filters=(DATASET,), height=n_rows * PICTURE_STEP, columns=1)
     figure.usermeta = kinds.FIXED  # panels do not stretch to the width of the page, as pictures have a fixed size
     figure.spec.width = n_columns * (kinds.SIDE + kinds.GAP)
     return figure
@@ -255,6 +257,7 @@ claims 30 to 40 %, of no stated share.
     by_chance = f"by chance {100 * RECALL_BY_CHANCE:.0f} % are found"
     yield Statement(f"{best[DATASET]}: these images are ranked by {_rule_with_auc(best)}; {by_chance}.")
 
+    # if the paper's rule is itself the best, the sentences above state what it finds
     claim = f"the paper claims {100 * CLAIMED_RECALL[0]:.0f} to {100 * CLAIMED_RECALL[1]:.0f} %, of no stated share"
     for line in next_rules:
         if line[RULE] in PAPER_RULES:
@@ -302,7 +305,9 @@ def gallery_statements(gallery: pd.DataFrame) -> Iterator[Statement]:
         return
 
     first = hardest.iloc[0].to_dict()
-    sentence = f"The hardest image of {first[DATASET]} is {first[IMAGE_ID]}: its label is {_predicted_instead(first)}."
+    sentence = (
+        f"The hardest image of {first[DATASET]} is {first[IMAGE_ID]}: its label is {_label_and_predictions(first)}."
+    )
     if len(suspects):
         sentence += f" {_most_suspect(suspects, first[IMAGE_ID])}."
     yield Statement(sentence, _hardest_images(hardest))
@@ -331,13 +336,13 @@ def _most_suspect(suspects: pd.DataFrame, hardest_image: str) -> str:
     if first[IMAGE_ID] == hardest_image:
         return f"Its label is one of {n_equal} that are equally suspect"
 
-    label = f"{first[IMAGE_ID]}: it is {_predicted_instead(first)}"
+    label = f"{first[IMAGE_ID]}: it is {_label_and_predictions(first)}"
     if n_equal > 1:
         return f"{n_equal} labels are equally suspect, among them that of {label}"
     return f"Look first at the label of {label}"
 
 
-def _predicted_instead(line: Mapping[Any, Any]) -> str:
+def _label_and_predictions(line: Mapping[Any, Any]) -> str:
     """The label of an image, followed by what the models predict where that is known."""
     predicted = line[PREDICTED]
     return f"{line[LABEL]}" if pd.isna(predicted) else f"{line[LABEL]}, the models predict {predicted}"

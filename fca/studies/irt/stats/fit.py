@@ -26,6 +26,8 @@ def fit_irt(
 
     P(right) = guess + (feasibility - guess) / (1 + exp(-discrimination (ability - difficulty)))
 
+    Below, θ is ability, b difficulty and a discrimination.
+
     responses: 1 right, 0 wrong, NaN missing; up to nine in ten may be NaN.
     model:     1pl (difficulty alone), 2pl (and discrimination), 3pl (and guess), 3pl-upper (2pl and feasibility; Sharma
                et al. 2023, eq. 3, who call it 4PL: alias 4pl-feasibility), 4pl (all).
@@ -39,10 +41,10 @@ def fit_irt(
     off the bounds. In the 1pl a is 1 and ability is in logits.
 
     The scales s and n are not taken at the mode, because the joint posterior is infinite where all b are equal or the
-    unit of ability goes to 0. Instead s² is the mean of E[(b - m)²] under Laplace's approximation (an EM step, with a
-    half-normal prior of scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is 1. A scale
-    that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken instead, and standard
-    errors are those under this prior (docs/adr/0043).
+    unit of ability goes to 0. Instead s² is the mean of E[(b - m)²] over items under Laplace's approximation (an EM
+    step, with a half-normal prior of scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is
+    1. A scale that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken instead, and
+    standard errors are those under this prior (docs/adr/0043).
 
     With an upper asymptote an item can have two modes: each is started several times, and its highest mode is kept.
     The result is deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`).
@@ -86,18 +88,21 @@ def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model:
 def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     """The fit that users see: the solver's mode with standard errors, item by item instead of group by group.
 
-    The solver fits items with equal responses as one group (`data.group`); each item gets the values of its group.
+    The solver fits items with equal responses as one group; each item gets the values of its group (`data.group`, the
+    group of each item). A scale of the prior that the solver did not learn is named in `not_estimable`.
     fixed_ability: whether abilities were held fixed; their standard errors then are 0.
     """
     state = mode.state
     group = data.group
     ability_se, item_se = standard_errors(mode, data, fixed_ability)  # item_se: parameters x groups
-    if len(item_se) > 1:  # log discrimination is the last parameter but one: se(a) = a se(log a)
+    # the parameters of a group end with log discrimination and difficulty; the 1pl has difficulty alone
+    difficulty_se = item_se[-1]
+    if len(item_se) > 1:  # se(a) = a se(log a)
         slope_se = state.slope * item_se[-2]
     else:  # 1pl: discrimination is 1, not learned
         slope_se = np.zeros(state.item.shape[1])
-    feasibility, share = state.asymptotes()
-    guess = feasibility * share
+    feasibility, guess_share = state.asymptotes()  # the solver learns guess / feasibility
+    guess = feasibility * guess_share
 
     ability = state.ability
     if state.model == "1pl" and not fixed_ability:
@@ -107,9 +112,9 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
         ability_se = ability_se[tied_subject]
 
     not_estimable: list[str] = []
-    if not mode.learning.spread:
+    if not mode.learning.spread:  # `learning` has a flag for each scale of the prior: whether it was learned
         not_estimable.append("spread of difficulty")
-    if not mode.learning.slope:
+    if not mode.learning.slope:  # the mean log discrimination, which is the unit of ability where this is not fixed
         not_estimable.append("mean discrimination" if fixed_ability else "spread of ability")
 
     return IrtFit(
@@ -117,7 +122,7 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
         ability=ability,
         ability_se=ability_se,
         difficulty=state.difficulty[group],
-        difficulty_se=item_se[-1][group],
+        difficulty_se=difficulty_se[group],
         discrimination=state.slope[group],
         discrimination_se=slope_se[group],
         feasibility=feasibility[group],

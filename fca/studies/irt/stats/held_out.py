@@ -91,6 +91,7 @@ def held_out_fit(
     five. If no common items link all of the other subjects, items are fitted to the linked part with most subjects, and
     only responses to these items are predicted; `HeldOut.unlinked` has the networks that were left out then.
 
+    The score is the mean negative log likelihood of the held-out responses, beside that of a baseline of means.
     responses: 1 right, 0 wrong, NaN missing.
     network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
     Raises FcaError as `hide` and `fit_irt` do, with fewer than three networks for subjects, and where no response can
@@ -107,9 +108,10 @@ def held_out_fit(
         return _score_hidden_cells(responses, hidden, name, network)
 
     split = split_networks(responses, network, np.random.default_rng(seed))
-    chance = np.full(responses.shape, np.nan)
+    chance = np.full(responses.shape, np.nan)  # predicted chance of a right response; NaN for none
     for fold in range(split.folds):
-        chance[split.fold == fold] = _predict_folds(responses, split, (fold,), name)
+        is_in_fold = split.fold == fold  # by subject
+        chance[is_in_fold] = _predict_folds(responses, split, (fold,), name)
     baseline = _predict_folds_by_means(responses, split)
     score = _score_predictions(responses, chance, baseline, name, hold_out, network)
     return score._replace(unlinked=_unlinked_networks(responses, split, network))
@@ -144,9 +146,12 @@ def choose_model(
     >>> choose_model(responses, ["1pl", "2pl"]).model
     '1pl'
     """
-    # all models are checked first, before any long fit; the networks are the same for all
-    names = [_check_arguments(responses, model, hold_out, network)[0] for model in models]
-    _, network = _check_arguments(responses, names[0], hold_out, network)
+    # all arguments are checked before any long fit
+    names: list[str] = []
+    for model in models:
+        name, network = _check_arguments(responses, model, hold_out, network)
+        names.append(name)
+    assert network is not None  # of each subject, now that a model was checked
     if hold_out == "subjects":
         return _choose_by_subjects(responses, names, seed, network, watch)
 
@@ -169,6 +174,8 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     folds is chosen. The outer score: which model predicts fold a is chosen by the losses on all other folds b, in fits
     that have seen neither a nor b. A fit without folds a and b serves twice: its loss on b helps to choose the model
     for a, and its loss on a helps to choose the model for b.
+
+    Losses are negative log likelihoods of the held-out responses.
     names: the candidate models.    network: of each subject, 0..k-1.
     watch: given the fits to be made, as (model, folds left out), yields them one by one, for a progress bar.
     """
@@ -180,11 +187,13 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     single_folds = [(fold,) for fold in range(split.folds)]
     fold_pairs = list(combinations(range(split.folds), 2))
     fits = [(name, folds) for folds in [*single_folds, *fold_pairs] for name in names]
+    # subjects x items, predicted in the fit that leaves out the subject's fold alone
     chance_by_model = {name: np.full(responses.shape, np.nan) for name in names}
-    inner_loss_by_model = {name: np.zeros(split.folds) for name in names}  # by outer fold: the loss on all others
+    # by fold a: the sum of losses on all other folds, each predicted in the fit without a and without itself
+    inner_loss_by_model = {name: np.zeros(split.folds) for name in names}
     for name, left_out in watch(fits):
-        is_left_out = np.isin(split.fold, left_out)
-        chance = _predict_folds(responses, split, left_out, name)
+        is_left_out = np.isin(split.fold, left_out)  # by subject
+        chance = _predict_folds(responses, split, left_out, name)  # subjects left out x items
         if len(left_out) == 1:
             chance_by_model[name][is_left_out] = chance
             continue
@@ -202,10 +211,12 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
 
     # nested: each fold is predicted by the model that is best on the other folds. So several models may take part; the
     # score has the name of the model that is chosen overall
-    best_model_of_fold = np.argmin([inner_loss_by_model[name] for name in names], axis=0)  # positions in names
+    inner_losses = [inner_loss_by_model[name] for name in names]  # models x folds
+    best_model_of_fold = np.argmin(inner_losses, axis=0)  # positions in names
     best_model_of_subject = best_model_of_fold[split.fold]
     chances = [chance_by_model[name] for name in names]
-    nested_chance = np.choose(best_model_of_subject[:, None], chances)  # each subject's row by its best model
+    # the chances of each subject as predicted by the model that is best for its fold
+    nested_chance = np.choose(best_model_of_subject[:, None], chances)
     outer = _score_predictions(responses, nested_chance, baseline, candidates[0].model, "subjects", network)
     return Choice(candidates, outer._replace(unlinked=_unlinked_networks(responses, split, network)))
 
@@ -257,21 +268,22 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
 
 
 def _unhide_linking_cells(responses: Matrix, hidden: Cells, network: Network) -> Cells:
-    """Make hidden responses visible again until common items link all subjects; the cells that are still hidden.
+    """Make hidden responses visible again until common items link all subjects; return those that are still hidden.
 
+    hidden: True where a response is hidden.    network: of each subject, 0..k-1.
     While the visible responses fall into several parts without a common item (`parts_of`), one hidden response is made
     visible, for all snapshots of its network. It is a response to an item to which the subject's own part has no
     visible response, so that it can link this part to another.
     """
     hidden = hidden.copy()
     while True:
-        part_of_subject = parts_of(np.where(hidden, np.nan, responses))
+        part_of_subject = parts_of(np.where(hidden, np.nan, responses))  # numbered from 0
         if part_of_subject.max() == 0:  # one part
             return hidden
 
         is_in_part = part_of_subject == np.arange(part_of_subject.max() + 1)[:, None]  # parts x subjects
         is_visible = ~np.isnan(responses) & ~hidden
-        part_sees_item = is_in_part.astype(float) @ is_visible > 0  # parts x items
+        part_sees_item = is_in_part.astype(float) @ is_visible > 0  # parts x items: any visible response
         is_linking = hidden & ~part_sees_item[part_of_subject]
         if not is_linking.any():  # even all responses together would not link the parts
             return hidden
@@ -294,8 +306,10 @@ class Split(NamedTuple):
 def split_networks(responses: Matrix, network: Network, rng: np.random.Generator) -> Split:
     """Divide the networks into folds at random, and draw which half of the responses shows the subjects' abilities.
 
-    There are five folds, or one for each network if there are fewer than five. If no response of a subject would be
-    shown, all of them are, as its ability could not be found otherwise. Raises FcaError with fewer than three networks.
+    There are five folds, or one for each network if there are fewer than five. When a fold is left out, the ability of
+    a subject in it is found from its shown half (`shown`), and its other responses are predicted. If no response of a
+    subject would be shown, all of them are, as its ability could not be found otherwise. Raises FcaError with fewer
+    than three networks.
     network: the network that each subject is a snapshot of, 0..k-1.
 
     >>> split = split_networks(np.ones((4, 10)), np.array([0, 0, 1, 2]), np.random.default_rng(0))
@@ -310,7 +324,7 @@ def split_networks(responses: Matrix, network: Network, rng: np.random.Generator
     shows_ability = rng.random(responses.shape) < 0.5
     has_shown_response = (shows_ability & ~np.isnan(responses)).any(axis=1)
     shows_ability |= ~has_shown_response[:, None]
-    return Split(fold, shows_ability, min(n_networks, FOLDS))
+    return Split(fold=fold, shown=shows_ability, folds=min(n_networks, FOLDS))
 
 
 def _too_few_networks(networks: int, fewest: int) -> FcaError:
@@ -417,13 +431,16 @@ def _score_predictions(
     """Score predicted chances of right responses against the held-out responses.
 
     chance: predicted by the model `name`; NaN where a response was not held out or could not be predicted.
-    baseline: predicted for all responses by `_predict_by_means`; it is scored on the same responses as the model.
+    baseline: predicted for all responses from means of subjects and items; it is scored on the same responses.
+
+    The score (`nll`) is the mean negative log likelihood of a response: -log chance where it is right, -log (1 -
+    chance) where it is wrong. AUC, accuracy at a chance of 0.5, and sums by network come with it.
     hold_out: "cells" or "subjects", for the result.    network: of each subject, 0..k-1; the interval is over networks.
     Raises FcaError if no response was predicted.
     """
     from sklearn.metrics import roc_auc_score  # half a second to import
 
-    loss = _losses(responses, chance)
+    loss = _losses(responses, chance)  # subjects x items; NaN where nothing was predicted
     is_predicted = ~np.isnan(loss)
     if not is_predicted.any():
         step = "add subjects that respond to items of several parts, or hold out cells"

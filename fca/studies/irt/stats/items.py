@@ -27,8 +27,9 @@ SHARE_MOVING = 0.7  # share of moving items, below which the others are set asid
 
 # Many small symmetric systems at once, one for each group of items, with the group on the last axis.
 def cholesky(block: Blocks) -> Blocks:
-    """Cholesky factors of many small blocks at once: for each group, a lower triangle L with L Lᵀ = block.
+    """Cholesky factors of many small matrices at once: for each group of items, a lower triangle L with L Lᵀ = block.
 
+    block: symmetric matrices, k x k x groups: the last axis counts the groups, so every step below is for all of them.
     Raises LinAlgError if any block is not positive definite.
 
     >>> cholesky(np.array([[[4.0]]]))
@@ -37,7 +38,7 @@ def cholesky(block: Blocks) -> Blocks:
     lower = np.zeros_like(block)
     for i in range(len(block)):
         for j in range(i + 1):
-            # Σ_k L_ik L_jk is taken off; k: columns left of j, g: groups
+            # block_ij - Σ_k L_ik L_jk, by group (g), over the columns k < j
             remainder = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])
             if i != j:
                 lower[i, j] = remainder / lower[j, j]
@@ -76,17 +77,21 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
 
     z = a (θ - b),   dz/db = -a,   dz/d(log a) = z
 
-    The k free parameters are, in this order: the asymptotes, log a (not in the 1PL), b. The gradient is k x groups, the
-    Hessian k x k x groups.
-    cells: derivatives of the log likelihood by z and by asymptotes, filled at `state`.
+    θ is ability, b difficulty, a discrimination. The k free parameters of an item are, in this order: the m learned
+    asymptotes (as logits), log a (not in the 1PL), b. The gradient is k x groups, the Hessian k x k x groups. The
+    second derivatives follow by the chain rule from those by z.
+    cells: derivatives of the log likelihood, filled at `state`. By z, summed over subjects: `by_item`. By asymptotes:
+    `asymptote` (the gradient, m x groups) and `own` (the negative Hessian, m x m x groups).
     observed: True for the Hessian itself, made positive definite where it is not; False for its expectation (Fisher
     information), which is positive everywhere and exists here for models without asymptotes only.
     """
     a = state.slope
     k = len(state.item)
     m = len(cells.asymptote)
-    error, weight, *mixed = cells.by_item  # each has the sums over subjects, times 1, z and (weight) z², as rows
-    _, gradient, curvature = state.item_prior()
+    # error: first derivative by z; weight: minus the second; mixed: minus the second by an asymptote and z. Row 0 of
+    # each is the sum over subjects, row 1 the sum times z, row 2 (of weight) the sum times z²
+    error, weight, *mixed = cells.by_item
+    _, gradient, curvature = state.item_prior()  # derivatives of the log prior; those of the likelihood are added
     block = np.eye(k)[:, :, None] * curvature  # k x k x groups, the prior's curvature on the diagonal
 
     # difficulty, the last parameter: dz/db = -a
@@ -105,7 +110,7 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
         block[i, -1] = block[-1, i] = -a * sums[0]
         block[i, -2] = block[-2, i] = sums[1]
 
-    if observed and k > 1:  # z has second derivatives itself, by (log a, log a) and (log a, b)
+    if observed and k > 1:  # less error times the second derivatives of z: z by (log a, log a), -a by (log a, b)
         block[-2, -2] -= error[1]
         block[[-2, -1], [-1, -2]] += a * error[0]
         _make_positive(block)
@@ -139,7 +144,7 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     Returns the parameters of each item (parameters x groups) at the mode that it reaches, and its log posterior there.
     At fixed abilities, items do not depend on each other: a step that lowers an item's posterior is halved for this
     item alone. An item has arrived when its step is small. Arrived items are set aside once they are many, to save
-    work.
+    work. `height` below is the log posterior of an item (`heights`), `cells` hold its likelihood and derivatives.
     """
     if not len(data.count):  # no item to climb
         return state.item, np.empty(0)
@@ -147,11 +152,11 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     # results of all items; every step writes the results of the items that still move
     cells = Cells.empty(data, state.model, matrices=False)
     fill(cells, data, state)
-    best_item = state.item.copy()
-    best_height = heights(state, cells)
+    reached_item = state.item.copy()
+    reached_height = heights(state, cells)
 
     # the items that still move, by their positions among all
-    positions = np.arange(len(best_height))
+    positions = np.arange(len(reached_height))
     item = state.item
     height = heights(state, cells)
     step = _newton_step(state, cells)
@@ -179,19 +184,22 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
         height = np.where(has_risen, trial_height, height)
         step = np.where(has_risen, _newton_step(trial, cells), step)
         length = np.where(has_risen, 1.0, length / 2)
-        best_item[:, positions] = item
-        best_height[positions] = height
-    return best_item, best_height
+        reached_item[:, positions] = item
+        reached_height[positions] = height
+    return reached_item, reached_height
 
 
 def best_of_grid(data: Responses, state: State) -> Parameters:
     """Start of each item, for `climb`: the point of a grid over all its parameters where its posterior is highest.
 
-    Abilities and prior are taken from `state`. The points are the same for all items, so that one matrix product gives
-    all likelihoods. Returns parameters x groups.
+    P(right) = f (s + (1 - s) / (1 + exp(-z))),   P(wrong) = (1 - f) + f (1 - s) / (1 + exp z),   z = a (θ - b)
+
+    f is feasibility, s = guess / f, a discrimination, b difficulty and θ ability. Abilities and prior are taken from
+    `state`. The points are the same for all items, so that one matrix product gives all likelihoods. An item here is a
+    group of items with equal responses. Returns the parameters of the best point of each: parameters x groups.
     """
     low, high = state.ability.min(), state.ability.max()
-    axes = {  # values of each free parameter, asymptotes as logits
+    axes = {  # values of each free parameter, by its name in LEARNED: asymptotes are logits, "slope" is log a
         "feasibility": logit(np.array(FEASIBILITIES)),
         "guess": logit(np.array(GUESS_SHARES)),  # as a share of feasibility
         "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),  # -2 to 3 prior standard deviations
@@ -209,11 +217,11 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
     log_wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), SMALLEST_CHANCE))
 
     # log posterior = Σ right (log_right - log_wrong) + Σ log_wrong + prior, over the subjects with a response
-    log_prior = grid.item_prior()[0]
+    log_prior, _, _ = grid.item_prior()  # of each point; its derivatives are not needed
     best_points = np.empty(data.right.shape[1], dtype=np.intp)
     for start in range(0, len(best_points), ITEMS_PER_BLOCK):
         block = slice(start, start + ITEMS_PER_BLOCK)
-        height = data.right[:, block].T @ (log_right - log_wrong) + log_prior  # items x points
+        height = data.right[:, block].T @ (log_right - log_wrong) + log_prior  # groups x points
         if data.present is None:
             height += log_wrong.sum(axis=0)
         else:

@@ -149,7 +149,7 @@ class Responses:
         Also returns the positions of the groups that the sampled items come from. In the sample, the count of a group
         is the number of its items that were sampled. No random draws are involved.
         """
-        _, easiness = self.logits()
+        _, easiness = self.logits()  # of each group: logit of its share of right responses
         hardest_first = np.argsort(easiness, kind="stable")
 
         # in the list of all items by easiness, a group of n items takes n places
@@ -227,16 +227,18 @@ def first_state(data: Responses, model: str) -> State:
     logit). Difficulties are minus the logits of the items' shares of right responses, in the same unit. All slopes are
     equal; asymptotes start at the mode of their prior.
     """
-    accuracy_logit, easiness = data.logits()
+    accuracy_logit, easiness = data.logits()  # of each subject's and of each group's share of right responses
     accuracy_logit -= accuracy_logit.mean()
-    unit = 1.0 if model == "1pl" else max(float(accuracy_logit.std()), 0.1)  # subjects may all be alike
+    # the unit of ability, in logits; it is never near 0, even if all subjects have nearly equal accuracies
+    unit = 1.0 if model == "1pl" else max(float(accuracy_logit.std()), 0.1)
     ability = accuracy_logit / unit
     difficulty = -easiness / unit
 
+    # start of the prior: b ~ N(centre, spread²), and log a around log unit, so that z = a (θ - b) is in logits
     centre = float(np.average(difficulty, weights=data.count))
     spread = float(np.sqrt(np.average((difficulty - centre) ** 2, weights=data.count)))
-    prior = Prior(centre, max(spread, 0.5), float(np.log(unit)))
-    log_slope = np.full(len(difficulty), np.log(unit))  # so that z = a (θ - b) is in logits
+    prior = Prior(centre=centre, spread=max(spread, 0.5), log_slope=float(np.log(unit)))
+    log_slope = np.full(len(difficulty), np.log(unit))
     return _state_with_asymptotes(model, ability, difficulty, log_slope, prior)
 
 
@@ -288,9 +290,10 @@ class Cells:
 
     @classmethod
     def empty(cls, data: Responses, model: str, matrices: bool = True) -> Cells:
-        """Arrays of the right shapes for `fill`, whose values are not set yet.
+        """Arrays of the right shapes for the log likelihood and its derivatives, whose values `fill` sets later.
 
-        matrices: False leaves out the arrays of subjects x groups, which only steps in abilities need.
+        matrices: False leaves out the arrays of subjects x groups, which only steps in abilities need; only their sums
+        over subjects (`by_item`) remain.
         """
         subjects, groups = data.right.shape
         m = max(len(LEARNED[model]) - 2, 0)  # asymptotes: parameters beyond slope and difficulty
@@ -309,9 +312,12 @@ class Cells:
 
 
 def fill(cells: Cells, data: Responses, state: State) -> None:
-    """Set all arrays of `cells` (see `Cells`) at `state`: the log likelihood of the responses and its derivatives.
+    """Set all arrays of `cells` at `state`: the log likelihood of the responses and its derivatives.
 
-    This is one pass over all pairs of a subject and a group of items, in blocks of groups.
+    A cell is a pair of a subject and a group of items. The derivatives of its log likelihood by z = a (θ - b), with θ
+    ability, a discrimination and b difficulty, are error (the first), weight (minus the second), and for models with
+    asymptotes mixed (minus the second by an asymptote and z). `cells.by_item` has their sums over subjects, times 1 and
+    z, for weight also times z². The work is done in blocks of groups, which stay in the processor's cache.
     """
     subjects, groups = data.right.shape
     width = max(BLOCK // subjects, 1)  # groups in a block
@@ -329,18 +335,18 @@ def fill(cells: Cells, data: Responses, state: State) -> None:
         else:
             derivatives = _fill_without_asymptotes(cells, block, z, right, present)
 
-        # error, weight and mixed: their sums over subjects, times 1, θ and for weight θ²; then the matrices themselves
+        # sums over subjects of error, weight and mixed, times 1, θ and for weight θ²: rows x groups
         for sums, derivative in zip(cells.by_item, derivatives, strict=True):
             sums[:, block] = powers_of_ability[: len(sums)] @ derivative
-        if cells.error.size:  # the matrices have columns, so steps in abilities need them
+        if cells.error.size:  # the matrices themselves are wanted, for steps in abilities
             for matrix, derivative in zip((cells.error, cells.weight, *cells.mixed), derivatives, strict=True):
                 matrix[:, block] = derivative
 
-    # x is error, weight or mixed of a cell, summed over subjects. From Σ x, Σ xθ, Σ xθ² to
+    # from sums with powers of θ to sums with powers of z, where x is error, weight or mixed:
     # Σ xz = a (Σ xθ - b Σ x) and Σ xz² = a² (Σ xθ² - 2b Σ xθ + b² Σ x)
     for sums in cells.by_item:
-        difficulty_sum = state.difficulty * sums[0]
-        if len(sums) > 2:  # the sums of weight
+        difficulty_sum = state.difficulty * sums[0]  # b Σ x
+        if len(sums) > 2:  # of weight; before row 1, which this row needs in powers of θ
             sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - difficulty_sum))
         sums[1] = slope * (sums[1] - difficulty_sum)
 
@@ -366,7 +372,7 @@ def _fill_without_asymptotes(
 
     # s: subjects, g: groups
     linear_term = np.einsum("sg,sg->g", right, z) - np.maximum(z, 0.0).sum(axis=0)
-    cells.log_likelihood[block] = linear_term - _log_product(one_plus_small)
+    cells.log_likelihood[block] = linear_term - _sum_logs(one_plus_small)  # Σ log(1 + small) over subjects
 
     # in place, because this is the hottest code of a fit
     chance = np.where(z > 0, 1.0, small)  # p = 1 / (1 + small) or small / (1 + small); 0 where missing
@@ -376,7 +382,7 @@ def _fill_without_asymptotes(
     return right - chance, small
 
 
-def _log_product(factors: Matrix) -> Groups:
+def _sum_logs(factors: Matrix) -> Groups:
     """Σ log over subjects of factors in [1, 2]: one logarithm for 1,000 of them, since 2^1000 is still a float64."""
     starts = range(0, len(factors), 1000)
     return sum(np.log(np.multiply.reduce(factors[start : start + 1000], axis=0)) for start in starts)
@@ -390,7 +396,7 @@ def _fill_with_asymptotes(
     p = feasibility (share + (1 - share) / (1 + exp -z)),   share = guess / feasibility
     c = p where the response is right, 1 - p where it is wrong: the chance of the observed response
 
-    Returns for each cell of the block of groups, 0 where a response is missing: error and weight (first and minus
+    Returns matrices of subjects x groups of the block, 0 where a response is missing: error and weight (first and minus
     second derivative of log c by z), and for each learned asymptote minus the mixed derivative by its logit and z.
     z: a (θ - b) of each cell, overwritten.    right: 1 or 0, and 0 where missing.    present: None if none is missing.
     asymptotes: feasibility and share of each group of the block.
@@ -405,7 +411,7 @@ def _fill_with_asymptotes(
     # likely: what the logistic function alone gives for the observed response, 1 / (1 + exp -z) where right and
     # 1 / (1 + exp z) where wrong; unlikely = 1 - likely. Memory of arrays is reused, because this code is hot
     z *= sign
-    odds = np.exp(np.clip(z, -LARGEST, LARGEST, out=z), out=z)
+    odds = np.exp(np.clip(z, -LARGEST, LARGEST, out=z), out=z)  # clipped, so that it is finite and above 0
     unlikely = 1.0 / (1.0 + odds)
     likely = np.multiply(odds, unlikely, out=odds)
 
@@ -417,9 +423,9 @@ def _fill_with_asymptotes(
     log_chance = np.log(chance)
     inverse_chance = np.divide(1.0, chance, out=chance)
     n_responses: Array | float = float(len(right))  # to each item
-    if present is not None:
+    if present is not None:  # a missing response adds 0 to the likelihood and, by 1 / c = 0, to all derivatives
         log_chance *= present
-        inverse_chance *= present  # makes all derivatives 0
+        inverse_chance *= present
         n_responses = unit_vector @ present
     cells.log_likelihood[block] = unit_vector @ log_chance
 
@@ -428,10 +434,10 @@ def _fill_with_asymptotes(
     rise = likely * unlikely
     rise *= span
     rise *= inverse_chance
+    error = np.multiply(sign, rise, out=sign)
     likely -= unlikely
     likely += rise
-    error = np.multiply(sign, rise, out=sign)
-    weight = np.multiply(likely, rise, out=likely)
+    weight = np.multiply(likely, rise, out=likely)  # `likely` now is likely - unlikely + rise
     mixed = _fill_asymptotes(cells, block, state, asymptotes, (right, wrong, inverse_chance, error), n_responses)
     return error, weight, *mixed
 
@@ -458,11 +464,12 @@ def _fill_asymptotes(
     by both:      minus second derivative Σ s (lost - lost²)
     with z:       minus second derivative of log c of each cell: -error lost for f, s error won for s
 
+    Gradients are written to `cells.asymptote`, minus second derivatives by two asymptotes to `cells.own`. Among the
+    learned asymptotes f is the first and s the last; each may be the only one.
     asymptotes: f and s of each group of the block.
     cell_arrays: right and wrong (1 or 0), 1 / c (0 where missing; overwritten), and error (derivative of log c by z).
     n_responses: n of each item, or one number for all.
     """
-    # among the learned asymptotes f is the first and s the last; each may be the only one
     feasibility, share = asymptotes
     right, wrong, inverse_chance, error = cell_arrays
     gradient = cells.asymptote[:, block]
@@ -480,7 +487,8 @@ def _fill_asymptotes(
         curvature[0, 0] = n_responses * infeasible * feasibility - total + squares
         mixed.append(-error * lost)
     if "guess" in LEARNED[state.model]:
-        curvature[0, -1] = curvature[-1, 0] = share * (total - squares)  # if s is the only one, replaced below
+        # by both f and s, from the sums of `lost`; if s is learned alone, this is its own place, overwritten below
+        curvature[0, -1] = curvature[-1, 0] = share * (total - squares)
         won = np.multiply(right, inverse_chance, out=inverse_chance)
         won *= feasibility
         won += lost

@@ -68,17 +68,15 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     None where no group is set apart: if nothing is missing, if fewer than two subjects had both right and wrong
     responses, or if every group has half of its information or more in common with the others.
 
-    Groups. An item informs on the difference of two groups by w v / (w + v), with w and v the Fisher information of
-    each group's responses to it. Subjects are put in the order of the second eigenvector of the graph whose edges are
-    the information that two subjects have in common (normalised cut; Shi & Malik 2000). This order is cut where least
-    information crosses.
+    The result (`Link`) has the smaller group, how many responses link it to the others, and these measures of the
+    difference of the two groups' mean abilities: `gap`, the difference as fitted; `shift_se`, its standard error by the
+    responses alone; `kept`, the share of it that the prior leaves; `balanced_se`, the standard error in a balanced
+    design with as many responses.
 
-    `Link.shift_se` is √(c' L⁺ c), with L the information on abilities after difficulties are eliminated, and c the
-    contrast of the groups' means. The prior adds nothing to it.
-    `Link.kept` is c' M⁻¹ c / c' L⁺ c. M is L with the prior's information on abilities and difficulties added.
-    `Link.balanced_se` is √((n - 1)/n Σ c²/d), with n subjects and d the information on each subject if the others'
-    abilities were known. With k responses to each item this is shift_se in balanced incomplete blocks, where every two
-    subjects have equally many items in common; their efficiency is n (k - 1) / ((n - 1) k) (Yates 1936).
+    How groups are found: an item informs on the difference of two groups by w v / (w + v), with w and v the Fisher
+    information of each group's responses to it. Subjects are put in the order of the second eigenvector of the graph
+    whose edges are the information that two subjects have in common (normalised cut; Shi & Malik 2000). This order is
+    cut where least information crosses.
 
     An item that all subjects got right, or all got wrong, informs on no difference (Fischer 1981), nor does a subject
     with only right or only wrong responses. Both are left out.
@@ -106,23 +104,17 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     # information of each response, and what each two subjects have in common: Σ w_i w_j / Σ w over the items
     information = _response_information(fit, subjects, items)
     weight = np.where(np.isnan(informative_responses), 0.0, information)  # subjects x items
-    by_subject = weight.sum(axis=1)
-    by_item = weight.sum(axis=0)
-    common = weight / by_item @ weight.T  # subjects x subjects
+    common = weight / weight.sum(axis=0) @ weight.T  # subjects x subjects
     is_in_group = _find_group_apart(weight, common)
     if is_in_group is None:
         return None
-    contrast = is_in_group / is_in_group.sum() - ~is_in_group / (~is_in_group).sum()  # difference of mean abilities
-
-    # variances of the contrast: c' L⁺ c of the responses alone, c' M⁻¹ c with the prior
-    laplacian = np.diag(by_subject) - common
-    shift_variance = float(contrast @ np.linalg.pinv(laplacian, hermitian=True) @ contrast)
-    # the prior adds 1 to the information on an ability, and 1 / variance to that on a difficulty. A fit does not keep
-    # the variance of difficulty that it has learned, but this is nearly equal
-    difficulty_variance = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)
-    with_prior = np.diag(by_subject + 1.0) - weight / (by_item + 1 / difficulty_variance) @ weight.T
-    variance_with_prior = float(contrast @ np.linalg.solve(with_prior, contrast))
-    balanced_variance = (1 - 1 / len(subjects)) * np.sum(contrast**2 / np.diag(laplacian))
+    # times the abilities, the contrast is the mean of the group less the mean of the others
+    contrast = is_in_group / is_in_group.sum() - ~is_in_group / (~is_in_group).sum()
+    # a fit does not keep the variance of difficulty that it has learned, but this is nearly equal
+    difficulty_variance = float(np.var(fit.difficulty) + np.mean(fit.difficulty_se**2))
+    shift_variance, variance_with_prior, balanced_variance = _shift_variances(
+        weight, common, contrast, difficulty_variance
+    )
 
     return Link(
         group=_membership(len(responses), subjects[is_in_group]),
@@ -132,6 +124,35 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
         gap=float(contrast @ fit.ability[subjects]),
         balanced_se=float(np.sqrt(balanced_variance)),
     )
+
+
+def _shift_variances(
+    weight: Float[np.ndarray, "some others"],
+    common: Float[np.ndarray, "some some"],
+    contrast: Float[np.ndarray, " some"],
+    difficulty_variance: float,
+) -> tuple[float, float, float]:
+    """Variance of the difference c' θ of two groups' mean abilities: by the responses, with the prior, if balanced.
+
+    By the responses alone: c' L⁺ c. L is the information on abilities after difficulties are eliminated.
+    With the prior: c' M⁻¹ c. M is L with the prior's information added, which is 1 on each ability and
+    1 / difficulty_variance on each difficulty, before the difficulties are eliminated.
+    In a balanced design with as many responses: (n - 1) / n Σ c² / d. There are n subjects, and d is the information on
+    each if the others' abilities were known. With k responses to each item this is the variance in balanced incomplete
+    blocks, where every two subjects have equally many items in common; their efficiency is n (k - 1) / ((n - 1) k)
+    (Yates 1936).
+
+    weight: information of each response, subjects x items; 0 where missing.
+    common: information that each two subjects have in common.    contrast: c, one value for each subject.
+    """
+    by_subject = weight.sum(axis=1)
+    by_item = weight.sum(axis=0)
+    laplacian = np.diag(by_subject) - common  # L
+    shift_variance = float(contrast @ np.linalg.pinv(laplacian, hermitian=True) @ contrast)
+    with_prior = np.diag(by_subject + 1.0) - weight / (by_item + 1 / difficulty_variance) @ weight.T  # M
+    variance_with_prior = float(contrast @ np.linalg.solve(with_prior, contrast))
+    balanced_variance = float((1 - 1 / len(weight)) * np.sum(contrast**2 / np.diag(laplacian)))
+    return shift_variance, variance_with_prior, balanced_variance
 
 
 def _find_group_apart(
@@ -147,17 +168,18 @@ def _find_group_apart(
     """
     by_item = weight.sum(axis=0)
 
-    # subjects in the order of the second eigenvector of the normalised graph
-    scale = np.sqrt(weight.sum(axis=1))
-    eigenvectors = np.linalg.eigh(common / np.outer(scale, scale))[1]  # eigenvalues ascend
-    order = np.argsort(eigenvectors[:, -2] / scale, kind="stable")
+    # the eigenvector of the second largest eigenvalue of D^-1/2 common D^-1/2, times D^-1/2, orders the subjects;
+    # D is the diagonal of their information
+    root = np.sqrt(weight.sum(axis=1))  # of D
+    eigenvectors = np.linalg.eigh(common / np.outer(root, root))[1]  # eigenvalues ascend
+    order = np.argsort(eigenvectors[:, -2] / root, kind="stable")
 
     # for each cut of this order, the information that crosses it: w v / (w + v), summed over items
     first_by_item = np.cumsum(weight[order], axis=0)[:-1]  # cuts x items
     crossing = (first_by_item * (by_item - first_by_item) / by_item).sum(axis=1)
     information_of_first = first_by_item.sum(axis=1)
     information_of_smaller = np.minimum(information_of_first, by_item.sum() - information_of_first)
-    is_apart = crossing < MOST_IN_COMMON * information_of_smaller
+    is_apart = crossing < MOST_IN_COMMON * information_of_smaller  # MOST_IN_COMMON is a half
     if not is_apart.any():
         return None
 

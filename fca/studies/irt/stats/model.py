@@ -180,8 +180,8 @@ def check_responses(responses: Matrix) -> None:
     """Raise FcaError for responses that abilities and items cannot be learned from.
 
     These are: values other than 0, 1 and NaN; fewer than 2 subjects; a subject or an item without any response; no item
-    on which two subjects differ; subjects that no common item links to the others (see `parts_of`). Positions in the
-    message count from 0.
+    on which two subjects differ; subjects that no common item links to the others. Positions in the message count
+    from 0.
 
     >>> check_responses(np.array([[1.0, 0.0], [1.0, 1.0]]))
     """
@@ -225,7 +225,7 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
 
     A bank holds items whose parameters are known from an earlier fit. The ability is found by Fisher scoring, that is
     by Newton steps with the expected curvature. Its standard error is 1 / sqrt(1 + I(θ)), with I the Fisher information
-    of the items that have a response of the subject.
+    of the items that have a response of the subject; 1 is the information of the prior.
     responses: 1 right, 0 wrong, NaN missing; a column for each item of the bank.
     Raises FcaError for another number of columns, for other values, and for a subject without responses.
 
@@ -252,12 +252,14 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
             height_by_point.append(height)
         ability = START_GRID[np.stack(height_by_point).argmax(axis=0)]
 
+    # height: log posterior.    slope: its derivative.    information: 1 + I(θ)
     height, slope, information = _local_posterior(responses, bank, ability)
     for _ in range(STEPS):
         step = np.clip(slope / information, -2.0, 2.0)  # of every subject; long steps overshoot
         trial = _local_posterior(responses, bank, ability + step)
         while True:  # halve the steps that lower the posterior
-            fell = trial[0] < height - 1e-12 * np.abs(height)  # by more than rounding
+            trial_height = trial[0]
+            fell = trial_height < height - 1e-12 * np.abs(height)  # by more than rounding
             if not fell.any() or np.abs(step[fell]).max() <= TOLERANCE:
                 break
             step[fell] /= 2
@@ -273,7 +275,10 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
 def _local_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> tuple[Subjects, Subjects, Subjects]:
     """Log posterior of each subject at the given ability, its slope there, and the Fisher information there.
 
-    log p = Σ_right log P + Σ_wrong log Q - θ²/2,   Q = 1 - P
+    P = guess + (feasibility - guess) / (1 + exp(-a (θ - b))),   Q = 1 - P
+    with a the discrimination, b the difficulty of an item
+
+    log p = Σ_right log P + Σ_wrong log Q - θ²/2
     slope = Σ_right P'/P - Σ_wrong P'/Q - θ
     information = 1 + Σ P'²/(P Q)
 
@@ -287,7 +292,7 @@ def _local_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> tu
     span = bank.feasibility - bank.guess
     p = np.maximum(bank.guess + span * solved, SMALLEST_CHANCE)  # so that its logarithm is finite
     q = np.maximum((1 - bank.feasibility) + span * missed, SMALLEST_CHANCE)
-    rise = bank.discrimination * span * solved * missed  # P'
+    rise = bank.discrimination * span * solved * missed  # P', the derivative of P by θ
 
     is_right = responses == 1
     is_wrong = responses == 0

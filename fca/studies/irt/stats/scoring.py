@@ -18,8 +18,8 @@ def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
     θ̂ = ∫ θ L(θ) φ(θ) dθ / ∫ L(θ) φ(θ) dθ   (Bock & Mislevy 1982)
 
     L is the likelihood of the responses, φ the density of the prior N(0, 1). The integrals are computed by
-    Gauss-Hermite quadrature with nodes around each subject's own mode (Naylor & Smith 1982): after 10,000 items the
-    posterior is a fiftieth as wide as the prior and would fall between nodes that are laid for the prior.
+    Gauss-Hermite quadrature with nodes around each subject's own mode (Naylor & Smith 1982). Nodes spread over the
+    prior would be too far apart: after 10,000 items the posterior is a fiftieth as wide as the prior.
     responses: 1 right, 0 wrong, NaN missing; a column for each item. Raises FcaError as `score_ability` does.
 
     >>> one = np.ones(2)
@@ -33,10 +33,12 @@ def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
     node, node_weight = hermegauss(NODES)
     for _ in range(PASSES):
         points = centre[:, None] + scale[:, None] * node  # subjects x nodes
+        # log (L φ) at each node, without constants: `log_posterior` includes the prior
         height = np.stack([log_posterior(responses, bank, point) for point in points.T], axis=1)
-        height += node**2 / 2 + np.log(node_weight)  # the rule integrates f(x) exp(-x²/2)
-        mass = np.exp(height - height.max(axis=1, keepdims=True))  # posterior mass at each node; sums to 1
-        mass /= mass.sum(axis=1, keepdims=True)
+        # Σ weight f(x) is the integral of f(x) exp(-x²/2), so the factor exp(-x²/2) is divided out of L φ
+        height += node**2 / 2 + np.log(node_weight)
+        mass = np.exp(height - height.max(axis=1, keepdims=True))  # the largest is 1, so exp cannot overflow
+        mass /= mass.sum(axis=1, keepdims=True)  # posterior probability of each node
 
         mean = (mass * points).sum(axis=1)
         sd = np.sqrt((mass * (points - mean[:, None]) ** 2).sum(axis=1))

@@ -196,22 +196,27 @@ def class_robustness(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Robustness:
-    """Instability, trend and change of every class (see `Robustness`), with 95 % intervals over its images.
+    """Instability, trend and change of every class, with 95 % intervals over its images.
 
-    parts: what instability is measured on, for each image at each severity. Its mean over a class is the class's share
-    of images in each quarter (with `quarter_parts`), or its mean difficulty (with difficulty as the only part).
-    value: of each image at each severity, expected success or difficulty; its slope is the trend.
+    instability: standard deviation over severities of the class's mean of each part, averaged over parts.
+    trend: slope of the class's mean value over severity.    change: its mean value over severities, less `clean`.
+
+    parts: what instability is measured on, for each image at each severity. Their means over a class are the class's
+    shares of images in the four quarters (with `quarter_parts`), or its mean difficulty as the only part.
+    value: of each image at each severity, expected success or difficulty.
     label: class of each image, 0 to classes - 1, each with at least one image.
     severity: two or more, all above 0.    clean: value of each image at severity 0; None: change is NaN.
     seed, resamples: of the bootstrap for the interval of instability.
 
-    The intervals take the fit and the cuts of quarters as known. The interval of instability is one of percentiles of a
-    bootstrap over images, corrected for bias: the variance of a class's shares over severities includes the sampling
-    variance of the shares, because few images stand for the class, and a resample adds the same amount once more. So
-    twice the sampling variance is subtracted from a resample's variance (not below 0) before its root is taken. In
-    simulation this interval contains the true instability in 93 to 100 % of the draws; plain percentiles never do if
-    the class does not move. It needs five images. The other intervals are those of means (`mean_interval`). With one
-    image in a class all intervals are NaN.
+    The intervals take the fit and the cuts of quarters as known. The interval of instability is made of percentiles of
+    a bootstrap over images, corrected for bias. Few images stand for a class, so the variance of its means over
+    severities includes their sampling variance; a resample adds the same amount once more. So twice the sampling
+    variance is subtracted from a resample's variance (not below 0) before its root is taken. In simulation this
+    interval contains the true instability in 93 to 100 % of the draws; plain percentiles never do if the class does not
+    move. It needs five images. The other intervals are those of means (`mean_interval`). With one image in a class all
+    intervals are NaN.
+
+    `Robustness` also has the instability of every class in each resample, without this correction.
 
     Raises FcaError for fewer than two severities.
 
@@ -235,7 +240,7 @@ def class_robustness(
         image_groups = np.arange(len(images))  # for `mean_interval`: every image is an independent draw
 
         # instability of the class in resamples of its images, less what sampling adds
-        weights = _resample_weights(len(images), rng, resamples)
+        weights = _resample_weights(len(images), rng, resamples)  # resamples x images, each row sums to 1
         resampled_means = weights @ parts_of_class.reshape(len(images), -1)
         resampled_means = resampled_means.reshape(resamples, *parts.shape[1:])  # resamples x severities x parts
         net_variance = resampled_means.var(axis=1) - 2 * _sampling_variance(parts_of_class)
@@ -244,7 +249,7 @@ def class_robustness(
         estimates.append(  # instability, trend and change, as `Robustness` orders them
             [
                 float(instability(parts_of_class.mean(axis=0))),
-                *percentile_interval(net_instability, len(images)),
+                *percentile_interval(net_instability, len(images)),  # low and high end, as below
                 trend[images].mean(),
                 *mean_interval(trend[images], image_groups),
                 change[images].mean(),
@@ -309,14 +314,15 @@ def verdicts(score: PerClass) -> list[str | None]:
 def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
     """Share of the resamples in which each class has the verdict that its score gives it; NaN for classes without one.
 
-    score: robustness of each class, by which it has a verdict (`verdicts`).
-    resampled: scores of all classes in bootstrap resamples, each of which gives verdicts too.
+    The two classes with the highest scores are robust, the two with the lowest are susceptible (one each among two or
+    three classes); the others have no verdict.
+    score: robustness of each class.    resampled: scores of all classes in bootstrap resamples.
 
     >>> verdict_kept(np.array([-0.1, -0.3]), np.array([[-0.1, -0.3], [-0.2, -0.1]]))
     array([0.5, 0.5])
     """
     n_at_each_end = min(CLASSES_WITH_VERDICT, len(score) // 2)
-    rank = rankdata(-resampled, method="ordinal", axis=1)  # resamples x classes
+    rank = rankdata(-resampled, method="ordinal", axis=1)  # resamples x classes; 1 is the highest score
     share_by_verdict = {
         ROBUST: (rank <= n_at_each_end).mean(axis=0),
         SUSCEPTIBLE: (rank > len(score) - n_at_each_end).mean(axis=0),

@@ -74,8 +74,12 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
 
     z = a (θ - b),   dz/dθ = a,   dz/db = -a,   dz/d(log a) = z
 
+    θ is ability, a discrimination, b difficulty. An item's gradient and block are those of one item of its group. The
+    abilities and the prior's centre (the mean difficulty) are shared by all items; of them the result has the gradient,
+    the diagonal of the negative Hessian, which has nothing beside it, and the cross with each item's parameters.
     cells: computed at `state` by `fill`; `error` and `weight` are the first and minus the second derivative by z of the
-    log likelihood of each subject's response to each item.    count: items in each group of items with equal responses.
+    log likelihood of each subject's response to each item, `mixed` minus the second by an asymptote and z.
+    count: items in each group of items with equal responses.
     observed: True for the Hessian itself, with the block of each item made positive definite, so that a step ascends;
     False for its expectation, which is positive everywhere and exists here for models without asymptotes only.
     """
@@ -83,8 +87,8 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
     k = len(state.item)
     gradient, block = own_derivatives(state, cells, observed)
 
-    # k x shared x groups: the k parameters of an item are asymptotes, log a and b; the shared ones are the abilities
-    # and, last, the prior's centre (the mean difficulty)
+    # negative second derivatives by an item's and a shared parameter, k x shared x groups: the k parameters of an item
+    # are asymptotes, log a and b; the shared ones are the abilities and, last, the prior's centre
     cross = np.empty((k, len(theta) + 1, len(b)))
     cross[:-1, -1] = 0.0  # only the difficulty depends on the centre
     cross[-1, -1] = -(prior.spread**-2)
@@ -132,15 +136,17 @@ def eliminate(system: System, count: Groups) -> Eliminated:
 
     complement = D - Σ n Cᵀ B⁻¹ C,   pushed = g - Σ n Cᵀ B⁻¹ h
 
-    The sums are over groups of n items each (`count`). Of one item, B = L Lᵀ is the block, C the cross with the shared
-    parameters, and h the gradient; g and D are the gradient and the diagonal of the shared parameters.
+    The step x of the shared parameters then solves complement x = pushed. The sums are over groups of n items each
+    (`count`). Of one item, B = L Lᵀ is the block, C the cross with the shared parameters, and h the gradient; g and D
+    are the gradient and the diagonal of the shared parameters. The result also has L, L⁻¹ h (`half_item`) and L⁻¹ C
+    (`half_cross`), from which `step` finds the steps of the items.
     Overwrites `system.cross`. Raises LinAlgError if a block is not positive definite.
     """
     lower = cholesky(system.block)
     half_item = system.item.copy()
     half_cross = system.cross  # not copied: it is as large as the responses
-    forward(lower, half_item)
-    forward(lower, half_cross)
+    forward(lower, half_item)  # in place: L⁻¹ h
+    forward(lower, half_cross)  # in place: L⁻¹ C
 
     # Cᵀ B⁻¹ C = (L⁻¹ C)ᵀ (L⁻¹ C), summed over the k parameters of an item
     complement = np.diag(system.diagonal)
@@ -148,18 +154,21 @@ def eliminate(system: System, count: Groups) -> Eliminated:
     for cross, item in zip(half_cross, half_item, strict=True):  # shared x groups, groups
         weighted_cross = cross * np.sqrt(count)
         complement -= weighted_cross @ weighted_cross.T
-        pushed -= cross @ (count * item)
+        pushed -= cross @ (count * item)  # Cᵀ B⁻¹ h = (L⁻¹ C)ᵀ L⁻¹ h
     return Eliminated(complement, pushed, lower, half_item, half_cross)
 
 
 def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
     """Newton's step of the shared parameters (abilities, then the mean difficulty) and of all items.
 
+    eliminated: the equation S x = pushed of the shared parameters, with S its `complement`; of each item the Cholesky
+    factor L of its block B, L⁻¹ h (`half_item`) for its gradient h, and L⁻¹ C (`half_cross`) for its cross C with the
+    shared parameters.
     free: positions of the shared parameters that may move. The others, such as fixed abilities, get a step of 0.
     Where the posterior is not concave in the shared parameters, negative curvatures are flipped, so that the step
     ascends. The step of the shared parameters is shortened to LONGEST_STEP.
     """
-    # x = S⁻¹ pushed, from the eigenvectors of the complement S
+    # x = S⁻¹ pushed, from the eigenvectors of S
     shared = np.zeros(len(eliminated.pushed))
     if len(shared[free]):
         eigenvalue, eigenvector = np.linalg.eigh(eliminated.complement[free, free])
@@ -222,7 +231,8 @@ def find_mode(
 
     No Newton step lowers the log posterior. Between Newton steps, the scales of the prior (the spread of difficulty and
     the mean log discrimination) are learned by an EM step. EM steps alone approach their limit slowly, so the scales
-    are then moved further, to where the changes of the last EM steps lead.
+    are then moved further, to where the changes of the last EM steps lead: in the first 30 steps by secants of the
+    change as a function of the scales (Anderson's acceleration), which can cycle; later by Aitken's extrapolation.
 
     fixed_ability: abilities stay as they are in `state`.    learning: the scales that are learned.
     The result has `converged` if the last Newton step and the last EM step were both at most `tolerance`, within 1,000
@@ -237,7 +247,7 @@ def find_mode(
     fill(cells, data, state)
 
     iteration = 0
-    moved = np.inf
+    moved = np.inf  # size of the last Newton step
     history: list[ScaleChange] = []  # the last EM steps, three at most
     while max(moved, _last_change(history)) > tolerance and iteration < STEPS:
         iteration += 1
@@ -246,8 +256,9 @@ def find_mode(
         state, moved = _take_step(data, state, cells, trial_cells, shared, item)
         cells, trial_cells = trial_cells, cells  # `cells` are now at the new state; the next step fills the others
 
-        # near the end, when the scales change little, Newton steps settle before the scales are learned again
-        may_use_secants = iteration < SECANT_STEPS  # later not, because they can cycle
+        # near the end, where the scales change little, Newton steps settle before the scales are learned again: secants
+        # compare EM steps, which should each start from the mode at their scales
+        may_use_secants = iteration < SECANT_STEPS
         last_change = _last_change(history)
         is_unsettled = tolerance < moved and moved > SETTLED_RATIO * last_change
         if may_use_secants and is_unsettled and last_change < SMALL_SCALE_CHANGE:
@@ -259,7 +270,7 @@ def find_mode(
         change = ScaleChange(scales, _log_scales(state.prior) - scales)
         history = _with_change(history, change) if may_use_secants else [*history[-2:], change]
 
-        # not far from the mode (in the careful steps), nor when the scales have converged
+        # the scales are not moved further in the careful steps, far from the mode, nor when they have converged
         if iteration > n_careful and _last_change(history) > tolerance:
             prior, history = _extrapolate_scales(state.prior, history, may_use_secants)
             state = replace(state, prior=prior)
@@ -352,12 +363,12 @@ def _take_step(
     parameter, or of an item's parameter relative to 1 + its value.
     cells: at `state`.    trial_cells: arrays that are filled at the state reached.
     shared: step of the abilities and, last, of the prior's centre.    item: step of the items (parameters x groups).
-    A quadratic does not describe the posterior of an item that would move far. Such items climb to their own mode
-    instead, at the abilities reached. If the whole step lowers the log posterior, all items climb to their own mode
-    at the shorter steps.
+    Newton's step takes the log posterior as quadratic, which is wrong for an item that would move far. Such an item
+    climbs to its own mode instead, at the abilities reached. If the whole step lowers the log posterior, the shorter
+    steps are of abilities and centre alone, and all items climb to their own modes.
     """
     height = log_posterior(state, cells, data.count)
-    item_size = np.abs(item / (1 + np.abs(state.item))).max(axis=0)  # by group, relative to the parameter
+    item_size = np.abs(item / (1 + np.abs(state.item))).max(axis=0)  # by group, relative to 1 + the parameter
     climbs_alone = item_size > FAR_STEP
     length = 1.0
     while True:
@@ -425,19 +436,18 @@ def _learn_scales(
     """The state with both scales of the prior, spread of difficulty and mean log discrimination, after an EM step.
 
     The spread of difficulty becomes the most probable one given all difficulties. The mean log discrimination is
-    learned as the unit of ability: the mean of E[θ²] over subjects is made 1, as in the prior of abilities. Abilities,
-    difficulties and slopes change their unit together, so no probability changes. With fixed abilities the unit is
-    given, and the mean log discrimination becomes the mean over the items.
+    learned as the unit of ability: the mean of E[θ²] over subjects is made 1, as in the prior of abilities. With u the
+    root of this mean, θ and b are divided by u and log u is added to log a: z = a (θ - b) and probabilities stay.
+    With fixed abilities the unit is given, and the mean log discrimination becomes the mean over the items.
 
     difficulty_variance: of an item of each group.    ability_variance: of each subject. Both are posterior variances by
     Laplace's approximation.    learning: the scales that are learned; the others stay.
     """
     prior = state.prior
-    item = state.item
+    item = state.item  # the rows end with log discrimination (not in the 1pl) and difficulty
     unit = 1.0
     has_slope = len(item) > 1  # all models but 1pl
     if has_slope and learning.slope and fixed_ability:  # the unit is given by the abilities
-        # item[-2] is log discrimination, item[-1] difficulty
         prior = replace(prior, log_slope=float(np.average(item[-2], weights=data.count)))
     elif has_slope and learning.slope:
         unit = float(np.sqrt(np.mean(state.ability**2 + ability_variance)))
@@ -447,7 +457,7 @@ def _learn_scales(
         item[-1] /= unit
 
     if learning.spread:
-        squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2
+        squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2  # E[(b - centre)²] by group
         spread = learned_spread(float(data.count @ squares), int(data.count.sum()))
     else:
         spread = state.prior.spread
@@ -597,8 +607,10 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
     """Which of the scales that `mode` learned are determined by the responses: spread of difficulty, unit of ability.
 
     A scale is in doubt if it is small, or if the fit did not converge. The variance that belongs to it (of difficulty,
-    or of ability) must then be larger than chance explains, see `_exceeds_chance`. The unit of ability is tested by the
-    spread of ability in logits, exp(mean log discrimination); with fixed abilities it must only not grow without end.
+    or of ability) must then be larger than chance explains: at least two standard errors above 0, where a standard
+    error is √(2 / n) / I for n values (abilities or difficulties), with I the mean information of the responses on one
+    value. The unit of ability is tested by the spread of ability in logits, exp(mean log discrimination). With fixed
+    abilities, the mean log discrimination is rejected only if it grows without end.
     At most one scale is rejected at a time, because the other is learned anew without it.
     """
     prior, learning = mode.state.prior, mode.learning
@@ -656,7 +668,7 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     fixed_ability: abilities are taken as known; their standard errors are 0.
     """
     system = derivatives(mode.state, mode.cells, data.count, observed=True)
-    eliminated = eliminate(system, data.count)
+    eliminated = eliminate(system, data.count)  # S is its `complement`, L Lᵀ = B its `lower`, L⁻¹ C its `half_cross`
     k, n_groups = eliminated.half_item.shape
 
     # diagonal of B⁻¹ = L⁻ᵀ L⁻¹, from L⁻ᵀ; k, l: parameters, g: groups
@@ -667,7 +679,7 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
         return np.zeros(len(mode.state.ability)), np.sqrt(item_variance)
 
     ability_covariance = _invert_positive_definite(eliminated.complement[:-1, :-1])  # the centre comes last
-    is_centre_known = all(mode.learning)
+    is_centre_known = all(mode.learning)  # a flag for each scale: whether it was learned
     if is_centre_known:
         shared_covariance = ability_covariance
     else:

@@ -81,7 +81,7 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
         centre_variance = 1 / (n * precision + 1 / MEAN_VARIANCE)
         centre = centre_variance * precision * total
 
-    # evidence: the terms of z, then of μ, then of τ
+    # evidence: E log p(z | μ, τ) - E log N(z; E μ, 1 / E τ), then E log (p / q) of μ, then the same of τ
     log_precision = float(digamma(shape) - np.log(rate))  # E log τ
     ratio = centre_variance / MEAN_VARIANCE
     evidence = n / 2 * (log_precision - np.log(precision) - precision * centre_variance)
@@ -116,7 +116,9 @@ class Grid(NamedTuple):
 def grid(model: str, subjects: int) -> Grid:
     """Points where the posterior of an item is computed: even steps of b and log a; λ at points of U[0, 1] and at 1.
 
-    In the 1PL log a is 0 everywhere. Only 3pl-upper has λ below 1, at Gauss-Legendre points.
+    b is difficulty and a discrimination; both b and log a are in standard deviations of their priors. λ is feasibility:
+    below 1 it is a cap on the chance of a right response. In the 1PL log a is 0 everywhere. Only 3pl-upper has λ below
+    1, at Gauss-Legendre points.
     model: 1pl, 2pl or 3pl-upper.
     subjects: their number. With more than a hundred, the posterior of b is so narrow that it needs finer steps.
 
@@ -129,8 +131,8 @@ def grid(model: str, subjects: int) -> Grid:
     slope_grid, difficulty_grid = np.meshgrid(log_a, b, indexing="ij")
     slope = slope_grid.ravel()
     difficulty = difficulty_grid.ravel()
-    log_weight = -(slope**2 + difficulty**2) / 2  # standard normal priors; their probabilities sum to 1
-    log_weight -= np.log(np.exp(log_weight).sum())
+    log_weight = -(slope**2 + difficulty**2) / 2  # log density of standard normal priors, without constants
+    log_weight -= np.log(np.exp(log_weight).sum())  # so that the prior probabilities sum to 1
 
     if model == "3pl-upper":
         node, node_weight = np.polynomial.legendre.leggauss(CAP_POINTS)  # of [-1, 1]
@@ -140,7 +142,14 @@ def grid(model: str, subjects: int) -> Grid:
         feasibility = np.ones(1)
         cap_prior = np.zeros(1)
     slope_width = log_a[1] - log_a[0] if len(log_a) > 1 else 0.0
-    return Grid(difficulty, slope, log_weight, feasibility, cap_prior, (b[1] - b[0], slope_width))
+    return Grid(
+        difficulty=difficulty,
+        slope=slope,
+        weight=log_weight,
+        feasibility=feasibility,
+        cap_prior=cap_prior,
+        width=(b[1] - b[0], slope_width),
+    )
 
 
 @dataclass(frozen=True)
@@ -174,10 +183,11 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     >>> first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).scale.uncapped
     1.0
     """
-    accuracy_logit, easiness = data.logits()
+    accuracy_logit, easiness = data.logits()  # of each subject's and of each group's share of right responses
     has_one_slope = model == "1pl"
     accuracy_logit = accuracy_logit - accuracy_logit.mean()
-    unit = 1.0 if has_one_slope else max(float(accuracy_logit.std()), 0.1)  # subjects may all be alike
+    # the unit of ability, in logits; it is never near 0, even if all subjects have nearly equal accuracies
+    unit = 1.0 if has_one_slope else max(float(accuracy_logit.std()), 0.1)
 
     # subjects with equal accuracies get equal noise, so that they start equal
     levels, level_of_subject = np.unique(accuracy_logit, return_inverse=True)
@@ -191,9 +201,9 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
         spread=max(spread, 0.5),
         log_slope=float(np.log(unit)),
         slope_spread=0.0 if has_one_slope else 0.5,
-        uncapped=0.5 if model == "3pl-upper" else 1.0,
+        uncapped=0.5 if model == "3pl-upper" else 1.0,  # share of items with feasibility 1
     )
-    return State(ability, np.full(len(ability), 0.01), scale)
+    return State(ability, np.full(len(ability), 0.01), scale)  # a standard deviation of 0.1 for every ability
 
 
 class Logs(NamedTuple):
@@ -277,7 +287,10 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     log density = Σ right log P(right) + Σ wrong log P(wrong) + log prior
                 = Σ right gain + Σ log P(wrong) + log prior,   gain = log P(right) - log P(wrong)
 
-    The sums are over the subjects with a response to the item.
+    The sums are over the subjects with a response to the item. b is difficulty, a discrimination, λ feasibility; an
+    item with λ = 1 has no cap. The result has, for each group of items with equal responses, mean and variance of b and
+    of log a, the mean of λ and the probability that λ is 1; and for each subject the expected numbers of right and of
+    wrong responses to items at each point, where an item counts at a point by its posterior probability there.
     log_chances: log P(right) and log P(wrong) of each subject at each point, from `logs`.
     scale: the priors of items.    points: values of b, log a and λ, with b and log a in standard deviations of `scale`.
 
@@ -293,11 +306,7 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         log_level_prior = np.log((1 - scale.uncapped) * points.cap_prior + scale.uncapped * is_uncapped)
     log_prior = (log_level_prior[:, None] + points.weight).ravel().astype(points.dtype)  # by point
 
-    # functions whose posterior means are wanted: b, b², log a, (log a)², λ and whether λ is 1; points x 6
-    pair_functions = np.stack([points.difficulty, points.difficulty**2, points.slope, points.slope**2])
-    level_functions = np.repeat(np.stack([points.feasibility, is_uncapped]), len(points.slope), axis=1)
-    functions = np.concatenate([np.tile(pair_functions, n_levels), level_functions]).T.astype(points.dtype)
-
+    functions = _moment_functions(points)  # b, b², log a, (log a)², λ and whether λ is 1: points x 6
     log_right, log_wrong = log_chances.value  # subjects x points
     gain = log_right - log_wrong
     all_wrong = log_wrong.sum(axis=0) + log_prior  # Σ log P(wrong) + log prior, if no response is missing
@@ -311,14 +320,15 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     width = max(BLOCK // len(log_prior), 1)
     for start in range(0, len(data.count), width):
         block = slice(start, start + width)
-        density = correct[:, block].T @ gain  # groups x points, in place because it is large
+        # first the log density, then in place, because it is large, the posterior probability: groups x points
+        density = correct[:, block].T @ gain
         density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
         highest = density.max(axis=1, keepdims=True)  # taken off, so that exp cannot overflow
         np.exp(density - highest, out=density)
         total = density.sum(axis=1, keepdims=True)
-        density /= total  # now the posterior probability of each point
+        density /= total
 
-        # sums over groups, each of which counts as often as it has items
+        # sums over groups, each of which counts as often as it has items; total exp(highest) is P(responses)
         evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
         moments[:, block] = (density @ functions).T
         density *= data.count[block, None].astype(points.dtype)
@@ -326,6 +336,7 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         expected_responses += density.sum(axis=0) if data.present is None else present[:, block] @ density
 
     return Items(
+        # from moments in standard deviations of the prior to mean and variance on the scale of ability, and of log a
         difficulty=_mean_and_variance(moments[:2], scale.centre, scale.spread, points.width[0]),
         slope=_mean_and_variance(moments[2:4], scale.log_slope, scale.slope_spread, points.width[1]),
         feasibility=moments[4] if n_levels > 1 else np.ones(len(data.count)),
@@ -334,6 +345,19 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         wrong=np.maximum(expected_responses - expected_right, 0),
         evidence=evidence,
     )
+
+
+def _moment_functions(points: Grid) -> Float[np.ndarray, "points 6"]:
+    """Values at every point of the functions whose posterior means are wanted: b, b², log a, (log a)², λ, λ is 1.
+
+    Points are ordered as in `Grid`: all pairs of b and log a at the first level of λ, then at the next.
+    """
+    n_levels = len(points.feasibility)
+    pair_functions = np.stack([points.difficulty, points.difficulty**2, points.slope, points.slope**2])
+    level_functions = np.stack([points.feasibility, points.feasibility == 1])
+    by_pair = np.tile(pair_functions, n_levels)
+    by_level = np.repeat(level_functions, len(points.slope), axis=1)
+    return np.concatenate([by_pair, by_level]).T.astype(points.dtype)
 
 
 def _mean_and_variance(
@@ -386,6 +410,8 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
     """One round of the fit: the posterior of items given subjects, the priors of both, then subjects given items.
 
     Returns the new state, the posterior of the items, and the evidence lower bound at `state`, before the round.
+    θ is ability, with mean `state.ability` and variance `state.variance`. The evidence is the sum of log P(responses)
+    over items, E log (prior(θ) / q(θ)) over subjects, and what the uncertain means and precisions of the priors add.
     The responses determine neither the origin nor the unit of ability. So all parameters are shifted and scaled such
     that abilities have mean 0 and, where discrimination is learned, E θ² has mean 1. In the 1PL the unit is a logit.
     """
@@ -398,7 +424,8 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
     squares = (state.ability - ability_prior.centre) ** 2 + state.variance  # E (θ - centre)²
     # 2 E log (prior(θ) / q(θ)) of each subject, for normal densities
     prior_terms = np.log(ability_prior.precision * state.variance) + 1 - ability_prior.precision * squares
-    difficulty_prior = population(items.difficulty[0], items.difficulty[1], data.count)
+    difficulty_mean, difficulty_variance = items.difficulty
+    difficulty_prior = population(difficulty_mean, difficulty_variance, data.count)
     evidence = items.evidence + ability_prior.evidence
     evidence += 0.5 * float(prior_terms.sum())
     evidence += difficulty_prior.evidence
@@ -406,12 +433,13 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
     log_slope = 0.0  # a = 1 in the 1PL
     slope_spread = 0.0
     if not has_one_slope:
-        slope_prior = population(items.slope[0], items.slope[1], data.count)
+        slope_mean, slope_variance = items.slope  # of log a
+        slope_prior = population(slope_mean, slope_variance, data.count)
         evidence += slope_prior.evidence
         log_slope = slope_prior.centre
         slope_spread = slope_prior.spread
 
-    uncapped = state.scale.uncapped
+    uncapped = state.scale.uncapped  # the share of items without a cap
     if points.cap_prior.any():  # the share has a prior Beta(2, 2), which keeps it off 0 and 1 with few items
         evidence += float(np.log(uncapped) + np.log1p(-uncapped))
         # the mode of its posterior, from the expected number of items without a cap
@@ -454,15 +482,15 @@ def fit_variational(
     The posterior is approximated by q, a product over subjects, items and each μ and τ: a normal for θ, a normal for μ
     and a Gamma for τ as in the paper. The parameters of one item have the best q of any shape, on a grid; this is the
     first addition. The evidence lower bound is maximised in q of items, priors and subjects in turn. Variances are 1/τ,
-    as the paper has them (py-irt reads 1/τ as a standard deviation). Of caps λ the paper has U[0, 1]; here that is the
-    prior of the items that have a cap, and the share of items without one (λ = 1) is learned: the second addition.
+    as in the paper (py-irt reads 1/τ as a standard deviation). The paper's prior of every cap λ is U[0, 1]. Here it is
+    the prior of the items that have a cap, and the share of items without one (λ = 1) is learned: the second addition.
 
     responses: 1 right, 0 wrong, NaN missing.
     model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.    epochs: sweeps at most; `converged` if these were enough.
     seed:   of the noise that is added to the start, the logit accuracies. It changes the result by little more than the
             tolerance, 3e-4.
 
-    In the result, ability has mean 0 and, but in the 1pl, E θ² has mean 1. `discrimination` is exp(E log a), as py-irt
+    In the result, ability has mean 0; except in the 1pl, E θ² has mean 1. `discrimination` is exp(E log a), as py-irt
     gives it, and positive. `feasibility` is E λ. `*_se` are posterior standard deviations. `log_posterior` is the
     evidence lower bound. Raises FcaError for responses, models and epochs that cannot be fitted.
 
