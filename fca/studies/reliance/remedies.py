@@ -107,12 +107,15 @@ class Remedy:
     def plan(self, context: RunContext) -> list[Run]:
         """The runs of the remedy: the features of all images, the training of the layer, and its predictions.
 
-        Features do not depend on the subset of classes, so that all subsets share their run. Raises FcaError for a
-        model without weights, for compat (a run that reproduces a paper's own code), for corm without masks, and for
-        ranks that do not fit the images.
+        There are four remedies: head (a plain layer), corm (core risk minimisation: noise on the backgrounds of
+        training images), dfr (deep feature reweighting: images balanced between strong and weak spurious cues), and
+        corm_dfr. Features do not depend on the subset of classes, so that all subsets share their run.
+
+        Raises FcaError for a model without weights, for compat (a run that reproduces a paper's own code), for corm
+        without masks, and for ranks that do not fit the images.
         """
         data = context.data
-        ranks = self._chosen_images(context, data).ranks
+        ranks = self._chosen_images(context, data).ranks  # source of the ranks that balance the images; None: no dfr
         check_has_weights(context, self.name)
         if context.compat:
             raise FcaError("adaptation", self.name, "scratch or finetune: compat has no remedies", "leave compat out")
@@ -146,7 +149,10 @@ class Remedy:
     def _recipe(self, ranks: str | None) -> dict[str, Any]:
         """Name -> value of each field that this remedy reads; the others must not enter its identity.
 
-        ranks: source of the ranks, for dfr (see `ChosenImages`).
+        The fields of Adam are read unless the layer is solved; those of core risk minimisation (corm) only by remedies
+        with it; those of deep feature reweighting (dfr, which balances images by the ranks of their cues) likewise.
+
+        ranks: for dfr, the id of the table that has the ranks, or a digest of the ranks that the images have.
         """
         fields: list[str] = []
         if self.solver == "adam":
@@ -225,8 +231,9 @@ class Remedy:
         """The training and validation images from which the remedy learns.
 
         Of a balanced split these are the images at both ends of each class's ranking by its cues, of any other split
-        all images of the subset's classes. dfr balances the training images; its logistic solver also needs groups of
-        validation images.
+        all images of the subset's classes. dfr (deep feature reweighting) balances the training images; its logistic
+        solver also needs groups of validation images (a class, with strong or with weak cues). The ranks are identified
+        by the id of their table, or, if the images have them in a column, by a digest.
 
         Raises FcaError for ranks that do not fit the images.
         """
@@ -240,7 +247,8 @@ class Remedy:
                 ranks = ranks_of(context.store, self.ranks, data, split_rows)
                 digest.update(ranks.astype("<f8").tobytes())
                 labels = context.subset.new_labels(data.labels[split_rows])
-                n_at_end = self.balanced if split == "train" else len(ranks)  # val: all images but an odd middle one
+                # of val all images, but an odd middle one: an end has at most half of its class, whatever the number
+                n_at_end = self.balanced if split == "train" else len(ranks)
                 chosen, groups[split] = balanced_images(labels, ranks, n_at_end)
                 split_rows = split_rows[chosen]
             rows[split] = split_rows
@@ -251,16 +259,17 @@ class Remedy:
     def _train_layer(self, context: RunContext, data: ImageData, features: np.ndarray) -> TrainedLayer | None:
         """The last layer of the remedy, trained on frozen features; None where its training diverged.
 
-        With corm (core risk minimisation) training images get noise on their backgrounds, each with a probability, and
-        the saliency there is a penalty whose weight the validation images choose. With dfr the images are balanced:
-        equally many of every group (a class, with strong or with weak spurious cues).
+        With corm (core risk minimisation) training images get noise on their backgrounds, each with a probability. The
+        loss has a penalty on the gradient of the loss by the background's pixels; validation images choose its weight.
+        With dfr (deep feature reweighting) the images are balanced: equally many of every group (a class, with strong
+        or with weak spurious cues).
 
         features: of all images of `data`, of which training and validation images are taken.
         """
         from fca.studies.reliance.last_layer import NoisyFeatures, logistic_head, stored_features, train_head
         from fca.tasks.at_input import AtInput
 
-        rows, groups, _ = self._chosen_images(context, data)
+        rows, groups, _ = self._chosen_images(context, data)  # for each split; groups only of balanced splits
         train_labels = context.subset.new_labels(data.labels[rows["train"]])
         val_labels = context.subset.new_labels(data.labels[rows["val"]])
         train_features = features[rows["train"]].astype(np.float32)
@@ -285,9 +294,9 @@ class Remedy:
             train_images = AtInput(data, "train", rows["train"], network, context)
             val_images = AtInput(data, "val", rows["val"], network, context)
             train = NoisyFeatures(network, train_images, self.sigma, self.probability, context.seed)
-            val = NoisyFeatures(network, val_images, self.sigma, 1.0, context.seed)  # all have noise
+            val = NoisyFeatures(network, val_images, self.sigma, 1.0, context.seed)  # probability 1: all have noise
         else:
-            saliency_weights = [0.0]
+            saliency_weights = [0.0]  # no penalty
             train = stored_features(train_features, context.machine.accelerator)
             val = stored_features(val_features, context.machine.accelerator)
 

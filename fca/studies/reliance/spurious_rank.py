@@ -278,12 +278,13 @@ def cue_ranks(features: Float[np.ndarray, "images chosen"], by: str) -> tuple[An
 
 
 def _ranked_images(items: pd.DataFrame, features: np.ndarray, chosen: pd.DataFrame, by: str) -> pd.DataFrame:
-    """The images with their score and rank within class and split (see `cue_ranks`), strongest cues first.
+    """The images with their score and rank within class and split, strongest cues first; rank 1 is the strongest.
 
     Images of classes without chosen features are left out.
 
     items, features: of all images of the data set, in the same order.
-    chosen: a line for each class (`label`) and feature that ranks its images.    by: rank or zscore.
+    chosen: a line for each class (`label`) and feature that ranks its images.
+    by:     rank: the score is the mean over the features of the image's rank; zscore: the mean of its z-scores.
     """
     images = items[["label", "image_id", "split"]].astype({"label": str})
     for label, chosen_of_class in chosen.groupby("label")["feature"]:
