@@ -119,7 +119,7 @@ def _distinct_corruption_names(rows: pd.DataFrame, kind: pd.Series) -> pd.Series
 def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
     """Columns `subject` (a unique name), `model` and `snapshot` for the rows of one data set, in the order of the rows.
 
-    Rows under different shifts belong to one subject if they have the same network and snapshot (see `_subject_key`).
+    A subject is a network at one snapshot of its training; its rows under different shifts belong together.
     """
     key_by_index: dict[int, tuple[Any, ...]] = {}  # index of a row -> key of its subject
     properties_by_key: dict[tuple[Any, ...], dict[str, Any]] = {}  # key -> what may distinguish its name from others
@@ -134,7 +134,7 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
         evaluations.add((key, row["shift"]))
         key_by_index[row["index"]] = key
 
-        training_run, _, snapshot, *_ = key
+        training_run, _, snapshot, *_ = key  # None instead of a run for published weights; the others: model, settings
         if key not in properties_by_key:  # the first row of a subject
             properties_by_key[key] = {
                 "model": row["model"],

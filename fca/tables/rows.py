@@ -258,23 +258,34 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
         # fingerprint of the set or of its cut); `words`, such as "limit 20", distinguish its name from other versions
         version_of, words_of_version = _versions_and_words(store, dataset_rows, stored_rows)
         for version, words in words_of_version.items():
-            # The images on which models of this version were tested: the whole set, its 70/10/20 cut, or both
-            tested_fingerprints = sorted({name for name in model_rows[FINGERPRINT] if version_of.get(name) == version})
-            tested_names: list[str] = []
-            for tested_fingerprint in tested_fingerprints:
-                all_words = list(words)
-                if len(tested_fingerprints) > 1:  # tested on both, which a further word distinguishes
-                    is_whole_set = tested_fingerprint == version
-                    all_words.append("all test" if is_whole_set else CUT)
-                tested_name = _dataset_name(str(dataset), all_words)
+            tested = sorted({tested for tested in model_rows[FINGERPRINT] if version_of.get(tested) == version})
+            tested_names = _names_of_tested_sets(str(dataset), version, words, tested)
+            for tested_fingerprint, tested_name in tested_names.items():
                 model_names[tested_fingerprint] = [tested_name]
-                tested_names.append(tested_name)
 
             # Features are of the whole set. They take the names of the accuracies with which they are compared, if any
-            feature_names[version] = tested_names or [_dataset_name(str(dataset), words)]
+            feature_names[version] = list(tested_names.values()) or [_dataset_name(str(dataset), words)]
 
     renamed_models = [_with_dataset_names(rows, model_names) for rows in models]
     return [*renamed_models, _with_dataset_names(embedded, feature_names)]
+
+
+def _names_of_tested_sets(dataset: str, version: str, words: Sequence[str], tested: Sequence[str]) -> dict[str, str]:
+    """The new name of the data set for each fingerprint of one version on which models were tested.
+
+    A version is the whole set or its 70/10/20 cut. If models were tested on both, a further word distinguishes them.
+
+    version: fingerprint of the whole set.    words: what distinguishes the version, such as "limit 20".
+    tested:  fingerprints of what models were tested on: the whole set, its cut, or both.
+    """
+    names: dict[str, str] = {}
+    for tested_fingerprint in tested:
+        all_words = list(words)
+        if len(tested) > 1:
+            is_whole_set = tested_fingerprint == version
+            all_words.append("all test" if is_whole_set else CUT)
+        names[tested_fingerprint] = _dataset_name(dataset, all_words)
+    return names
 
 
 def _with_dataset_names(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:

@@ -223,7 +223,7 @@ class Noise(InputStage):
         """
         images = shown.images(rows)
         masks = shown.masks(rows)
-        if self.area_matched:
+        if self.area_matched:  # two masks for each image, in the order of REGIONS: the object first
             region = self._matched_regions(shown, rows)[:, REGIONS.index(self.region)]
         else:
             region = masks if self.region == "foreground" else ~masks
@@ -484,7 +484,7 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
 
     # whether each column has an object; left and below it looks at each row instead
     axis = 1 if side in (LEFT, BELOW) else 0
-    has_object = np.atleast_1d(objects.any(axis=axis))
+    has_object = objects.any(axis=axis)
     if side == ABOVE:  # its columns run the other way than ours
         has_object = has_object[::-1]
 

@@ -196,7 +196,7 @@ def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]
     # names it in column `weights` (RUN_ID/...)
     run_of_weights = rows["weights"].astype("string").str.split("/").str[0]
     rows = rows.assign(run=rows["parent"].fillna(run_of_weights))
-    is_best = rows["snapshot"].fillna("best") == "best"
+    is_best = rows["snapshot"].fillna("best") == "best"  # other snapshots of a training are other networks
     is_same_data = rows["run"].map(trained_on) == rows["fingerprint"]
     rows = rows[is_best & is_same_data]
 

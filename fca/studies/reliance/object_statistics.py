@@ -167,7 +167,7 @@ def _distributions(images: pd.DataFrame) -> Iterator[Row]:
     A line has the share of the images in its bin. For the agreement of people each person counts separately where the
     data set has columns iou_1, iou_2, ...; some data sets have only the mean over people.
 
-    images: a line for each image, as from `images_of`.
+    images: a line for each image, with its quantities in columns.
     """
     agreement_by_person = images.filter(regex=r"^iou_\d+$")
     for quantity in HISTOGRAMS:
@@ -196,7 +196,7 @@ def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterato
     overlap with the object.
 
     rows:   the saliency runs of the data set. Objects and masks are taken from the first.
-    images: the images of the first run, as from `images_of`.
+    images: the images of the first run, in the order of its arrays.
     """
     first_run = records(rows)[0]
     # the run's arrays: `first` has the positions of the first image of each class, `examples` their pictures

@@ -452,9 +452,9 @@ class Reliance:
         conditions: list[str] = []  # all that the estimands use, each once
         for estimand in estimands.values():
             conditions += [condition for condition in estimand.conditions if condition not in conditions]
-        frame = results.frame[conditions].dropna()
+        frame = results.frame[conditions].dropna()  # images x conditions
         codes, classes = pd.factorize(frame.index.get_level_values("label"))  # class number of each image
-        means = reliance.class_means(frame.to_numpy().T, codes, self.over)
+        means = reliance.class_means(frame.to_numpy().T, codes, self.over)  # mean_i, also without each class or image
 
         line = {**results.columns, "images": len(frame), "n_classes": len(classes), "trust": metric}
         for column, estimand in estimands.items():
@@ -573,7 +573,7 @@ class Reliance:
 
         The answer is Spearman's correlation over classes of the shares that two models keep, with its interval.
 
-        classes: as from `_ranked_classes`.
+        classes: a line for each model and class, with the share (column `kept`).
         """
         lines_of_models = classes[classes["model"] != MEAN_MODEL]
         for shared_columns, lines in groups_by_columns(lines_of_models, ["dataset", "protocol"]):

@@ -130,8 +130,8 @@ class Saliency:
             check_forward(clean_run.work)
             check_classes(clean_run.work.model, clean_run.work.data, self.split)
 
-        # what identifies the prediction of the same clean images identifies a map, but for the shift; its own settings
-        # are added. None stands for what does not count, and is left out
+        # the identity of the prediction of the same clean images, without its shift, and with the settings of the maps;
+        # a setting of None is a default, and is left out
         meaning = {
             **clean_run.identity,
             "shift": None,

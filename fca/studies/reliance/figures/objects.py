@@ -244,7 +244,7 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
     chart = kinds.pictures(frame, hover, "place", "words")
     n_columns = int(frame["column"].max()) + 1
     figure = style.faceted(chart, frame, title, (DATASET,), height=2 * RANKED_PICTURE_HEIGHT, columns=2)
-    figure.usermeta = kinds.FIXED
+    figure.usermeta = kinds.FIXED  # pictures have a fixed size, so that panels are not stretched to the page
     figure.spec.width = n_columns * PICTURE_WIDTH
     return figure
 

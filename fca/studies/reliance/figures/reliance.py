@@ -346,10 +346,10 @@ def _left_out_sentences(frame: pd.DataFrame) -> Iterator[str]:
 def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the accuracy of models on images without their objects: first the best model, then the others.
 
-    They are about the protocol "open" (all classes of a model) and the first change of CHANGE_CLAUSES (best one first)
-    that was predicted; there are none if no such change was. Of more than FEW_MODELS models only the best and the last
-    have a sentence. If models are at the level of chance on clean images, one sentence states that nothing is known.
-    WITHOUT_OBJECT is the column TOP1, formatted and named for sentences.
+    They are about the protocol "open" (all classes of a model) and one change that removes the object: the first of
+    CHANGE_CLAUSES that was predicted. There are no sentences if no such change was. Of more than FEW_MODELS models only
+    the best and the last have a sentence. If models are at the level of chance on clean images, one sentence states
+    that nothing is known. WITHOUT_OBJECT is the column TOP1, formatted and named for sentences.
 
     accuracy: the frame of the table `reliance_accuracy`, with a line for each model and condition.
 
