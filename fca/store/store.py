@@ -108,7 +108,7 @@ class Store:
         return self.state_and_damage(run_id)[1]
 
     def state_and_damage(self, run_id: str) -> tuple[State, DamagedFile | None]:
-        """The state of a run, and its first damaged file or None. Both take one check, as either of them alone does.
+        """The state of a run, and its first damaged file or None. One check of the folder shows both.
 
         A damaged run that a worker is repeating is RUNNING, with its damage.
         """

@@ -127,8 +127,8 @@ class Rows:
 def select(store: Store, query: str | None, split: str = "test") -> Rows:
     """The rows (stored results of runs) that the few-class analyses read. The store is read once.
 
-    They are trainings, clean test predictions of full models with their best weights, scores of these predictions on
-    subsets of the classes, and clean features.
+    They are trainings, predictions of clean test images by full models with their best weights, scores of these
+    predictions on subsets of the classes, and features of clean images (`embed` rows).
 
     query: restricts the rows; None: no restriction. A condition on a column that a kind of row does not have does not
            restrict this kind: recipe_epochs == 5 keeps all `embed` rows.
@@ -149,6 +149,7 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     scored = apply_query(rows[is_scored], query)
     scored = scored[scored["ncl"] < scored["num_classes"]]  # a score on all classes repeats its parent in `full`
 
+    # names of data sets distinguish their versions, names of models the adaptations of a network
     trained, full, scored, embedded = by_version(store, [trained, full, scored], embedded)
     model_names = _distinct_names(pd.concat([trained, full]))
     return Rows(

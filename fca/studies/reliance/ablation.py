@@ -292,9 +292,11 @@ class Swap(InputStage):
         return shown.images(rows).where(shown.masks(rows)[:, None], backgrounds)
 
     def _draw_donors(self, shown: InputImages, rows: Rows) -> Rows:
-        """For each image the row of its donor: a random image of another class, among all images of the run.
+        """For each image the position of its donor: a random image of another class, among all images of the run.
 
         The random number is keyed by seed and image id, so that an image's donor does not depend on its batch.
+
+        rows: the images of a batch, as positions in the data's items; `shown.rows` has those of all images of the run.
         """
         labels = shown.data.labels
         image_ids = shown.data.items["image_id"]
@@ -484,7 +486,7 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
 
     # whether each column has an object; left and below it looks at each row instead
     axis = 1 if side in (LEFT, BELOW) else 0
-    has_object = objects.any(axis=axis)
+    has_object = np.atleast_1d(objects.any(axis=axis))  # an array in any case, but not for mypy
     if side == ABOVE:  # its columns run the other way than ours
         has_object = has_object[::-1]
 

@@ -168,7 +168,7 @@ class Remedy:
         return recipe
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """The results of these runs: planned ones that are not done yet.
+        """The results of these runs, which are those of `plan` that are not done yet.
 
         Features are computed first, then the layer is trained. Clean test images are predicted from their stored
         features, changed ones by the whole network.
@@ -188,8 +188,9 @@ class Remedy:
     def _finish_layer(self, runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
         """Results of the layer's training and of its predictions on clean test images, as far as the runs include them.
 
-        If the training is not among the runs, it was done earlier and the stored layer is read. If the training
-        diverges, only its row is stored, with a flag instead of accuracies.
+        The row of the training has the accuracy on clean test images, too. If the training is not among the runs, it
+        was done earlier and the stored layer is read. If the training diverges, only its row is stored, with a flag
+        instead of accuracies.
         """
         work = runs[0].work
         data = work.data
@@ -218,6 +219,7 @@ class Remedy:
         true = subset.new_labels(data.labels[test_rows])
         logits = features[test_rows].astype(np.float32) @ layer["weight"].T + layer["bias"]  # images x classes
 
+        # time, device and size are those of the network when it computed the features
         features_row = context.store.row(work.features)
         forward_columns: dict[str, Any] = {column: features_row.get(column) for column in FORWARD_COLUMNS}
         columns = {**prediction_columns(logits, true, subset.classes), **forward_columns}

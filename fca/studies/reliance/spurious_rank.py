@@ -136,7 +136,8 @@ class SpuriousRank:
             features = store.array(embed_row["run_id"], "features", lines=len(items)).astype(np.float32)
             runs_read.append(embed_row["run_id"])
 
-            # which features rank the images of each class
+            # which features rank the images of each class: the most important ones for the first of the linear layers
+            # on them, or those that a file names
             if self.features is None:
                 layer = load_file(store.folder(layer_runs[0]) / "best.safetensors")
                 is_train = items["split"] == "train"

@@ -99,8 +99,9 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
 def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the verdicts: metrics that follow the truth, each that is not confirmed, and those still undecided.
 
-    The first sentence gives the weakest correlation among the metrics that follow. The sentence on an unconfirmed
-    metric gives its correlations for the cues for which it fails.
+    A metric follows the truth if, for every cue, it puts networks in the order of their reliance: the accuracy that
+    they lose on images with another background. The first sentence gives the weakest correlation among the metrics
+    that follow. The sentence on an unconfirmed metric gives its correlations for the cues for which it fails.
 
     truth: the frame of the table `metric_truth`, with a line for each metric and cue, and one for all cues together.
 

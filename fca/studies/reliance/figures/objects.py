@@ -137,7 +137,7 @@ def pictures_figure(kind: str, pictures: Table) -> alt.FacetChart:
     frame = frame[frame["panel"].isin(panels[:MAX_PANELS])].reset_index(drop=True)
 
     frame["below"] = frame[IOU].map("IoU {:.2f}".format).where(frame[IOU].notna(), "")
-    hover = [column for column in pictures.columns if column not in PLACE]
+    hover = [column for column in pictures.columns if column not in PLACE]  # not thumbnail, row and column
     chart = kinds.pictures(frame, hover, LABEL, "below")
     n_rows = int(frame["row"].max()) + 1  # rows and columns of the grid count from 0
     n_columns = int(frame["column"].max()) + 1
