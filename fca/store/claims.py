@@ -62,7 +62,8 @@ def acquire(folder: Path) -> str | None:
     token = uuid.uuid4().hex
     temporary_path = part_of(path)
     write_json(temporary_path, {"token": token, **_this_worker()})
-    _tokens[folder] = token  # before there is a file that `abandon` would have to remove
+    # noted before the claim exists: a process that is ended in between releases all claims that it has noted
+    _tokens[folder] = token
     try:
         os.link(temporary_path, path)  # fails if a claim exists, and never leaves a half-written one
     except FileExistsError:
@@ -268,17 +269,20 @@ def _slurm_job() -> str:
 def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
     """Whether nobody works under this claim any more, so that another worker may take the run over.
 
+    A claim is stale if it is invalid, if its process has ended, or if it had no heartbeat for STALE_S seconds.
+
     claim: the content of the file at `path`; {} if the file is no valid claim.
     """
     is_from_future = bool(claim) and claim["started"] > time.time() + STALE_S  # by more than clocks differ
     if not claim or is_from_future:
         return True
 
-    # A SLURM job that was requeued has the same number as before: the claim is from its earlier, ended process
+    # A job is "NUMBER.RESTARTS", or empty outside of SLURM. This job has the number of the claim, but other restarts:
+    # it was requeued, and the claim is from its earlier, ended process
     this_job = _slurm_job()
     claiming_job = str(claim.get("job"))
-    is_same_job = this_job.partition(".")[0] == claiming_job.partition(".")[0]
-    if this_job and this_job != claiming_job and is_same_job:
+    has_same_number = this_job.partition(".")[0] == claiming_job.partition(".")[0]
+    if this_job and this_job != claiming_job and has_same_number:
         return True
 
     if claim["host"] == socket.gethostname():

@@ -125,7 +125,8 @@ def _entry_line(path: Path) -> str:
 def read_row(folder: str | Path) -> Whole:
     """The row (stored result) in a run's folder, with the files that it lists; columns get their present names.
 
-    Only row.json is read. The files that it lists are not checked.
+    Only row.json is read. Beside the columns it has a list under the key FILES: first a checksum of row.json itself,
+    marked by SIGNED, then a line "NAME BYTES CHECKSUM ..." for each array and file of weights. These are not checked.
     Raises DamagedFile if row.json is damaged, FileNotFoundError for a run that is not finished.
     """
     path = f"{folder}/{ROW}"
@@ -137,9 +138,9 @@ def read_row(folder: str | Path) -> Whole:
 
     listed = row.pop(FILES, None)  # this and the id of the schema describe the row, and are no columns of it
     schema = row.pop(SCHEMA, None)
-    if listed is None and SIGNED not in content:
+    if listed is None and SIGNED not in content:  # a checksum without a list is an alteration, below
         raise DamagedFile(path, "lists no files: written by an earlier version; repeat the command")
-    if listed is None or not is_as_signed(content):
+    if listed is None or not is_as_signed(content):  # the content does not have the checksum in it
         raise DamagedFile(path, "was altered")
     for old_name in RENAMED.keys() & row.keys():
         row[RENAMED[old_name]] = row.pop(old_name)
@@ -147,7 +148,7 @@ def read_row(folder: str | Path) -> Whole:
 
     try:
         fields_by_file = [line.split(" ") for line in listed[1:]]  # the first line is the row's own checksum
-        files = {name: Entry(int(size), digest) for name, size, digest, *_ in fields_by_file}
+        files = {name: Entry(int(size), digest) for name, size, digest, *_ in fields_by_file}  # _: dtype and shape
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DamagedFile(path, "was altered") from error
     return Whole(row, files, mtime_ns, schema if isinstance(schema, str) else None)
@@ -166,8 +167,9 @@ def _check_types(path: str, row: Row) -> None:
 def problem_of(folder: str | Path) -> DamagedFile | None:
     """The first damaged file of a finished run; None if the run is intact.
 
-    Files older than the row are compared only by size, which is fast, unless a reader left a note of damage in the
-    folder. A listed file that was removed on purpose, for which there is a record in the folder, is no damage.
+    Files older than the row are compared only by size, which is fast, unless a reader that found damage left a note in
+    the folder: then all bytes are compared. A listed file that was removed on purpose, for which there is a record in
+    the folder, is no damage.
     Raises FileNotFoundError for a run that is not finished.
     """
     try:
@@ -202,7 +204,7 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
     """Raise DamagedFile for a file that is missing, or does not have the size and bytes that the row lists.
 
     The bytes are compared if the file is later than the row, or if `always` is true; in both cases only once in this
-    process, as a large file takes long.
+    process, which remembers intact files, as a large file takes long.
     entry: size and checksum in the row.    written_ns: the time when the row was written.
     """
     size, mtime_ns = _stamp(path)
@@ -216,7 +218,8 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
 
     if checksum(path) != entry.digest:
         raise DamagedFile(path, "was altered")
-    if is_later_than_row:  # as in a copied store; with the row's time the file is not read at the next check
+    # an intact file may be later than its row, as in a copied store; with the row's time it is not read again
+    if is_later_than_row:
         with suppress(OSError):  # a store may be read-only
             os.utime(path, ns=(mtime_ns, written_ns))
     remember(path)
@@ -244,7 +247,7 @@ def check_header(path: Path) -> None:
 
 
 def compare(path: Path) -> None:
-    """Raise DamagedFile for a file of a run whose size or bytes are not as the run's row lists them.
+    """Raise DamagedFile for a file of a run whose size or bytes are not those that the run's row lists.
 
     The file is read only once in this process. A file that no row lists is not checked.
     """

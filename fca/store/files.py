@@ -106,8 +106,9 @@ def remove_parts(folder: Path) -> None:
 
 
 def abandoned_parts(folder: Path) -> Iterator[Path]:
-    """The temporary files (see `part_of`) in a folder whose writers are processes of this host that no longer exist.
+    """The temporary files in a folder whose writers are processes of this host that no longer exist.
 
+    A file of the store is written under a temporary name, .NAME.PID@HOST.RANDOM.part, and renamed when it is complete.
     Files of other hosts are not among them, because their processes cannot be checked from here.
     """
     for unfinished_path in folder.glob(".*.part"):
@@ -136,9 +137,9 @@ def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary_path = part_of(path)
-    _unfinished.add(temporary_path)
+    _unfinished.add(temporary_path)  # files that this process removes if it is ended while it writes
     try:
-        with naming(path), temporary_path.open("wb") as file:
+        with naming(path), temporary_path.open("wb") as file:  # an OSError names `path`, not the temporary file
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -267,7 +268,8 @@ def content_of(path: str | Path) -> bytes:
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """The configuration in a YAML file, as a dictionary.
 
-    Raises DamagedFile for a file that is no configuration (see `check_yaml`), FileNotFoundError if there is none.
+    Raises DamagedFile for invalid YAML, YAML that makes objects or is enormous, and YAML that is no dictionary;
+    FileNotFoundError if there is no file.
     """
     content = content_of(path)
     check_yaml(path, content)
@@ -317,6 +319,10 @@ class _Measure:
     def add(self, event: yaml.Event) -> None:
         """Count the values of the next event of the parser, and the levels of their nesting.
 
+        An alias counts as all values that it repeats. The height of a collection (list or mapping) is the number of
+        levels in it; `heights` has the height so far of the whole text and of each collection that is still open, and
+        `_count` raises the last of them to the height that it is given.
+
         Raises ValueError for a tag that could make any object, an alias without a finished anchor, and a text that has
         too many values or is nested too deeply.
         """
@@ -330,18 +336,19 @@ class _Measure:
                     raise ValueError(f"has the alias *{event.anchor} inside of &{event.anchor}, or without it")
                 values, height = self.size_of_anchor[event.anchor]
                 self._count(values, height)
-            case yaml.ScalarEvent():
+            case yaml.ScalarEvent():  # a plain value has height 0; the anchor is None if it has none
                 self.size_of_anchor[event.anchor] = (1, 0)
                 self._count(1, 0)
             case yaml.CollectionStartEvent():  # counts as a value itself
                 self.open_collections.append((event.anchor, self.total))
-                self.heights.append(0)
+                self.heights.append(0)  # nothing is in it yet
                 self._count(1, 0)
             case yaml.CollectionEndEvent():
                 anchor, total_at_start = self.open_collections.pop()
                 height = self.heights.pop() + 1  # its contents and the collection itself
                 self.size_of_anchor[anchor] = (self.total - total_at_start, height)
-                self._count(0, height)  # only the height: the values in it were counted one by one
+                # for the collection around it, only the height: the values in it were counted one by one
+                self._count(0, height)
 
     def _count(self, values: int, height: int) -> None:
         """Add values to the total, and note the levels of nesting in them for the innermost open collection.

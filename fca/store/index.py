@@ -230,7 +230,7 @@ def _signature(table: pa.Table) -> bytes:
 
 
 def _frame_of_rows(table: pa.Table) -> pd.DataFrame:
-    """The rows as a frame: the columns of BASE first, then other columns by name, and columns of the recipe last.
+    """The rows as a frame: the columns of BASE (of every task) first, then others by name, and of the recipe last.
 
     Columns of BASE are there even if no row has a value. Other columns without a value, and the stamps, are left out.
     """

@@ -108,7 +108,7 @@ class Store:
         return self.state_and_damage(run_id)[1]
 
     def state_and_damage(self, run_id: str) -> tuple[State, DamagedFile | None]:
-        """The state of a run, and its first damaged file or None. Both take one check, as either of them alone does.
+        """The state of a run, and its first damaged file or None. One check of the folder shows both.
 
         A damaged run that a worker is repeating is RUNNING, with its damage.
         """
@@ -295,7 +295,8 @@ class Store:
         damaged = self.problem(run_id)
         folder = self.folder(run_id)
         paths = list(folder.iterdir())
-        make_way(*(path for path in paths if damage.is_ours(path.name)))
+        paths_of_run = [path for path in paths if damage.is_ours(path.name)]  # names that a run may write
+        make_way(*paths_of_run)  # removes what is no regular file
         if damaged is None:
             return
 
@@ -364,11 +365,11 @@ class Store:
         if Path(fingerprint).name != fingerprint:
             raise DamagedFile(path, "leads out of items/, by the fingerprint in a row")
 
-        file_identity = None
+        file_identity = None  # part of the cache's key, so that a changed file is read again
         if path.is_file():
             stat = path.stat()
             file_identity = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        return _cached_items(path, file_identity).copy(deep=False)
+        return _cached_items(path, file_identity).copy(deep=False)  # columns that a caller adds stay out of the cache
 
     def columns(self) -> tuple[Column, ...]:
         """The declared columns of all rows and tables: those that all rows share, then those of the stored schemas."""

@@ -23,7 +23,7 @@ from fca.tables.responses import (
     stem_of,
     with_file_subjects,
 )
-from fca.tables.rows import apply_query, by_full_models, by_version, readable_rows, records, require_rows
+from fca.tables.rows import apply_query, by_full_models, readable_rows, records, require_rows, with_names_of_versions
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,10 @@ def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
     classes and were not evaluated on all images.
 
     New columns: `subject` (its name), `corruption` (a kind, or clean) and `severity` (0 for clean). `model` and
-    `snapshot` are changed to the model and the snapshot of the subject. Each version of a data set counts as a data set
-    (see `by_version`). If a data set has rows of a corruption at the reference size, its rows of this corruption at
-    other sizes are left out. The result is sorted by data set, subject, corruption and severity.
+    `snapshot` are changed to the model and the snapshot of the subject. Each version of a data set, such as its first
+    20 images, counts as a data set. Images may be corrupted at the reference size (224 pixels) or as stored; if a data
+    set has rows of a corruption at the reference size, its rows of this corruption at other sizes are left out. The
+    result is sorted by data set, subject, corruption and severity.
 
     query: restricts the rows; None: all.    Raises FcaError for a query that cannot be read.
     """
@@ -52,8 +53,7 @@ def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
     # rows under shifts that are no corruptions are left out
     corruptions = rows["shift"].fillna("").map(kind_and_severity)
     rows = rows[corruptions.notna()].reset_index(drop=True)
-    no_features = rows[:0]  # `by_version` also names rows of features, which are not needed here
-    rows, _ = by_version(store, [rows], no_features)
+    rows = with_names_of_versions(store, rows)
     # a line for each row, in the same order
     corruption_columns = pd.DataFrame(corruptions.dropna().tolist(), columns=["kind", "severity"])
     rows = rows.assign(
@@ -119,11 +119,11 @@ def _distinct_corruption_names(rows: pd.DataFrame, kind: pd.Series) -> pd.Series
 def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
     """Columns `subject` (a unique name), `model` and `snapshot` for the rows of one data set, in the order of the rows.
 
-    Rows under different shifts belong to one subject if they have the same network and snapshot (see `_subject_key`).
+    A subject is a network at one snapshot of its training; its rows under different shifts belong together.
     """
     key_by_index: dict[int, tuple[Any, ...]] = {}  # index of a row -> key of its subject
-    properties_by_key: dict[tuple[Any, ...], dict[str, Any]] = {}  # what may distinguish subjects with the same model
-    evaluations: set[tuple[Any, ...]] = set()  # (key of the subject, shift)
+    properties_by_key: dict[tuple[Any, ...], dict[str, Any]] = {}  # key -> what may distinguish its name from others
+    evaluations: set[tuple[Any, ...]] = set()  # (key of the subject, shift) of the rows so far
 
     # In a fixed order, so that names do not depend on the order of the rows
     rows_by_run_id = sorted(records(rows.reset_index()), key=lambda row: row["run_id"])
@@ -134,7 +134,7 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
         evaluations.add((key, row["shift"]))
         key_by_index[row["index"]] = key
 
-        training_run, _, snapshot, *_ = key
+        training_run, _, snapshot, *_ = key  # None instead of a run for published weights; the others: model, settings
         if key not in properties_by_key:  # the first row of a subject
             properties_by_key[key] = {
                 "model": row["model"],
@@ -169,7 +169,7 @@ def _subject_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """
     training_run = _none_if_missing(row["parent"])
     snapshot = _none_if_missing(row["snapshot"])
-    weights_of_run = _RUN.fullmatch(str(row["weights"]))
+    weights_of_run = _RUN.fullmatch(str(row["weights"]))  # weights that a run of the store trained: RUN_ID/SNAPSHOT
     if weights_of_run is not None:
         training_run = weights_of_run["run"]
         snapshot = weights_of_run["snapshot"]

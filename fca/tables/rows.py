@@ -127,8 +127,8 @@ class Rows:
 def select(store: Store, query: str | None, split: str = "test") -> Rows:
     """The rows (stored results of runs) that the few-class analyses read. The store is read once.
 
-    They are trainings, clean test predictions of full models with their best weights, scores of these predictions on
-    subsets of the classes, and clean features.
+    They are trainings, predictions of clean test images by full models with their best weights, scores of these
+    predictions on subsets of the classes, and features of clean images (`embed` rows).
 
     query: restricts the rows; None: no restriction. A condition on a column that a kind of row does not have does not
            restrict this kind: recipe_epochs == 5 keeps all `embed` rows.
@@ -149,6 +149,7 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     scored = apply_query(rows[is_scored], query)
     scored = scored[scored["ncl"] < scored["num_classes"]]  # a score on all classes repeats its parent in `full`
 
+    # names of data sets distinguish their versions, names of models the adaptations of a network
     trained, full, scored, embedded = by_version(store, [trained, full, scored], embedded)
     model_names = _distinct_names(pd.concat([trained, full]))
     return Rows(
@@ -244,8 +245,9 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
     """
     model_rows = pd.concat(models)
     all_rows = pd.concat([model_rows, embedded])
-    model_names: dict[str, list[str]] = {}  # fingerprint of the rows of models -> the new name of its data set
-    feature_names: dict[str, list[str]] = {}  # fingerprint of the features -> each name under which they are read
+    # fingerprint in the rows -> new names of its data set: one for rows of models, one or several for rows of features
+    model_names: dict[str, list[str]] = {}
+    feature_names: dict[str, list[str]] = {}
 
     for dataset, dataset_rows in all_rows.groupby(DATASET):
         if len(set(dataset_rows[FINGERPRINT])) == 1:  # a single version keeps its name
@@ -253,25 +255,38 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
 
         stored_rows = store.rows()
         stored_rows = stored_rows[stored_rows[DATASET] == dataset]
-        # a version is called by the fingerprint that the whole set had, before a cut; `words` go into its name
+        # A version is identified by the fingerprint that the whole set had before a cut (a key of `version_of` is the
+        # fingerprint of the set or of its cut); `words`, such as "limit 20", distinguish its name from other versions
         version_of, words_of_version = _versions_and_words(store, dataset_rows, stored_rows)
         for version, words in words_of_version.items():
-            # The images on which models of this version were tested: the whole set, its 70/10/20 cut, or both
-            tested_fingerprints = sorted({name for name in model_rows[FINGERPRINT] if version_of.get(name) == version})
-            tested_names: list[str] = []
-            for tested_fingerprint in tested_fingerprints:
-                all_words = list(words)
-                if len(tested_fingerprints) > 1:  # tested on both: the whole set has the version's own fingerprint
-                    all_words.append("all test" if tested_fingerprint == version else CUT)
-                tested_name = _dataset_name(str(dataset), all_words)
+            tested = sorted({tested for tested in model_rows[FINGERPRINT] if version_of.get(tested) == version})
+            tested_names = _names_of_tested_sets(str(dataset), version, words, tested)
+            for tested_fingerprint, tested_name in tested_names.items():
                 model_names[tested_fingerprint] = [tested_name]
-                tested_names.append(tested_name)
 
-            # Features take the names of the accuracies with which they are compared, if there are any
-            feature_names[version] = tested_names or [_dataset_name(str(dataset), words)]
+            # Features are of the whole set. They take the names of the accuracies with which they are compared, if any
+            feature_names[version] = list(tested_names.values()) or [_dataset_name(str(dataset), words)]
 
     renamed_models = [_with_dataset_names(rows, model_names) for rows in models]
     return [*renamed_models, _with_dataset_names(embedded, feature_names)]
+
+
+def _names_of_tested_sets(dataset: str, version: str, words: Sequence[str], tested: Sequence[str]) -> dict[str, str]:
+    """The new name of the data set for each fingerprint of one version on which models were tested.
+
+    A version is the whole set or its 70/10/20 cut. If models were tested on both, a further word distinguishes them.
+
+    version: fingerprint of the whole set.    words: what distinguishes the version, such as "limit 20".
+    tested:  fingerprints of what models were tested on: the whole set, its cut, or both.
+    """
+    names: dict[str, str] = {}
+    for tested_fingerprint in tested:
+        all_words = list(words)
+        if len(tested) > 1:
+            is_whole_set = tested_fingerprint == version
+            all_words.append("all test" if is_whole_set else CUT)
+        names[tested_fingerprint] = _dataset_name(dataset, all_words)
+    return names
 
 
 def _with_dataset_names(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
@@ -293,6 +308,16 @@ def _with_dataset_names(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) 
 def _dataset_name(dataset: str, words: Sequence[str]) -> str:
     """The name with its distinguishing words: cifar100 (limit 20, all test); without words, cifar100."""
     return f"{dataset} ({', '.join(words)})" if words else dataset
+
+
+def with_names_of_versions(store: Store, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of models (trainings, predictions) with names in column `dataset` that distinguish its versions.
+
+    The names are those of `by_version`, such as `cifar100 (limit 20)` for its first 20 images.
+    """
+    no_features = rows[:0]
+    [named_rows, _] = by_version(store, [rows], no_features)
+    return named_rows
 
 
 def _versions_and_words(
@@ -449,14 +474,14 @@ def drop_conflicting_rows(
     An axis of an analysis is a column whose values it compares or averages over, such as the model or the seed. The
     rows of a data set must not be compared if they differ in a column that is no axis, such as the number of epochs:
     the difference would be mistaken for a difference between models. A missing value equals every value, except in
-    WEIGHT_COLUMNS.
+    WEIGHT_COLUMNS (such as the adaptation and the input size), which may differ between models, but not within one.
 
     rows:      everything that the analysis read; the result is these rows without the data sets with a conflict.
     read:      the rows that the analysis puts in one table; these are checked.
     name:      the column that names models or encoders.
     per_model: columns that the user allowed to differ between models; `recipe` stands for the whole recipe.
     columns:   the columns to look at; None: all.
-    Raises MixedRows if every data set has a conflict; it names the column, its values and the filter to type.
+    Raises MixedRows if every data set has a conflict. This error names the column, its values and the filter to type.
     """
     rule = _ComparisonRule(name, per_model, columns)
     conflicts: dict[str, Conflict] = {}
@@ -471,7 +496,9 @@ def drop_conflicting_rows(
         return rows.without(conflicts)
 
     conflict = next(iter(conflicts.values()))
-    if len(conflicts) > 1:  # a filter for the first data set alone would lead to the same error for the next one
+    # The error is about the first data set. Its filter must suit all of them: a filter for the first one alone would
+    # lead to the same error for the next one
+    if len(conflicts) > 1:
         conflict = replace(conflict, dataset=", ".join(conflicts), filters=shlex.join(_agreeing_filters(read, rule)))
     raise conflict.error()
 
@@ -518,7 +545,7 @@ def _agreeing_filters(read: pd.DataFrame, rule: _ComparisonRule) -> list[str]:
             return filters
 
         choice = _rows_with_commonest_value(remaining, differing)
-        filters.append(choice.word)
+        filters.append(choice.word)  # the filter as it is typed, such as recipe_epochs=5
         remaining = remaining[choice.is_selected]
 
 
@@ -595,12 +622,15 @@ def _conflict(
 ) -> Conflict:
     """The conflict of a data set whose rows differ, with filters that keep one value of each column that differs.
 
+    If the analysis reads one data set, the filters are words such as recipe_epochs=5. If it reads several, they are one
+    query that leaves the rows of the others as they are.
+
     dataset_rows: the rows of this data set.    read: the rows of all data sets that the analysis puts in one table.
     first: the first difference between `dataset_rows`.
     """
     columns: list[str] = []
-    conditions: list[str] = []
-    words: list[str] = []
+    words: list[str] = []  # filters as they are typed: recipe_epochs=5
+    conditions: list[str] = []  # the same as conditions of a query: recipe_epochs == 5
     remaining = dataset_rows
     differing: _Differing | None = first
     while differing is not None:
@@ -724,7 +754,7 @@ def apply_query(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
         return rows
 
     columns_with_values = set(rows.dropna(axis="columns", how="all"))
-    for condition in conditions_of(query, "query"):  # each of those that `and` joins
+    for condition in conditions_of(query, "query"):  # each condition that `and` joins to others
         # a query may use an earlier name of a column
         names = {name if name in rows else present_name(name) for name in columns_of(condition)}
         if names <= columns_with_values:

@@ -29,7 +29,7 @@ REGIONS = ("foreground", "background")
 L2_SIDE = 224  # pixels a side of the images that levels of l2 noise are stated for
 NEIGHBOURS = np.ones((3, 3), int)  # pixels that touch at a corner are of one instance
 WHOLE_ARRAY = (slice(None), slice(None))
-RIGHT, LEFT, BELOW, ABOVE = range(4)  # sides of a box, in the order of `_outward` and `_inward`
+RIGHT, LEFT, BELOW, ABOVE = range(4)  # sides of a box, in the order of `_strips_beside` and `_views_from_edges`
 AREAS = ("plain", AREA_MATCHED)
 Compat = Annotated[str | None, Allowed(choices=(RELEASED,))]
 
@@ -149,7 +149,10 @@ class Ablation(InputStage):
         return identity
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """The images without their objects: these, or the boxes around them, are gray, or boxes are covered by tiles.
+        """The images with their objects removed, in one of three ways.
+
+        gray: the object is gray. gray_box: the box around each connected part of the object is gray. tile: each of
+        these boxes is covered by copies of what is beside it.
 
         shown: the source of images and masks at input size.    rows: which images, as positions in the data's items.
         """
@@ -208,14 +211,17 @@ class Noise(InputStage):
         return {"noise": self.label(), "seed": self.seed, "drawing": DRAWING}
 
     def at_input(self, shown: InputImages, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
-        """The images with noise in the region, clamped to [0, 1]; the docstring of the class has the equations.
+        """The images x with standard normal noise n in a region R (1 inside, 0 outside), clamped to [0, 1].
+
+        kind gaussian: x + level R n
+        kind l2:       x + level (size / 224) R n / norm(R n), without (size / 224) for compat (the authors' code)
 
         shown: the source of images, masks and noise at input size.    rows: which images, as positions in the data's
         items.
         """
         images = shown.images(rows)
         masks = shown.masks(rows)
-        if self.area_matched:
+        if self.area_matched:  # two masks for each image, in the order of REGIONS: the object first
             region = self._matched_regions(shown, rows)[:, REGIONS.index(self.region)]
         else:
             region = masks if self.region == "foreground" else ~masks
@@ -242,7 +248,7 @@ class Noise(InputStage):
             for mask, image_id in zip(masks.cpu().numpy(), image_ids, strict=True):
                 rng = keyed_rng(self.seed, image_id, "area_matched")
                 regions.append(np.stack(matched_regions(mask, rng)))
-            return _stacked(regions, masks)
+            return _stacked(regions, masks)  # on the device of the masks
 
         # drawn once for a batch: the shifts that follow get the same tensor
         return shown.once("matched", (rows.tobytes(), self.seed), draw_regions)
@@ -284,9 +290,11 @@ class Swap(InputStage):
         return shown.images(rows).where(shown.masks(rows)[:, None], backgrounds)
 
     def _draw_donors(self, shown: InputImages, rows: Rows) -> Rows:
-        """For each image the row of its donor: a random image of another class, among all images of the run.
+        """For each image the position of its donor: a random image of another class, among all images of the run.
 
         The random number is keyed by seed and image id, so that an image's donor does not depend on its batch.
+
+        rows: the images of a batch, as positions in the data's items; `shown.rows` has those of all images of the run.
         """
         labels = shown.data.labels
         image_ids = shown.data.items["image_id"]
@@ -358,13 +366,13 @@ def _filled(mask: Mask, boxes: list[Box]) -> Mask:
 
 
 def tile_sources(mask: Mask) -> Sources:
-    """For each pixel, which pixel replaces it when every instance's box is covered by a tile beside it (section 4.1).
+    """For each pixel, which pixel replaces it when the box around each part of the object is covered by tiles.
 
-    An instance is a connected part of the object. The result numbers pixels row by row; a pixel outside the boxes has
-    its own number. A tile lies right of the box, left of it, below or above, is as large as the box, and is cut at the
-    image's border and at the first pixel of another instance. The largest tile is taken, of equal ones the first in
-    that order. Its copies follow each other from the edge that it touches. A box without any tile (its object fills
-    the image) gets -1, which stands for gray.
+    This is the tile ablation of Hard ImageNet (Moayeri et al. 2022, section 4.1). A part of the object is connected.
+    The result numbers pixels row by row; a pixel outside the boxes has its own number. A tile lies right of the box,
+    left of it, below or above, is as large as the box, and is cut at the image's border and at the first pixel of
+    another part. The largest tile is taken, of equal ones the first in that order. Its copies follow each other from
+    the edge that it touches. A box without any tile (its object fills the image) gets -1, which stands for gray.
 
     >>> tile_sources(np.array([[False, True, False, False]]))
     array([[0, 2, 2, 3]])
@@ -372,29 +380,34 @@ def tile_sources(mask: Mask) -> Sources:
     pixels = np.arange(mask.size).reshape(mask.shape)
     sources = pixels.copy()
     for box in instances(mask):
-        # the largest tile on the four sides, and the view of the box whose first column touches the tile
+        # for each side of the box: what lies beside it, in the mask and in pixel numbers, and a view of the box itself;
+        # all are turned so that column 0 is at the edge where they touch
+        mask_strips = _strips_beside(mask, box)
+        pixel_strips = _strips_beside(pixels, box)
+        box_views = _views_from_edges(sources, box)
+
+        # the largest tile, and the view of the box that it touches
         tile = np.empty((0, 0), int)
         target = sources[box]
-        sides = zip(_outward(mask, box), _outward(pixels, box), _inward(sources, box), strict=True)
-        for objects, strip, view in sides:
-            nearest_columns = objects[:, : view.shape[1]]  # a tile is no larger than the box
+        for mask_strip, pixel_strip, box_view in zip(mask_strips, pixel_strips, box_views, strict=True):
+            nearest_columns = mask_strip[:, : box_view.shape[1]]  # a tile is no larger than the box
             has_object = nearest_columns.any(axis=0)
             width = (~np.logical_or.accumulate(has_object)).sum()  # columns before the next object
-            if width * len(strip) > tile.size:
-                tile = strip[:, :width]
-                target = view
+            if width * len(pixel_strip) > tile.size:
+                tile = pixel_strip[:, :width]
+                target = box_view
 
         width = tile.shape[1]
         if width:
             # tile and view run in opposite directions from the edge: an unmirrored copy starts with the farthest column
             tile_columns = width - 1 - np.arange(target.shape[1]) % width
-            target[...] = tile[:, tile_columns]
+            target[...] = tile[:, tile_columns]  # a view: this fills the box in `sources`
         else:
             target[...] = -1
     return sources
 
 
-def _outward(array: np.ndarray, box: Box) -> list[np.ndarray]:
+def _strips_beside(array: np.ndarray, box: Box) -> list[np.ndarray]:
     """Four views of an array: what lies right of a box, left of it, below and above, each turned the same way.
 
     In every view column 0 touches the box and the last column is the farthest from it.
@@ -408,10 +421,10 @@ def _outward(array: np.ndarray, box: Box) -> list[np.ndarray]:
     ]
 
 
-def _inward(array: np.ndarray, box: Box) -> list[np.ndarray]:
+def _views_from_edges(array: np.ndarray, box: Box) -> list[np.ndarray]:
     """Four views of what is inside a box, whose column 0 is its right edge, its left, its bottom and its top.
 
-    The order and the orientation are those of `_outward`. The views are writable: they share the array's memory.
+    The order and the orientation are those of `_strips_beside`. The views are writable: they share the array's memory.
     """
     inside = array[box]
     return [inside[:, ::-1], inside, inside[::-1].T, inside.T]
@@ -425,7 +438,7 @@ def released_tile_sources(mask: Mask) -> Sources:
     - Boxes lack their last two rows and columns.
     - Tiles lie beside the mirror image of the box across the diagonal of the image, which must be square.
     - Tiles are cut wrongly where there are other objects.
-    - A tile that covers an earlier box may be copied again.
+    - Pixels that a tile has put into an earlier box may be copied into a later one.
     Where that code stops with an error because there is no tile, the box stays as it is.
     """
     sources = np.arange(mask.size).reshape(mask.shape)
@@ -437,20 +450,20 @@ def released_tile_sources(mask: Mask) -> Sources:
 
         # the released code confuses rows and columns: it looks for tiles beside the box with both exchanged
         mirrored_box = box[1], box[0]
-        masks_beside = _outward(mask, mirrored_box)
-        strips = _outward(sources, mirrored_box)
-        views = _inward(sources[box].T, WHOLE_ARRAY)  # of the box, transposed to fit these strips
-        best_size = -1
+        mask_strips = _strips_beside(mask, mirrored_box)
+        source_strips = _strips_beside(sources, mirrored_box)
+        box_views = _views_from_edges(sources[box].T, WHOLE_ARRAY)  # the box, transposed to have the strips' height
+        best_size = -1  # less than any size, so that the first side is taken even without a tile
         for side in (RIGHT, LEFT, BELOW, ABOVE):
-            objects = masks_beside[side][:, : views[side].shape[1]]
-            width, size = _released_cut(objects, side)
-            if size > best_size:
-                best_size = size
-                tile = strips[side][:, :width]
-                target = views[side]
+            nearest_columns = mask_strips[side][:, : box_views[side].shape[1]]  # a tile is no larger than the box
+            width, compared_size = _released_cut(nearest_columns, side)
+            if compared_size > best_size:
+                best_size = compared_size
+                tile = source_strips[side][:, :width]
+                target = box_views[side]
 
         width = tile.shape[1]
-        if width:
+        if width:  # otherwise there is no tile
             # mirrored: tile and target run in opposite directions
             tile_columns = np.arange(target.shape[1])[::-1] % width
             target[...] = tile[:, tile_columns].copy()  # tile and target may overlap in `sources`
@@ -460,37 +473,38 @@ def released_tile_sources(mask: Mask) -> Sources:
 def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
     """How many columns of a strip the authors' released code takes as a tile, and the size by which it compares tiles.
 
-    Where there are other objects, this size may differ from the tile's area. That is one of the defects which are
-    reproduced here.
+    In a strip without objects it takes all columns. Where there are objects, its result is wrong in several ways, which
+    are reproduced here: the tile may contain objects, and the compared size may differ from the tile's area.
 
-    objects: the mask of the strip beside the box, oriented as by `_outward`.    side: RIGHT, LEFT, BELOW or ABOVE.
+    objects: the mask of the strip beside the box; column 0 touches the box.    side: RIGHT, LEFT, BELOW or ABOVE.
     """
     height, width = objects.shape
     if not objects.any():
         return width, height * width
 
-    # left and below it sums over the wrong axis; above, its columns run the other way than ours
+    # whether each column has an object; left and below it looks at each row instead
     axis = 1 if side in (LEFT, BELOW) else 0
-    has_object = np.atleast_1d(objects.any(axis=axis))
-    if side == ABOVE:
+    has_object = np.atleast_1d(objects.any(axis=axis))  # an array in any case, but not for mypy
+    if side == ABOVE:  # its columns run the other way than ours
         has_object = has_object[::-1]
 
-    # It searches for the smallest cut that leaves no object: at the far end of the strip, or at its near end. Right and
-    # below it then takes the columns of the cut instead of the others; left and above it compares the size of the cut.
-    if side in (RIGHT, BELOW):
-        cut = next((cut for cut in range(width) if not has_object[: width - cut].any()), 0)
-        return cut, cut * height
-    cut = next((cut for cut in range(width) if not has_object[cut:].any()), 0)
-    return width - cut, cut * height
+    # n_cut: the fewest columns to cut off at one end so that the others have no object; 0 if it finds no such number
+    if side in (RIGHT, BELOW):  # cut off at the far end; then it takes as many columns as it cut off, not the others
+        n_cut = next((n for n in range(width) if not has_object[: width - n].any()), 0)
+        return n_cut, n_cut * height
+    # left and above, cut off at the near end; it takes as many columns as remain, but compares the size of the others
+    n_cut = next((n for n in range(width) if not has_object[n:].any()), 0)
+    return width - n_cut, n_cut * height
 
 
 def matched_regions(mask: Mask, rng: np.random.Generator) -> tuple[Mask, Mask]:
     """A part of the object and an equally large part of the background: two masks, the second is the first moved.
 
     The mask is moved by a translation t on the torus: what leaves the image at one side comes back at the other. The
-    background part is what the moved mask covers outside the object, (mask + t) minus mask. The object part is the same
-    moved back by t, mask minus (mask - t). One of the translations with the largest parts is drawn at random. Where a
-    copy of the object fits beside it, the first part is the whole object.
+    background part is what the moved mask covers outside the object. The object part is the background part moved back
+    by t: what the mask covers outside itself moved by -t. One of the translations with the largest parts (the least
+    overlap of the mask and the moved mask) is drawn at random. Where a copy of the object fits beside it, the first
+    part is the whole object.
 
     >>> [part.tolist() for part in matched_regions(np.array([[True, True, False]]), np.random.default_rng(0))]
     [[[True, False, False]], [[False, False, True]]]
@@ -498,7 +512,7 @@ def matched_regions(mask: Mask, rng: np.random.Generator) -> tuple[Mask, Mask]:
     # the number of pixels that mask and mask + t share, for every t: the autocorrelation of the mask
     spectrum = fft.rfft2(mask.astype(np.float64))
     power = spectrum * spectrum.conj()
-    overlap = np.rint(fft.irfft2(power, mask.shape))  # whole numbers, but for rounding; height x width of t
+    overlap = np.rint(fft.irfft2(power, mask.shape))  # rounded to the whole numbers that they are; one for each t
 
     least_overlap = np.flatnonzero(overlap == overlap.min())
     chosen = least_overlap[rng.integers(len(least_overlap))]

@@ -73,9 +73,11 @@ class NoisyFeatures(NamedTuple):
     seed: int
 
     def __call__(self, positions: Ints, draw: int) -> FeatureBatch:
-        """The features of a batch, with the images (noisy where they have noise) and their backgrounds.
+        """The features of a batch, with the images from which they were computed and the masks of their backgrounds.
 
-        Where gradients are enabled, the features can be differentiated by the images.
+        With the given probability an image x gets noise of standard deviation sigma on its background:
+        clamp(x + sigma (1 - mask) n, 0, 1), n standard normal. Where gradients are enabled, the features can be
+        differentiated with respect to the images.
 
         positions: of the batch's images among all images of the source.
         draw:      which noise, e.g. the number of the epoch. The same draw always gives the same noise.
@@ -84,9 +86,10 @@ class NoisyFeatures(NamedTuple):
         images = self.input_images.images(rows).clone()
         background = ~self.input_images.masks(rows)[:, None]
 
-        # drawn for all images of the data, so that an image's number does not depend on its batch
-        chances = epoch_rng(self.seed, draw, 1).random(len(self.input_images.data.items))[rows]
-        noisy = np.flatnonzero(chances < self.probability)
+        # a random number for every image of the data, so that an image's number does not depend on its batch
+        rng = epoch_rng(self.seed, draw, 1)  # 1: another stream than the order of images
+        random_numbers = rng.random(len(self.input_images.data.items))[rows]
+        noisy = np.flatnonzero(random_numbers < self.probability)  # positions in the batch
         if len(noisy):
             noise = self.input_images.noise(rows[noisy], self.seed, draw)
             images[noisy] = (images[noisy] + self.sigma * background[noisy] * noise).clamp(0, 1)
@@ -140,19 +143,23 @@ def train_head(
 ) -> Head | None:
     """A last layer trained by Adam on frozen features; None if no epoch left finite logits.
 
-        loss = mean cross-entropy + saliency_weight * mean `background_saliency`
+        loss = mean_i CE_i + saliency_weight * mean_i ||background_i * d CE_i / d x_i||^2
+
+    CE_i is the cross-entropy of image i, x_i its pixels, background_i is 1 off its object and 0 on it. The second term
+    (core risk minimisation) is left out for features that come without images.
 
     One layer is trained for each of the saliency weights, all on the same batches. Of all weights and epochs the layer
     with the highest accuracy on validation images is returned, of equal ones that with the smallest cross-entropy.
 
-    train, val:       sources of the features of training and validation images.
+    train, val:       called as train(positions, epoch), they give the features of training and of validation images.
     labels:           class of each training image.    val_labels: of each validation image.
     saliency_weights: candidates; [0.0] for features without images.
     seed:             of the initial weights and the order of the images.
     """
     with torch.no_grad():
         val_batches = np.array_split(np.arange(len(val_labels)), math.ceil(len(val_labels) / batch_size))
-        val_features = torch.cat([val(positions, 0).features for positions in val_batches])  # one noise in all epochs
+        # drawn once, as of epoch 0: all epochs are judged under the same noise
+        val_features = torch.cat([val(positions, 0).features for positions in val_batches])
     device = val_features.device
     true = torch.from_numpy(labels).to(device)
     val_true = torch.from_numpy(val_labels).to(device)
@@ -252,9 +259,10 @@ def logistic_head(
 def _balanced_subsamples(groups: Ints, seed: int) -> list[Rows]:
     """Up to SUBSAMPLES different random subsamples with equally many images of every group, as sorted positions.
 
-    As many as the smallest group has. If all groups are equally large, there is only one subsample: all images.
+    A subsample has as many images of a group as the smallest group has. If all groups are equally large, there is only
+    one subsample: all images.
 
-    groups: of each image.
+    groups: the group of each image.
     """
     images_by_group = [np.flatnonzero(groups == group) for group in range(groups.max() + 1)]
     smallest = min(map(len, images_by_group))

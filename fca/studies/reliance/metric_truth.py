@@ -114,9 +114,12 @@ def verdicts(store: Store) -> dict[str, tuple[str, list[str]]]:
 def metric_verdicts(networks: pd.DataFrame) -> pd.DataFrame:
     """The frame of table metric_truth: a line for each metric and cue, and one for each metric and all cues together.
 
-    A line has the metric's rank correlation with both truths (cue strength in training, and accuracy lost by exact
-    exchange of backgrounds) over networks, and the verdict on the metric: not confirmed if it fails for a cue that can
-    be tested, follows if it passes for every cue, else undecided.
+    A line has the metric's rank correlation with both truths over networks: with the strength of the cue in training,
+    and with reliance, the accuracy lost on images with another background. The verdict on a metric depends on reliance
+    alone. A cue can be tested if MIN_NETWORKS networks or more were trained with it, and their reliance differs by
+    MIN_SPREAD or more. The metric fails for such a cue unless the whole interval of the correlation has the sign that
+    it claims. Its verdict is: not confirmed if it fails for a cue, follows if all cues can be tested and it fails for
+    none, else undecided.
 
     networks: a line for each network and metric, as from `_networks`.
     """
@@ -157,7 +160,9 @@ def _has_claimed_sign(columns: Mapping[Any, Any]) -> bool:
 def _correlation_columns(networks: pd.DataFrame, sign: int) -> dict[Any, Any]:
     """Columns of a line of table metric_truth: the rank correlation of one metric with either truth over networks.
 
-    The truths are cue strength in training, and accuracy lost by exact exchange of backgrounds (reliance).
+    It is Spearman's, with its 95 % interval over networks. The truths are the strength of the cue in training, and
+    reliance, the accuracy lost on images with another background. Networks without a value of the metric are counted,
+    and left out of the correlations.
 
     networks: a line for each network, with the value of the metric.
     sign:     of the correlation that the metric claims, 1 or -1.
@@ -169,7 +174,7 @@ def _correlation_columns(networks: pd.DataFrame, sign: int) -> dict[Any, Any]:
         SPREAD: np.ptp(networks[RELIANCE]),  # largest minus smallest
         SIGN: sign,
     }
-    for rho, truth in TRUTH_BY_RHO.items():
+    for rho, truth in TRUTH_BY_RHO.items():  # columns: the correlation, and the truth that it is with
         correlation = rank_stability(values.to_numpy(float), networks[truth].to_numpy(float))
         columns |= dict(zip(interval_columns(rho), correlation, strict=True))
     return columns
@@ -178,21 +183,24 @@ def _correlation_columns(networks: pd.DataFrame, sign: int) -> dict[Any, Any]:
 def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]:
     """The frame of table metric_truth_networks (a line for each network and metric), and the ids of the runs read.
 
-    A network counts if it was trained on images with a known cue, and tested on the same data set, clean and with
-    exactly exchanged backgrounds.
+    A network counts if it was trained on images with a known cue, and tested on the same data set, clean and with the
+    backgrounds exchanged (shift SWAPPED). Only rendered images have a known cue. Their backgrounds are also known
+    without the object, so that the exchange is exact.
     """
     rows = readable_rows(store, query)
-    trained_on = rows[rows["task"] == "train"].set_index("run_id")["fingerprint"]
+    trained_on = rows[rows["task"] == "train"].set_index("run_id")["fingerprint"]  # training run -> its data set
+    # predictions of test images by models of all classes, and saliency maps
     rows = apply_query(rows[by_full_models(rows) | (rows["task"] == "saliency")], query)
 
-    # column `run`: the training of the network, either the row's parent or named in its weights (RUN_ID/...)
+    # column `run`: the training of the network. It is the row's parent if one command trained and tested; a later test
+    # names it in column `weights` (RUN_ID/...)
     run_of_weights = rows["weights"].astype("string").str.split("/").str[0]
     rows = rows.assign(run=rows["parent"].fillna(run_of_weights))
-    is_best = rows["snapshot"].fillna("best") == "best"
+    is_best = rows["snapshot"].fillna("best") == "best"  # other snapshots of a training are other networks
     is_same_data = rows["run"].map(trained_on) == rows["fingerprint"]
     rows = rows[is_best & is_same_data]
 
-    # data sets without exactly exchanged backgrounds: the truth is not known
+    # without exchanged backgrounds the true reliance on a data set is not known
     with_swap = rows["fingerprint"][rows["shift"] == SWAPPED]
     rows = rows[rows["fingerprint"].isin(with_swap)]
 
@@ -241,8 +249,11 @@ def _accuracy_by_shift(store: Store, rows: pd.DataFrame) -> dict[str, float]:
 def _value_by_metric(accuracy: Mapping[str, float], saliency_rows: pd.DataFrame) -> dict[str, float]:
     """Name of each metric of reliance that was measured on a network -> its value, NaN where it is not defined.
 
-    The metrics are accuracies without the object or with a pasted background, relative foreground sensitivity (RFS) at
-    each level of noise, and the saliency metrics.
+    The metrics are:
+    - accuracy/SHIFT: accuracy without the object, or before a background from which another object was tiled out.
+    - rfs/LEVEL: relative foreground sensitivity to noise of each level. With the accuracies a_fg (noise in the object)
+      and a_bg (noise around it), and their mean m, it is (a_bg - a_fg) / (2 min(m, 1 - m)).
+    - saliency/NAME: the saliency metrics of SALIENCY_COLUMNS.
 
     accuracy:      shift -> accuracy of the network under it.
     saliency_rows: stored rows of the network's saliency maps; empty if there are none.
@@ -262,5 +273,5 @@ def _value_by_metric(accuracy: Mapping[str, float], saliency_rows: pd.DataFrame)
     for row in records(saliency_rows.tail(1)):  # the latest, if there are several layers
         for column in SALIENCY_COLUMNS:
             if column in row:  # a metric that is defined for no image has no column
-                values[column.replace("_", "/", 1)] = row[column]
+                values[column.replace("_", "/", 1)] = row[column]  # saliency_iou is called saliency/iou
     return values

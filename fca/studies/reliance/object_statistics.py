@@ -16,7 +16,7 @@ from fca.store import Store
 from fca.store.columns import Row
 from fca.studies.reliance.columns import GEOMETRY
 from fca.tables.keys import Query
-from fca.tables.rows import apply_query, by_version, readable_rows, records, require_rows
+from fca.tables.rows import apply_query, readable_rows, records, require_rows, with_names_of_versions
 from fca.tables.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, PICTURE_KIND, PLACE, TableSpec, filled
 from fca.types import Column, Table, interval_columns
 from fca.validation import Allowed
@@ -84,8 +84,7 @@ class ObjectStatistics:
         rows = readable_rows(store, self.query)
         rows = apply_query(rows[rows["task"] == "saliency"], self.query)
         require_rows(rows, "saliency runs", len(store.rows()), "fca run task=saliency dataset=rendered model=...")
-        no_features = rows[:0]
-        [rows, _] = by_version(store, [rows], no_features)  # names of data sets that distinguish their versions
+        rows = with_names_of_versions(store, rows)
 
         statistics: list[Row] = []
         distributions: list[Row] = []
@@ -145,8 +144,9 @@ def _statistics_columns(averaged: pd.DataFrame, images: pd.DataFrame) -> Row:
 
     That share is left out if nothing is known about the crop (the geometry is no resize and crop).
 
-    averaged: a line for each image (for one class) or for each class (for all), over which the means are taken.
-    images:   the images on which the share is counted.
+    averaged: what the means are taken over: for one class a line for each of its images, for all classes a line for
+              each class.
+    images:   the images of the class, or of all classes; the removed objects are counted in them.
     """
     columns: Row = {N_TEST: len(images)}
     for column in MEANS:
@@ -164,10 +164,10 @@ def _statistics_columns(averaged: pd.DataFrame, images: pd.DataFrame) -> Row:
 def _distributions(images: pd.DataFrame) -> Iterator[Row]:
     """Lines of the table object_distribution: a line for each bin of each quantity of HISTOGRAMS that is known.
 
-    A line has the share of the images in its bin. For the agreement of people each person counts by itself where the
+    A line has the share of the images in its bin. For the agreement of people each person counts separately where the
     data set has columns iou_1, iou_2, ...; some data sets have only the mean over people.
 
-    images: a line for each image, as from `images_of`.
+    images: a line for each image, with its quantities in columns.
     """
     agreement_by_person = images.filter(regex=r"^iou_\d+$")
     for quantity in HISTOGRAMS:
@@ -196,10 +196,11 @@ def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterato
     overlap with the object.
 
     rows:   the saliency runs of the data set. Objects and masks are taken from the first.
-    images: the images of the first run, as from `images_of`.
+    images: the images of the first run, in the order of its arrays.
     """
     first_run = records(rows)[0]
-    yield from _stored_pictures(store, first_run, "object", "first", "examples")
+    # the run's arrays: `first` has the positions of the first image of each class, `examples` their pictures
+    yield from _stored_pictures(store, first_run, "object", positions_array="first", pictures_array="examples")
     yield from _average_masks(store, first_run, images)
 
     # several runs of one model, such as maps of two layers, are named by their run id, too
@@ -207,7 +208,7 @@ def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterato
     run_suffix = (", run " + rows["run_id"]).where(is_ambiguous, "")
     by_name = rows.assign(name=rows[MODEL] + run_suffix).sort_values("name", kind="stable")
     for name, run in zip(by_name["name"], records(by_name), strict=True):
-        for line in _stored_pictures(store, run, "lowest", "lowest", "overlays"):
+        for line in _stored_pictures(store, run, "lowest", positions_array="lowest", pictures_array="overlays"):
             yield {MODEL: name, **line}
 
 

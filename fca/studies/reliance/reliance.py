@@ -30,11 +30,11 @@ from fca.tables.responses import read_responses
 from fca.tables.rows import (
     apply_query,
     by_full_models,
-    by_version,
     groups_by_columns,
     readable_rows,
     records,
     require_rows,
+    with_names_of_versions,
 )
 from fca.tables.table import (
     AT_CHANCE,
@@ -355,6 +355,7 @@ class Reliance:
         )
         frames = [spec.frame(lines) for spec, lines in zip(self.tables, lines_by_table, strict=True)]
 
+        # did the metric follow the true reliance of networks, in a test on images whose cue is known?
         verdict_by_metric = self._verdict_by_metric(store)
         for frame in frames:
             if TRUST in frame:  # until here the column holds the name of the metric
@@ -440,7 +441,10 @@ class Reliance:
     def _line(self, results: ModelResults, metric: str, estimands: Mapping[str, Estimand]) -> dict[str, Any]:
         """A line of a table: each estimand (such as an accuracy) with its interval, and the columns of the results.
 
-        All estimands are computed on the same images, those that have a value under every condition that is used.
+        An estimand is a function of class-mean accuracies: value = function(mean_1, mean_2, ...), where mean_i is the
+        mean over classes of each class's accuracy under the i-th of its conditions. Its 95 % interval is a jackknife
+        that leaves out each class, or each image within its class, as the field `over` states. All estimands are
+        computed on the same images, those that have a value under every condition that is used.
 
         metric:    name of the metric, for its verdict. Column `trust` holds the name until all lines are made.
         estimands: column of the table -> what it estimates.
@@ -448,13 +452,14 @@ class Reliance:
         conditions: list[str] = []  # all that the estimands use, each once
         for estimand in estimands.values():
             conditions += [condition for condition in estimand.conditions if condition not in conditions]
-        frame = results.frame[conditions].dropna()
+        frame = results.frame[conditions].dropna()  # images x conditions
         codes, classes = pd.factorize(frame.index.get_level_values("label"))  # class number of each image
-        means = reliance.class_means(frame.to_numpy().T, codes, self.over)
+        means = reliance.class_means(frame.to_numpy().T, codes, self.over)  # mean_i, also without each class or image
 
         line = {**results.columns, "images": len(frame), "n_classes": len(classes), "trust": metric}
         for column, estimand in estimands.items():
             positions = [conditions.index(condition) for condition in estimand.conditions]
+            # value and interval, which stays within the range that the column can have
             estimate = means.estimate(estimand.function, *positions, within=RANGES.get(column, EVERYWHERE))
             line |= _interval_columns(column, estimate)
         return line
@@ -467,7 +472,7 @@ class Reliance:
         """
         conditions = sorted(map(str, results.frame), key=lambda name: (name != CLEAN, name))
         for condition in conditions:
-            estimands = {"top1": Estimand(np.positive, (condition,))}
+            estimands = {"top1": Estimand(np.positive, (condition,))}  # np.positive: the accuracy itself
             if condition != CLEAN and CLEAN in results.frame:
                 estimands["kept"] = Estimand(np.divide, (condition, CLEAN))
                 estimands["drop"] = Estimand(np.subtract, (CLEAN, condition))
@@ -478,8 +483,10 @@ class Reliance:
     def _sensitivity_lines(self, results: ModelResults) -> Iterator[dict[str, Any]]:
         """A line for each noise that was added both on the object and around it: the two accuracies, and the RFS.
 
-        RFS is the relative foreground sensitivity: above 0 if noise on the object costs more accuracy than noise around
-        it, at most 1.
+        RFS, the relative foreground sensitivity, is above 0 if noise on the object costs more accuracy than noise
+        around it. With the accuracies a_fg (noise on the object) and a_bg (noise around it), and their mean m:
+
+            RFS = (a_bg - a_fg) / (2 min(m, 1 - m))
         """
         sensitivity = partial(reliance.relative_foreground_sensitivity, compat=self.compat)
         for foreground in map(str, results.frame):
@@ -489,10 +496,12 @@ class Reliance:
 
             noise = foreground.removeprefix("noise/foreground/")
             kind, level, *further_words = noise.split("/")  # KIND/LEVEL, then what differs from the defaults
-            if shift_labels.RELEASED in further_words:
-                # a kind of its own, as its l2 norms are not scaled to the input size
-                kind = f"{kind}, {shift_labels.RELEASED}"
+            if (
+                shift_labels.RELEASED in further_words
+            ):  # its l2 norms are not scaled to the input size: a kind of its own
+                kind += f", {shift_labels.RELEASED}"
             estimands = {
+                # np.positive: the accuracy itself
                 "acc_foreground": Estimand(np.positive, (foreground,)),
                 "acc_background": Estimand(np.positive, (background,)),
                 "rfs": Estimand(sensitivity, (foreground, background)),
@@ -523,7 +532,7 @@ class Reliance:
         for metric in SALIENCY_METRIC.choices:
             if results.frame[metric].isna().all():  # the metric is defined for no image
                 continue
-            estimands = {"value": Estimand(np.positive, (metric,))}
+            estimands = {"value": Estimand(np.positive, (metric,))}  # np.positive: the mean over classes itself
             line = self._line(results, f"saliency/{metric}", estimands)
             yield {**line, "metric": metric, "zero": results.frame["zero"].mean()}
 
@@ -552,6 +561,7 @@ class Reliance:
 
         for label, frame in results.frame.groupby(level="label"):
             estimands = {
+                # np.positive: the accuracy itself
                 "top1_clean": Estimand(np.positive, (CLEAN,)),
                 "ablated": Estimand(np.positive, (self.measure,)),
             }
@@ -568,9 +578,9 @@ class Reliance:
     def _stability_lines(self, classes: pd.DataFrame) -> Iterator[dict[str, Any]]:
         """A line for every two models of a data set: do they agree which classes keep most of their accuracy?
 
-        The answer is Spearman's correlation over classes of the shares that two models keep.
+        The answer is Spearman's correlation over classes of the shares that two models keep, with its interval.
 
-        classes: as from `_ranked_classes`.
+        classes: a line for each model and class, with the share (column `kept`).
         """
         lines_of_models = classes[classes["model"] != MEAN_MODEL]
         for shared_columns, lines in groups_by_columns(lines_of_models, ["dataset", "protocol"]):
@@ -584,7 +594,7 @@ class Reliance:
                     "other": second,
                     "n_classes": len(kept_shares[[first, second]].dropna()),
                     **_interval_columns("spearman", correlation),
-                    "trust": f"accuracy/{self.measure}",
+                    "trust": f"accuracy/{self.measure}",  # name of the metric, until its verdict takes its place
                 }
 
 
@@ -607,12 +617,11 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
     is_read = is_map | (by_full_models(rows) & is_condition)
     index = apply_query(rows[is_read], query).index  # the query is about columns as they are stored
 
-    # `_with_columns_of_training` also reads rows of trainings, so that the selection comes last
+    # Rows of a network get the adaptation, weights and seed of its training. This needs the rows of trainings, too, so
+    # the rows to read are selected only now
     condition = shift.str.replace(shift_labels.DRAW_NUMBER, "", regex=True)
     rows = _with_columns_of_training(rows).assign(shift=shift, condition=condition)
-    no_features = rows[:0]
-    [rows, _] = by_version(store, [rows.loc[index]], no_features)  # names of data sets that distinguish their versions
-
+    rows = with_names_of_versions(store, rows.loc[index])
     return _with_distinct_names(rows).sort_values("shift")
 
 
@@ -620,10 +629,11 @@ def _with_distinct_names(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with unique model names: column `model` is extended by what distinguishes networks of one name.
 
     The columns of _NAME_SUFFIXES (adaptation, weights, seed ...) are tried in turn. Where rows of one name have several
-    values in a column, the value is added to the name.
+    values in a column, the value is added to the name. Column `run` has the training that a network comes from.
     """
     for column, word in _NAME_SUFFIXES.items():
-        keys = [MODEL, DATASET] if column == "run" else [MODEL]  # runs differ between data sets anyway
+        # networks of two data sets always have different runs, which needs no word; several on one data set need it
+        keys = [MODEL, DATASET] if column == "run" else [MODEL]
         is_ambiguous = rows.groupby(keys)[column].transform("nunique", dropna=False) > 1
         suffix = ", " + word + rows[column].astype("string")
         rows[MODEL] += suffix.where(is_ambiguous).fillna("")
@@ -682,7 +692,9 @@ def _right_by_protocol(predicted: Predictions, groups: Superclasses | None) -> I
 def _means_over_models(results: Sequence[ModelResults]) -> Iterator[ModelResults]:
     """For each data set and protocol with several models, the mean over models as results of a further model.
 
-    It covers the images and conditions for which all of the models have a value.
+    The frame of a model's results has a line for each image and a column for each condition: the share of draws of
+    noise under which the image is predicted right. The mean covers the images and conditions for which all of the
+    models have a value.
     """
 
     def dataset_and_protocol(result: ModelResults) -> tuple[str, str]:
@@ -724,9 +736,8 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
     clean_thumbnails = pictures(store, image_ids, row["fingerprint"]).thumbnails
     picture_columns: list[tuple[str, Sequence[str | None]]] = [(CLEAN, clean_thumbnails)]
     for condition in changes:
-        examples = store.array(row_by_condition[condition]["run_id"], "examples")
-        changed_thumbnails = [data_uri(png_of(np.array(pixels))) for pixels in examples]
-        picture_columns.append((condition, changed_thumbnails or clean_thumbnails))  # if the run kept no pictures
+        examples = store.array(row_by_condition[condition]["run_id"], "examples")  # of the same images, in this order
+        picture_columns.append((condition, [data_uri(png_of(np.array(pixels))) for pixels in examples]))
 
     for column, (condition, thumbnails) in enumerate(picture_columns):
         for picture_row, (label, thumbnail) in enumerate(zip(labels, thumbnails, strict=False)):

@@ -107,12 +107,15 @@ class Remedy:
     def plan(self, context: RunContext) -> list[Run]:
         """The runs of the remedy: the features of all images, the training of the layer, and its predictions.
 
-        Features do not depend on the subset of classes, so that all subsets share their run. Raises FcaError for a
-        model without weights, for compat (a run that reproduces a paper's own code), for corm without masks, and for
-        ranks that do not fit the images.
+        There are four remedies: head (a plain layer), corm (core risk minimisation: noise on the backgrounds of
+        training images), dfr (deep feature reweighting: images balanced between strong and weak spurious cues), and
+        corm_dfr. Features do not depend on the subset of classes, so that all subsets share their run.
+
+        Raises FcaError for a model without weights, for compat (a run that reproduces a paper's own code), for corm
+        without masks, and for ranks that do not fit the images.
         """
         data = context.data
-        ranks = self._chosen_images(context, data).ranks
+        ranks = self._chosen_images(context, data).ranks  # source of the ranks that balance the images; None: no dfr
         check_has_weights(context, self.name)
         if context.compat:
             raise FcaError("adaptation", self.name, "scratch or finetune: compat has no remedies", "leave compat out")
@@ -146,7 +149,10 @@ class Remedy:
     def _recipe(self, ranks: str | None) -> dict[str, Any]:
         """Name -> value of each field that this remedy reads; the others must not enter its identity.
 
-        ranks: source of the ranks, for dfr (see `ChosenImages`).
+        The fields of Adam are read unless the layer is solved; those of core risk minimisation (corm) only by remedies
+        with it; those of deep feature reweighting (dfr, which balances images by the ranks of their cues) likewise.
+
+        ranks: for dfr, the id of the table that has the ranks, or a digest of the ranks that the images have.
         """
         fields: list[str] = []
         if self.solver == "adam":
@@ -162,7 +168,7 @@ class Remedy:
         return recipe
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
-        """The results of these runs: planned ones that are not done yet.
+        """The results of these runs, which are those of `plan` that are not done yet.
 
         Features are computed first, then the layer is trained. Clean test images are predicted from their stored
         features, changed ones by the whole network.
@@ -182,8 +188,9 @@ class Remedy:
     def _finish_layer(self, runs: Sequence[Run[ProbeWork]], context: RunContext) -> Iterator[Finished]:
         """Results of the layer's training and of its predictions on clean test images, as far as the runs include them.
 
-        If the training is not among the runs, it was done earlier and the stored layer is read. If the training
-        diverges, only its row is stored, with a flag instead of accuracies.
+        The row of the training has the accuracy on clean test images, too. If the training is not among the runs, it
+        was done earlier and the stored layer is read. If the training diverges, only its row is stored, with a flag
+        instead of accuracies.
         """
         work = runs[0].work
         data = work.data
@@ -212,6 +219,7 @@ class Remedy:
         true = subset.new_labels(data.labels[test_rows])
         logits = features[test_rows].astype(np.float32) @ layer["weight"].T + layer["bias"]  # images x classes
 
+        # time, device and size are those of the network when it computed the features
         features_row = context.store.row(work.features)
         forward_columns: dict[str, Any] = {column: features_row.get(column) for column in FORWARD_COLUMNS}
         columns = {**prediction_columns(logits, true, subset.classes), **forward_columns}
@@ -225,8 +233,9 @@ class Remedy:
         """The training and validation images from which the remedy learns.
 
         Of a balanced split these are the images at both ends of each class's ranking by its cues, of any other split
-        all images of the subset's classes. dfr balances the training images; its logistic solver also needs groups of
-        validation images.
+        all images of the subset's classes. dfr (deep feature reweighting) balances the training images; its logistic
+        solver also needs groups of validation images (a class, with strong or with weak cues). The ranks are identified
+        by the id of their table, or, if the images have them in a column, by a digest.
 
         Raises FcaError for ranks that do not fit the images.
         """
@@ -240,7 +249,8 @@ class Remedy:
                 ranks = ranks_of(context.store, self.ranks, data, split_rows)
                 digest.update(ranks.astype("<f8").tobytes())
                 labels = context.subset.new_labels(data.labels[split_rows])
-                n_at_end = self.balanced if split == "train" else len(ranks)  # val: all images but an odd middle one
+                # of val all images, but an odd middle one: an end has at most half of its class, whatever the number
+                n_at_end = self.balanced if split == "train" else len(ranks)
                 chosen, groups[split] = balanced_images(labels, ranks, n_at_end)
                 split_rows = split_rows[chosen]
             rows[split] = split_rows
@@ -251,16 +261,17 @@ class Remedy:
     def _train_layer(self, context: RunContext, data: ImageData, features: np.ndarray) -> TrainedLayer | None:
         """The last layer of the remedy, trained on frozen features; None where its training diverged.
 
-        With corm (core risk minimisation) training images get noise on their backgrounds, each with a probability, and
-        the saliency there is a penalty whose weight the validation images choose. With dfr the images are balanced:
-        equally many of every group (a class, with strong or with weak spurious cues).
+        With corm (core risk minimisation) training images get noise on their backgrounds, each with a probability. The
+        loss has a penalty on the gradient of the loss by the background's pixels; validation images choose its weight.
+        With dfr (deep feature reweighting) the images are balanced: equally many of every group (a class, with strong
+        or with weak spurious cues).
 
         features: of all images of `data`, of which training and validation images are taken.
         """
         from fca.studies.reliance.last_layer import NoisyFeatures, logistic_head, stored_features, train_head
         from fca.tasks.at_input import AtInput
 
-        rows, groups, _ = self._chosen_images(context, data)
+        rows, groups, _ = self._chosen_images(context, data)  # for each split; groups only of balanced splits
         train_labels = context.subset.new_labels(data.labels[rows["train"]])
         val_labels = context.subset.new_labels(data.labels[rows["val"]])
         train_features = features[rows["train"]].astype(np.float32)
@@ -285,9 +296,9 @@ class Remedy:
             train_images = AtInput(data, "train", rows["train"], network, context)
             val_images = AtInput(data, "val", rows["val"], network, context)
             train = NoisyFeatures(network, train_images, self.sigma, self.probability, context.seed)
-            val = NoisyFeatures(network, val_images, self.sigma, 1.0, context.seed)  # all have noise
+            val = NoisyFeatures(network, val_images, self.sigma, 1.0, context.seed)  # probability 1: all have noise
         else:
-            saliency_weights = [0.0]
+            saliency_weights = [0.0]  # no penalty
             train = stored_features(train_features, context.machine.accelerator)
             val = stored_features(val_features, context.machine.accelerator)
 

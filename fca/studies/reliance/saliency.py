@@ -109,13 +109,14 @@ class Saliency:
     def plan(self, context: RunContext) -> list[Run]:
         """The runs of the model, trained or not, then the run of the maps.
 
-        Layer and threshold are part of its identity only if they are not the defaults. Raises FcaError for data without
-        masks, classes that the model does not know, and another split than test where a model is trained.
+        Layer and threshold are part of the identity of the maps only if they are not the defaults. Raises FcaError for
+        data without masks, classes that the model does not know, and another split than test where a model is trained.
         """
         clean_setup = replace(context, shifts=[CLEAN])  # maps are of clean images alone
         check_masks_of("task=saliency", context.data, self.split)
 
-        # without weights, or with an adaptation (none is the class Network itself), the model is trained first
+        # A model without weights, or with an adaptation, is trained first. `adaptation=null`, no adaptation, is the
+        # class Network itself; its subclasses are adaptations
         if context.model.weights_label() is None or type(context.adaptation) is not Network:
             check_choice("task.split", self.split, ("test",), "train it first for another split")
             other_runs = Train().plan(context)
@@ -129,7 +130,8 @@ class Saliency:
             check_forward(clean_run.work)
             check_classes(clean_run.work.model, clean_run.work.data, self.split)
 
-        # a map is identified as the prediction of its images is; a value of None is left out
+        # the identity of the prediction of the same clean images, without its shift, and with the settings of the maps;
+        # a setting of None is a default, and is left out
         meaning = {
             **clean_run.identity,
             "shift": None,
@@ -145,16 +147,21 @@ class Saliency:
         A saliency run stores these arrays with a line for each image:
         - map: at the resolution of the layer.    mask: at input size, packed as bits.
         - zero: whether the map is zero everywhere.    mask_area: the share of the input that is object.
-        - iou, mass, density_gap: the map compared with the mask.    iou_others: with the mask of another image.
-        - mask_area_raw, retained, centre: facts about the stored mask (see `mask_facts`).
+        - iou: overlap (intersection over union) of the salient pixels, where the map reaches the threshold, and the
+          mask.    iou_others: the same with the mask of another image.
+        - mass: the share of the map's sum that is on the object.
+        - density_gap: the mean of the map on the object minus its mean off the object.
+        - mask_area_raw: the share of the stored image that is object.    retained: the share of the object that the
+          crop leaves.    centre: the distance of the object from the image's centre.
         It also stores pictures: `lowest` has the positions of the images with the lowest IoUs, `overlays` their
         pictures; `first` has the position of the first image of each class, `examples` their pictures.
 
         The columns of its row are means over classes of the means of their images, with intervals over classes.
         """
         other_runs = [run for run in runs if run.task != "saliency"]
+        # a training, or predictions by a model that fca trained (the training is their parent)
         is_of_training = any(run.task == "train" or run.parent for run in other_runs)
-        if is_of_training:  # predictions of a trained model belong to its training (their parent)
+        if is_of_training:
             yield from Train().run(other_runs, context)
         else:
             yield from finish_predictions(other_runs, context)
@@ -164,7 +171,11 @@ class Saliency:
                 yield Finished(run, *self._columns_and_arrays(run.work, context))
 
     def _columns_and_arrays(self, work: ForwardWork, context: RunContext) -> tuple[dict[str, Any], Arrays]:
-        """The columns of the stored row and the arrays of one saliency run; `run` describes both."""
+        """The columns of the stored row and the arrays of one saliency run.
+
+        The arrays have a line for each image: its saliency map and mask, and metrics that compare the two. Some arrays
+        have example pictures. The columns are means of the metrics over classes, and facts about the network.
+        """
         from fca.tasks.at_input import AtInput
 
         data = work.data
@@ -196,7 +207,10 @@ class Saliency:
         return columns, arrays
 
     def _map_arrays(self, camera: Camera, inputs: AtInput, true: Int[np.ndarray, " images"], size: int) -> Arrays:
-        """Arrays with a line for each image: the saliency map for its own class, and the metrics of `_metrics`.
+        """Arrays with a line for each image: its saliency map for its own class, and metrics of the map and the mask.
+
+        The map is also compared with the mask of another image, which shows how much of the overlap does not depend on
+        where the object is.
 
         camera: computes the maps.    inputs: the images and their masks.
         true:   column of each image's class in the logits.    size: side of the input, in pixels.
@@ -228,9 +242,13 @@ class Saliency:
     def _metrics(self, maps: Maps, masks: Masks, masks_of_others: Masks) -> Arrays:
         """For each image of a batch the metrics that compare its map with its object, and the mask packed as bits.
 
-        maps, masks:     at input size.
-        masks_of_others: for each map the mask of another image. The IoU with it shows what a map reaches that does not
-                         depend on where the object is.
+        - iou: intersection over union of the pixels whose saliency reaches the threshold, and the object.
+        - iou_others: the same with the object of another image, as for a map that ignores where the object is.
+        - mass: sum of the map on the object, divided by its total.
+        - density_gap: mean of the map on the object, minus its mean off the object.
+        - mask_area: share of the pixels that are object.    zero: whether the map is zero everywhere.
+
+        maps, masks: at input size.    masks_of_others: for each map the mask of another image.
         """
         is_salient = maps >= self.threshold
         metrics = {
@@ -273,6 +291,10 @@ class Camera:
     ) -> Float[Tensor, "images cells cells"]:
         """The GradCAM map of each image for one of its logits, scaled to [0, 1], at the resolution of the layer.
 
+            map = relu(sum_k a_k A_k),   a_k = mean over places of dy / dA_k
+
+        y is the logit, A_k channel k of the layer's output as a map.
+
         images: pixels in [0, 1].    columns: for each image the column of the logits.
         Raises FcaError if the logits do not depend on the layer, or are not finite.
         """
@@ -295,7 +317,8 @@ class Camera:
         if gradient is None:
             raise FcaError("task.layer", self.name, "a layer that the logits depend on", "choose another")
 
-        activation = _as_map(outputs[-1].detach(), self.prefix)  # images x channels x cells x cells
+        # as maps (images x channels x cells x cells), without the prefix tokens of a transformer
+        activation = _as_map(outputs[-1].detach(), self.prefix)  # A
         slope = _as_map(gradient, self.prefix)  # dy / dA
         channel_weights = slope.mean((2, 3), keepdim=True)
         return scaled((activation * channel_weights).sum(1).relu())
@@ -303,9 +326,9 @@ class Camera:
     def _choose_layer(self, image: Tensor, pattern: str | None) -> tuple[str, int]:
         """The name of the layer whose output is mapped, and how many prefix tokens (class, register) it begins with.
 
-        Without a pattern it is the last layer whose output is a map: in a transformer the last norm before attention.
-        Maps shrink from layer to layer, so that a square output larger than an earlier map is something else, such as a
-        matrix of attention.
+        Without a pattern it is the last layer whose output is a map of the image; in a transformer only the norms
+        before attention count, which have one of the names in NORMS. Maps do not grow from layer to layer, so that a
+        square output larger than an earlier map is something else, such as a matrix of attention.
 
         image:   shows the sizes of all outputs in one forward pass.
         pattern: a regular expression for the end of the name; of several layers that match the last one is taken.
@@ -314,7 +337,7 @@ class Camera:
         layers = self.network.modules()
         prefix_counts = [layer.num_prefix_tokens for layer in layers if hasattr(layer, "num_prefix_tokens")]
         side = image.shape[-1]  # of the input, then of the smallest map so far
-        prefix_by_layer: dict[str, int] = {}
+        prefix_by_layer: dict[str, int] = {}  # layers that have a map -> number of prefix tokens
         chosen: str | None = None
         for name, output in self._layer_outputs(image).items():
             n_tokens = output.shape[1] if output.ndim == 3 else 0
@@ -322,7 +345,7 @@ class Camera:
             prefix = prefix_counts[0] if prefix_counts else max(0, n_tokens - side**2)
             prefix = min(n_tokens, prefix)  # 0 for a convolutional output
             as_map = _as_map(output, prefix)
-            if as_map is None or not 1 < as_map.shape[-1] <= side:
+            if as_map is None or not 1 < as_map.shape[-1] <= side:  # a map of one place shows nothing
                 continue
 
             prefix_by_layer[name] = prefix
@@ -452,15 +475,16 @@ def _facts_of_masks(data: ImageData, rows: Int[np.ndarray, " images"], geometry:
 def _picture_arrays(inputs: AtInput, arrays: Arrays, labels: Int[np.ndarray, " images"]) -> Arrays:
     """The arrays of example images of a saliency run: their positions, and their pictures.
 
-    `lowest` with `overlays`: images with the lowest IoUs of map and object, under their maps. Maps that are zero
-                              everywhere are left out: they show nothing.
+    `lowest` with `overlays`: images with the lowest IoUs (overlaps of the salient pixels and the object), under their
+                              maps. Maps that are zero everywhere are left out: they show nothing.
     `first` with `examples`:  the first image of each class, with its object tinted.
     Either kind has at most MAX_PICTURES images, all of which have an object at input size.
 
     arrays: the run's arrays with a line for each image.    labels: class of each image.
     """
     visible = np.flatnonzero(arrays["mask_area"] > 0)
-    by_iou = visible[np.lexsort((arrays["mass"][visible], arrays["iou"][visible]))]  # equal IoUs by their mass
+    # by IoU; images of equal IoU by `mass`, the share of the saliency that is on the object
+    by_iou = visible[np.lexsort((arrays["mass"][visible], arrays["iou"][visible]))]
     lowest = by_iou[~arrays["zero"][by_iou]][:MAX_PICTURES]
     _, first_of_class = np.unique(labels[visible], return_index=True)
     first = visible[first_of_class][:MAX_PICTURES]
@@ -475,7 +499,7 @@ def _picture_arrays(inputs: AtInput, arrays: Arrays, labels: Int[np.ndarray, " i
 def _pictures(
     inputs: AtInput, positions: Int[np.ndarray, " chosen"], maps: Iterable[np.ndarray | None]
 ) -> UInt8[np.ndarray, "chosen side side 3"]:
-    """The small picture of each of these images; see `picture`.
+    """A small picture of each of these images, under its map as heat, or without a map with its object tinted.
 
     positions: of the images, among all images of `inputs`.    maps: the map to lay over each image, None for no map.
     """

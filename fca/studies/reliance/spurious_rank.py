@@ -136,7 +136,8 @@ class SpuriousRank:
             features = store.array(embed_row["run_id"], "features", lines=len(items)).astype(np.float32)
             runs_read.append(embed_row["run_id"])
 
-            # which features rank the images of each class
+            # which features rank the images of each class: the most important ones for the first of the linear layers
+            # on them, or those that a file names
             if self.features is None:
                 layer = load_file(store.folder(layer_runs[0]) / "best.safetensors")
                 is_train = items["split"] == "train"
@@ -278,12 +279,13 @@ def cue_ranks(features: Float[np.ndarray, "images chosen"], by: str) -> tuple[An
 
 
 def _ranked_images(items: pd.DataFrame, features: np.ndarray, chosen: pd.DataFrame, by: str) -> pd.DataFrame:
-    """The images with their score and rank within class and split (see `cue_ranks`), strongest cues first.
+    """The images with their score and rank within class and split, strongest cues first; rank 1 is the strongest.
 
     Images of classes without chosen features are left out.
 
     items, features: of all images of the data set, in the same order.
-    chosen: a line for each class (`label`) and feature that ranks its images.    by: rank or zscore.
+    chosen: a line for each class (`label`) and feature that ranks its images.
+    by:     rank: the score is the mean over the features of the image's rank; zscore: the mean of its z-scores.
     """
     images = items[["label", "image_id", "split"]].astype({"label": str})
     for label, chosen_of_class in chosen.groupby("label")["feature"]:

@@ -36,14 +36,16 @@ AGREES = Column("agrees", float, "+.1f", "rank correlation, 1: as the metric cla
 def correlation_figure(truth: Table) -> alt.FacetChart:
     """The rank correlation over networks of each metric of reliance with the truth, with its 95 % interval.
 
-    One panel shows each truth: cue strength in training, and accuracy lost by exact exchange of backgrounds. A row is a
-    metric with its verdict, a dot a cue (colour). A dot right of 0 has the sign that the metric claims.
+    There is a panel for each of the two truths: cue strength in training, and the accuracy lost on images with another
+    background. A row of a panel is a metric with its verdict, a dot a cue (colour). A dot right of 0 has the sign that
+    the metric claims.
 
     truth: the table `metric_truth`, with a line for each metric and cue.
     """
     panels = []
     for rho, truth_column in TRUTH_BY_RHO.items():
-        # some metrics should fall as reliance rises (sign -1): mirrored, so that +1 always means agreement
+        # A metric may claim to fall as reliance rises (sign -1). Then its correlation and both ends of its interval
+        # change their signs, so that +1 always means agreement
         signed_rho = truth.frame[[*interval_columns(rho)]].mul(truth.frame["sign"], axis=0)
         signed_rho = signed_rho.set_axis(interval_columns(AGREES), axis=1)
         panels.append(truth.frame.assign(panel=truth_column.meaning, **signed_rho))
@@ -73,8 +75,8 @@ def correlation_figure(truth: Table) -> alt.FacetChart:
 def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
     """The value of each metric against the true reliance of each network: a panel for each metric, a dot per network.
 
-    Reliance is the accuracy that a network loses when backgrounds are exchanged exactly. The colour of a dot is the cue
-    that the network was trained with.
+    Reliance is the accuracy that a network loses when it sees each object before another background. The colour of a
+    dot is the cue that the network was trained with.
 
     truth: the table `metric_truth`, for the verdict below each panel's name.    networks: `metric_truth_networks`.
     """
@@ -97,8 +99,9 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
 def truth_statements(truth: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the verdicts: metrics that follow the truth, each that is not confirmed, and those still undecided.
 
-    The first sentence gives the weakest correlation among the metrics that follow. The sentence on an unconfirmed
-    metric gives its correlations for the cues for which it fails.
+    A metric follows the truth if, for every cue, it puts networks in the order of their reliance: the accuracy that
+    they lose on images with another background. The first sentence gives the weakest correlation among the metrics
+    that follow. The sentence on an unconfirmed metric gives its correlations for the cues for which it fails.
 
     truth: the frame of the table `metric_truth`, with a line for each metric and cue, and one for all cues together.
 

@@ -52,6 +52,7 @@ def classes_figure(statistics: Table) -> alt.FacetChart:
 
     statistics: the table `object_statistics`, with a line for each class.
     """
+    # for each measure the lines of its panel: MEASURED has the value, `size` the share of the stored image
     by_measure = [_lines_of_measure(statistics.frame, column) for column in MEASURE_NAMES]
     frame = pd.concat(by_measure, ignore_index=True)
     is_class = frame[LABEL] != objects.ALL_CLASSES
@@ -61,7 +62,7 @@ def classes_figure(statistics: Table) -> alt.FacetChart:
     # one class has a line for each measure, all with the same size: `min` picks this size to sort by
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("size", op="min"), grid=False)
     across = kinds.quantity(alt.X, MEASURED, "", grid=True, domainMin=0, padding=4)
-    coloured = kinds.hue(DATASET, frame, legend=style.differs(frame[DATASET]))
+    coloured = kinds.hue(DATASET, frame, legend=style.differs(frame[DATASET]))  # no legend for a single data set
     hover = (DATASET, LABEL, MEASURE, *interval_columns(MEASURED))
     chart = kinds.points_with_intervals(MEASURED, rows, hover, coloured, scale=across)
 
@@ -90,7 +91,7 @@ def _lines_of_measure(statistics: pd.DataFrame, column: Column) -> pd.DataFrame:
 
 
 def distribution_figure(distribution: Table) -> alt.FacetChart:
-    """Histograms over images: object sizes, the shares that the crop leaves, and the agreement of people on the masks.
+    """Histograms over images: object sizes, the shares of objects that the crop leaves, how far people's masks agree.
 
     There is a panel for each quantity and data set.
 
@@ -136,7 +137,7 @@ def pictures_figure(kind: str, pictures: Table) -> alt.FacetChart:
     frame = frame[frame["panel"].isin(panels[:MAX_PANELS])].reset_index(drop=True)
 
     frame["below"] = frame[IOU].map("IoU {:.2f}".format).where(frame[IOU].notna(), "")
-    hover = [column for column in pictures.columns if column not in PLACE]
+    hover = [column for column in pictures.columns if column not in PLACE]  # not thumbnail, row and column
     chart = kinds.pictures(frame, hover, LABEL, "below")
     n_rows = int(frame["row"].max()) + 1  # rows and columns of the grid count from 0
     n_columns = int(frame["column"].max()) + 1
@@ -184,7 +185,10 @@ def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
 def gap_figure(gap: Table) -> alt.FacetChart:
     """Accuracy with strong cues minus accuracy with weak ones, with 95 % intervals: a row a class, a colour a model.
 
-    The class with the widest mean gap over models comes first; the mean over all classes stands last.
+    Features of an encoder rank the images of a class by their cues: features that a file names (parameter `features`
+    of the table), or the most important ones of the class. The k images at the top of a ranking have strong cues, the k
+    at its bottom weak ones. The class with the widest mean gap over models comes first; the mean over all classes
+    stands last.
 
     gap: the table `spurious_gap`, with a line for each class and model. Raises NothingToDraw if it has no lines.
     """
@@ -210,11 +214,13 @@ def gap_figure(gap: Table) -> alt.FacetChart:
 
 
 def ends_figure(pictures: Table) -> alt.FacetChart:
-    """Pictures of the classes with the widest gaps: a panel a class, strong cues above, weak cues below (figure 10).
+    """Pictures of the classes with the widest gaps: a panel a class, strong cues above, weak cues below.
 
-    The heading of a panel has the accuracies on the images of both ends; below each picture stands its rank.
+    Images of a class are ranked by the strength of their cues; the pictures are from both ends of the ranking. The
+    heading of a panel has the accuracies at either end (columns TOP and BOTTOM); below each picture stands its rank.
 
-    pictures: the table `spurious_pictures`, with a line for each picture. Raises NothingToDraw without any picture.
+    pictures: the table `spurious_pictures`, with a line for each picture. Column END is "top" (strong cues) or
+              "bottom". Raises NothingToDraw without any picture.
     """
     frame = pictures.frame.dropna(subset="thumbnail")
     if frame.empty:
@@ -226,7 +232,7 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
         row=(frame[END] == "bottom").astype(int),  # 0, the upper row: the strongest cues
         column=frame.groupby([DATASET, LABEL, END]).cumcount(),
         place=frame[RANK].map("rank {:g}".format),
-        words=frame[END].map(END.choices.get),
+        words=frame[END].map(END.choices.get),  # the end in words
     )
     frame["panel"] = style.panels(frame, DATASET, LABEL, "right")
 
@@ -238,7 +244,7 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
     chart = kinds.pictures(frame, hover, "place", "words")
     n_columns = int(frame["column"].max()) + 1
     figure = style.faceted(chart, frame, title, (DATASET,), height=2 * RANKED_PICTURE_HEIGHT, columns=2)
-    figure.usermeta = kinds.FIXED
+    figure.usermeta = kinds.FIXED  # pictures have a fixed size, so that panels are not stretched to the page
     figure.spec.width = n_columns * PICTURE_WIDTH
     return figure
 
@@ -256,8 +262,10 @@ def _accuracies_of_ends(top: float, bottom: float) -> str:
 def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on how much more accurate each model is where cues are strong; the largest significant gain first.
 
-    If no gain is significant, the first sentence states that, with the largest gain. Encoders, whose own features rank
-    the images, have sentences of their own (`encoder_statements`). No sentence without other models.
+    The gain is column LEAD: accuracy on images with strong cues minus accuracy on those with weak cues, mean over
+    classes. If no gain is significant (its interval above 0), the first sentence states that, with the largest gain.
+    Encoders, whose own features rank the images, are left out: they gain by construction. There is no sentence if
+    encoders are the only models.
 
     gap: the frame of the table `spurious_gap`, with a line for each class and model, and one for all classes.
 
@@ -328,8 +336,9 @@ def _none_gains(best: pd.DataFrame, n_models: int) -> str:
 def _gain(models: pd.DataFrame) -> str:
     """How much more accurate these models are where cues are strong, as a sentence without its full stop.
 
-    models: lines of models with equal gains. Whether these are significant, not significant or without an interval
-            decides about the words.
+    A gain is significant if its interval is above 0; without an interval this is not known.
+
+    models: lines of models with equal gains (column LEAD). One that is not significant comes alone.
     """
     line = small.shared_line(models, LEAD)
     names = small.listed(models[SUBJECT].tolist())

@@ -46,7 +46,8 @@ SHAPE_BIAS = analysis.SHAPE_BIAS.with_format(".0%", "decisions for shape")
 def accuracy_figure(accuracy: Table) -> alt.FacetChart:
     """Accuracy on clean images and on images without their object or background: a row a change, a colour a model.
 
-    There is a panel for each data set and protocol (which classes the model may predict).
+    There is a panel for each data set and protocol (which classes the model may predict). Changes whose accuracy did
+    not follow the true reliance of networks in a test on rendered images (unconfirmed) are marked and pale.
 
     accuracy: the table `reliance_accuracy`, with a line for each model and condition. Its lines with noise are left
               out: the figure of relative foreground sensitivity shows these.
@@ -55,6 +56,7 @@ def accuracy_figure(accuracy: Table) -> alt.FacetChart:
     frame = frame.assign(panel=style.panels(frame, DATASET, analysis.ALLOWED_CLASSES))
     frame["change"] = _marked_where_unconfirmed(frame[analysis.CONDITION].replace(CHANGE_WORDS), frame)
 
+    # False sorts before True, so clean images are first; the others keep their order
     clean_first = frame.sort_values(
         analysis.CONDITION, key=lambda conditions: conditions != analysis.CLEAN, kind="stable"
     )
@@ -82,8 +84,10 @@ def accuracy_figure(accuracy: Table) -> alt.FacetChart:
 def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
     """Relative foreground sensitivity (RFS) by level of noise; a colour for each model.
 
-    There is a panel for each data set, protocol, kind of noise, and whether noise covers equal areas of object and
-    background.
+    RFS is above 0 if noise in the object costs more accuracy than noise around it. There is a panel for each data set,
+    protocol (which classes the model may predict), kind of noise, and whether noise covers equal areas of object and
+    background. Noise whose RFS did not follow the true reliance of networks in a test on rendered images (unconfirmed)
+    is marked and pale.
 
     sensitivity: the table `reliance_rfs`, with a line for each model and noise.
     """
@@ -118,9 +122,13 @@ def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
 def alignment_figure(alignment: Table) -> alt.FacetChart:
     """The overlap (IoU) of saliency maps and objects, mean over classes: a row for each model, a colour a data set.
 
+    The dots are pale and marked if the IoU did not follow the true reliance of networks in a test on rendered images
+    (unconfirmed).
+
     alignment: the table `reliance_saliency`, with a line for each model and metric; the figure shows the IoU alone.
     """
     frame = alignment.frame[alignment.frame[analysis.SALIENCY_METRIC] == "iou"].reset_index(drop=True)
+    # a single panel, named by the metric in words
     metric_words = frame[analysis.SALIENCY_METRIC].map(analysis.SALIENCY_METRIC.choices)
     frame = frame.assign(word=_marked_where_unconfirmed(metric_words, frame))
     frame["panel"] = style.panels(frame, "word")
@@ -146,7 +154,9 @@ def alignment_figure(alignment: Table) -> alt.FacetChart:
 def classes_figure(classes: Table) -> alt.FacetChart:
     """The share of its clean accuracy that each class keeps without its object; the largest shares come first.
 
-    A row is a class, a colour a model. Of a long ranking only the CLASSES_AT_END classes at each end are shown.
+    A row is a class, a colour a model. Of a long ranking only the CLASSES_AT_END classes at each end are shown. Dots
+    are pale if accuracy under the change did not follow the true reliance of networks in a test on rendered images
+    (unconfirmed).
 
     classes: the table `reliance_classes`, with a line for each model and class, also for the mean over models.
     """
@@ -182,7 +192,7 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     )
 
     measure = classes.parameters["measure"]
-    mark = _mark_if_unconfirmed(frame)
+    mark = _mark_if_unconfirmed(frame)  # " (not confirmed)" or nothing
     title = style.title(
         "Which classes lean on their surroundings?",
         f"Share of each class's accuracy that is kept with {CHANGE_WORDS.get(measure, measure)}{mark}.",
@@ -196,7 +206,8 @@ def classes_figure(classes: Table) -> alt.FacetChart:
 def stability_figure(stability: Table) -> alt.FacetChart:
     """A heat map for pairs of models: how far two models agree which classes keep most of their accuracy.
 
-    A cell has Spearman's correlation over the classes. There is a panel for each data set and protocol.
+    A cell has Spearman's correlation over the classes of the shares that they keep without their object. There is a
+    panel for each data set and protocol (which classes the model may predict).
 
     stability: the table `class_stability`, with a line for each pair of models.
     """
@@ -206,6 +217,7 @@ def stability_figure(stability: Table) -> alt.FacetChart:
     across = alt.X(f"{MODEL}:N", title=None, axis=alt.Axis(labelAngle=-40))
     rows = style.names_axis(analysis.OTHER_MODEL, "ascending")
     chart = kinds.heat_map(analysis.RHO, across, rows, stability.columns, (-1.0, 1.0))
+    # " (not confirmed)" if the accuracy without the object failed as a metric where the cues of networks are known
     mark = _mark_if_unconfirmed(frame)
     title = style.title(
         "Do models agree which classes lean on their surroundings?",
@@ -334,9 +346,10 @@ def _left_out_sentences(frame: pd.DataFrame) -> Iterator[str]:
 def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the accuracy of models on images without their objects: first the best model, then the others.
 
-    They are about the protocol "open" (all classes of a model) and the first change of CHANGE_CLAUSES that was
-    predicted; there are none if no such change was. Of more than FEW_MODELS models only the best and the last have a
-    sentence. If models are at the level of chance on clean images, one sentence states that nothing is known.
+    They are about the protocol "open" (all classes of a model) and one change that removes the object: the first of
+    CHANGE_CLAUSES that was predicted. There are no sentences if no such change was. Of more than FEW_MODELS models only
+    the best and the last have a sentence. If models are at the level of chance on clean images, one sentence states
+    that nothing is known. WITHOUT_OBJECT is the column TOP1, formatted and named for sentences.
 
     accuracy: the frame of the table `reliance_accuracy`, with a line for each model and condition.
 
@@ -354,7 +367,7 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
 
     clean = open_lines[open_lines[analysis.CONDITION] == analysis.CLEAN]
     changed = open_lines[open_lines[analysis.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
-    chance = float(changed[MODEL_CHANCE].iloc[0])
+    chance = float(changed[MODEL_CHANCE].iloc[0])  # a line in the small figure
     chart = small.dots(changed, MODEL, WITHOUT_OBJECT, (MODEL, *interval_columns(WITHOUT_OBJECT)), line=chance)
     if all_at_chance(clean):
         dataset = changed[DATASET].iloc[0]
@@ -421,7 +434,8 @@ def classes_statements(classes: pd.DataFrame, accuracy: pd.DataFrame) -> Iterato
 
     It is about the mean over models, or the only model, by the protocol "open". Several classes may share the first
     place. There is no sentence if no class has a kept share; if models are at the level of chance on clean images, it
-    states that nothing is known.
+    states that nothing is known. The kept share comes with a doubt if accuracy under the change did not follow the true
+    reliance of networks in a test on rendered images.
 
     classes, accuracy: the frames of the tables `reliance_classes` and `reliance_accuracy`.
 
@@ -450,8 +464,8 @@ is gone (vit).
         yield Statement(f"Not known: models are at the level of chance on clean images of {dataset}.", chart)
         return
 
-    measured = "; ".join([str(leading_model), *_doubts(line)])
-    kept_share = f"{format_with_interval(line, KEPT_SHARE)} of its accuracy when its object is gone ({measured})"
+    details = "; ".join([str(leading_model), *_doubts(line)])
+    kept_share = f"{format_with_interval(line, KEPT_SHARE)} of its accuracy when its object is gone ({details})"
     names = small.listed(best[LABEL].tolist())
     if len(ranked) == 1:  # other classes had too few clean images right
         sentence = f"Of {dataset}, only {names} could be tested: it keeps {kept_share}."
@@ -503,7 +517,7 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
 def shape_statements(shapes: pd.DataFrame) -> Iterator[Statement]:
     """A sentence for each model: its share of decisions for shape among those for shape or texture; largest first.
 
-    Models whose decisions for texture are not known have none.
+    There is no sentence for models whose decisions for texture are not known.
 
     shapes: the frame of the table `shape_bias`, with a line for each model or person.
 
