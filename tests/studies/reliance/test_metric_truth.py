@@ -10,7 +10,7 @@ from fca.store import Store
 from fca.studies.reliance.metric_truth import MetricTruth, metric_verdicts, verdicts
 from fca.types import FcaError
 from tests.studies.reliance.support.cue_data import cue_data, network
-from tests.support.figure_claims import drawn_findings
+from tests.support.figure_claims import drawn_findings, values
 from tests.support.lab import Lab, copy_of
 
 CUES = ("color", "texture")
@@ -175,3 +175,13 @@ def test_figures_are_drawn_and_headlines_name_what_fails(known):
     ]
     assert "rank correlation for texture none" in unconfirmed[0]
     assert "colour none (not defined for 6 of 6 networks)" in unconfirmed[1]
+
+
+def test_an_interval_whose_sign_changes_keeps_its_ends_in_order(known):
+    truth, _ = MetricTruth()(known.store)
+    [drawn] = [one.draw for one in drawn_findings(MetricTruth()) if one.key == "metric_truth"]
+    lines = values(style.spec(drawn(truth))).dropna(subset="agrees_low")
+    falls = lines[lines["metric"].str.startswith("rfs/gaussian")]
+    assert len(falls), "a metric whose claimed sign is -1 has an interval"
+    assert (falls["agrees_low"] <= falls["agrees"]).all()
+    assert (falls["agrees"] <= falls["agrees_high"]).all()

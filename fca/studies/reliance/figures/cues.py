@@ -45,9 +45,12 @@ def correlation_figure(truth: Table) -> alt.FacetChart:
     panels = []
     for rho, truth_column in TRUTH_BY_RHO.items():
         # A metric may claim to fall as reliance rises (sign -1). Then its correlation and both ends of its interval
-        # change their signs, so that +1 always means agreement
+        # change their signs, so that +1 always means agreement, and the ends change places
         signed_rho = truth.frame[[*interval_columns(rho)]].mul(truth.frame["sign"], axis=0)
         signed_rho = signed_rho.set_axis(interval_columns(AGREES), axis=1)
+        _, low, high = interval_columns(AGREES)
+        falls = truth.frame["sign"] < 0
+        signed_rho.loc[falls, [low, high]] = signed_rho.loc[falls, [high, low]].to_numpy()
         panels.append(truth.frame.assign(panel=truth_column.meaning, **signed_rho))
     frame = pd.concat(panels, ignore_index=True)
     frame["named"] = frame[METRIC] + ": " + frame[VERDICT]
