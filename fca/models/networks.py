@@ -62,7 +62,7 @@ def with_weights(
         names = module.state_dict()
         has_all_below_head = all(name in state or belongs(name, head) or name.endswith(BATCH_COUNT) for name in names)
         if has_all_below_head:  # else it is another network, and `fit_weights` names what is missing
-            _check_head(state, head, file_keys, weights)
+            _check_head_has_logit_per_key(state, head, file_keys, weights)
 
     state = {name: value for name, value in state.items() if not belongs(name, fresh)}
     fit_weights(module, state, fresh, weights)
@@ -210,7 +210,7 @@ def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) ->
     return [name for name, value in built.module.state_dict().items() if larger_shapes.get(name) != value.shape]
 
 
-def _check_head(state: Mapping[str, Tensor], head: Names, file_keys: Names, name: str) -> None:
+def _check_head_has_logit_per_key(state: Mapping[str, Tensor], head: Names, file_keys: Names, name: str) -> None:
     """Raise FcaError unless a file's state dict has a head, with one logit for each class key.
 
     head: names of the modules that give the logits.    name: the file's name, for messages.

@@ -60,6 +60,8 @@ def check_packages(key: str, value: str) -> None:
 def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
     """Write an encoder as an ONNX program in fp32: bytes of images in, one output of features for each depth.
 
+    The program is returned in a simplified form, which runs faster and can be quantised.
+
     encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: its paddings
              are replaced (see `fix_padding`).
     depths:  names of the places in the network where features are taken, such as `whole`, or `cut` before its last
@@ -85,6 +87,7 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
     size = encoder.input_size
     encoder.module.eval().cpu()
     fix_padding(encoder)
+    # two images: from a single one an exporter may take the number 1 as fixed
     example = torch.zeros(2, size, size, 3, dtype=torch.uint8)
     content = io.BytesIO()
     try:
@@ -266,7 +269,8 @@ def _layers_to_keep_in_fp32(model: Any) -> list[str]:
     """Names of the operations that stay in fp32 in an int8 program: the last one with weights, which gives the logits.
 
     Empty for the program of an encoder, which has no logits. `model` is an ONNX model, whose nodes are its operations.
-    The search begins at the logits and goes back until it meets a node with weights.
+    The search begins at the logits and goes back until it meets an operation with weights. If it first meets one that
+    joins the results of several others, that one stays in fp32 instead.
     """
     graph = model.graph
     if LOGITS not in {output.name for output in graph.output}:
@@ -276,7 +280,7 @@ def _layers_to_keep_in_fp32(model: Any) -> list[str]:
     node = node_by_output[LOGITS]
     while node.op_type not in ("Gemm", "MatMul", "Conv"):
         source_nodes = [node_by_output[name] for name in node.input if name in node_by_output]
-        if len(source_nodes) != 1:  # several layers meet here: none of them is the only one that gives logits
+        if len(source_nodes) != 1:  # several results are joined: behind them no single layer gives the logits
             return [node.name]
         node = source_nodes[0]
     return [node.name]

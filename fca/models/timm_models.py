@@ -187,7 +187,7 @@ class TimmModel(LibraryModel):
         if self.projection:
             allowed = f"false with model.depth={self.depth}, whose features come before the last layer"
             raise FcaError("model.projection", self.projection, allowed, "set one of the two keys alone")
-        if self.depth == "all" and self.weights is None:
+        if self.depth == "all" and self.weights is None:  # without weights it could only be trained
             raise self._untrainable()
 
     def _untrainable(self) -> FcaError:
@@ -380,7 +380,7 @@ def _with_packaged_weights(
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
-    """timm's network with random or pretrained weights, by the name, keywords and stem of a model.
+    """Build timm's network for a model, with its keywords and stem (first layers), and random or pretrained weights.
 
     logits: their number; 0 = none, so that it gives features; None = as many as the published weights have.
     Raises FcaError for keywords that it does not take, and for pretrained weights that cannot be downloaded.
