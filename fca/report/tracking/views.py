@@ -33,7 +33,7 @@ def save_views(tracker: WandbTracker, metadata: Mapping[str, Any]) -> list[str]:
     """
     import wandb
 
-    ignore_local_settings()
+    ignore_local_settings()  # a settings file in the current folder could name another server for the API key
     reports: Any = import_module("wandb_workspaces.reports.v2")  # which declares no types
     workspaces: Any = import_module("wandb_workspaces.workspaces")
     place = {"entity": tracker.entity or wandb.Api().default_entity, "project": tracker.project}
