@@ -150,7 +150,7 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
     # network.names: the tensors that the network needs; empty if the network is unknown
     fitting = [candidate for candidate in candidates if candidate.fits(network)] if network.names else []
     if fitting:
-        # Averaged weights come first (`order`), then the candidate with the fewest tensors that the network lacks.
+        # Averaged weights come first (`order`), then the candidate with the fewest tensors unknown to the network.
         best = min(fitting, key=lambda candidate: (*candidate.order, n_unknown(candidate), candidate.prefix))
         _check_unambiguous(best, fitting, network, weights)
     else:  # the candidate that differs least: it has the fewest missing and unknown names
@@ -256,12 +256,12 @@ def belongs(name: str, modules: Names) -> bool:
 def _candidates(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[Candidate]:
     """Yield every candidate for a network's state dict: each state dict in a file, with each prefix of names removed.
 
-    A candidate is one way to read the file. The prefixes are those after which a name of the network follows, and none.
-    WRAPPERS are the keys under which published files keep their weights. Under
-    other keys anything may stand, such as the state of an optimiser, so a state dict there is a candidate only if it
-    fits the network.
+    A candidate is one way to read the file. The prefixes are "" and those after which a name of the network follows.
+    WRAPPERS are the keys under which published files keep their weights. Under other keys anything may stand, such as
+    the state of an optimiser, so a state dict there is a candidate only if it fits the network.
 
-    content: what the file holds, of any type.    tidy: renames or drops tensors, see `read_weights`.
+    content: what the file holds, of any type.
+    tidy:    renames or drops tensors of each candidate, as the network's library needs it.
     """
     is_of_mmengine = _is_of_mmengine(content)
     for wrapper, tensors in _state_dicts(content):

@@ -149,7 +149,7 @@ def compare_logits(
 def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
     """The steps from an upright RGB image to the network's input, as the JSON that is written beside an exported file.
 
-    kind: the format, as in `export_content`.
+    kind: the format of the file: onnx, torchscript or safetensors.
 
     `geometry` has the steps that the user of the file must do:
       resize:        target of the shorter side in pixels; the longer side keeps the ratio and is rounded down.

@@ -43,7 +43,7 @@ def with_weights(
     file_keys: class keys of the logits in the file; empty when it has no logits or their classes are unknown.
     classes:   class keys to train for: a fresh head for them takes the place of the file's. None = nothing is trained:
                the file's own head is kept if `file_keys` are given, else the network has no head.
-    tidy:      renames and drops tensors of files whose names are not yet those of the network; see `read_weights`.
+    tidy:      state dict of the file -> the same under the network's names, without tensors that it does not need.
 
     Raises FcaError for weights that do not fit (naming the tensors), for another number of logits than class keys, and
     if neither weights nor classes are given.
@@ -179,7 +179,7 @@ def restored(model: Model, path: Path, trained_keys: Names, classes: Names | Non
         fit_weights(built.module, state, fresh, str(path))
     except FcaError as error:
         # The step of that error, to choose another model, does not help here: `build` has changed since the training.
-        _, _, allowed, _ = error.args
+        _, _, allowed, _ = error.args  # key, value, allowed values, next step
         kind = type(model).__qualname__
         step = f"let `build` of {kind} give the network that was trained, or train it again"
         raise FcaError(f"weights for what {kind} builds", path, allowed, step) from error

@@ -62,8 +62,8 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
 
     The program is returned in a simplified form, which runs faster and can be quantised.
 
-    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: its paddings
-             are replaced (see `fix_padding`).
+    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: paddings
+             that depend on the size of each image become fixed ones, which give the same numbers at its input size.
     depths:  names of the places in the network where features are taken, such as `whole`, or `cut` before its last
              widening layer. They become the names of the outputs.
 
@@ -217,7 +217,7 @@ def quantised(program: bytes, images: Bytes) -> bytes:
     Weights are quantised channel by channel; activations by the ranges that they take on the calibration images. Around
     each layer the program has QuantizeLinear and DequantizeLinear, which onnxruntime fuses with it.
 
-    program: content of an ONNX file, as `simplified` returns it.
+    program: content of an ONNX file, in which batch normalisation is already part of the convolutions.
     images:  calibration images at input size; 32 are enough for ranges.
 
     Raises FcaError for a program that has no layer to quantise, or that the quantiser refuses.
@@ -390,7 +390,10 @@ class ProgramCost:
 def cost_of(program: bytes) -> ProgramCost:
     """The cost of running a program on one image, counted from the shapes of its layers.
 
-    Nothing is run, so the cost is the same on every machine.    program: content of an ONNX file, in fp32 or int8.
+    Nothing is run, so the cost is the same on every machine. It has `flops` (operations; a multiply-add counts as two),
+    `memory` (bytes of the file, and of the inputs and outputs of the largest layer) and `params` (number of weights).
+
+    program: content of an ONNX file, in fp32 or int8.
     """
     import onnx
 

@@ -305,7 +305,7 @@ def _tags_in_words(architecture: str) -> str:
 def _with_weights(
     model: TimmModel, file_keys: Sequence[str], classes: Sequence[str] | None, gives_projection: bool
 ) -> tuple[Any, tuple[str, ...]]:
-    """timm's network with the model's weights, and the class keys of its logits; see `networks.with_weights`.
+    """Build timm's network with the model's weights; return it and the class keys of its logits, if it has any.
 
     The weights are those that timm publishes, those of an installed package, a file, or random.
 

@@ -37,7 +37,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
     a prediction has these predictions, if they are for clean test images, and the learning curve of the training of its
     weights, if there was one. A run with neither has no file. Only the last MAX_RUNS runs are written.
 
-    folder: the folder of the page.    rows: the runs of the page (see `Page.rows`).
+    folder: the folder of the page.    rows: the runs of the page, one a line, with the columns of stored results.
     """
     # predictions for unchanged test images
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")

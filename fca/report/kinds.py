@@ -136,7 +136,7 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
         axis["labelExpr"] = f"datum.value == 0 ? '0' : format({value_in_unit}, '+')"  # only 0 has no sign
         axis["tickCount"] = TICKS_WITH_UNIT  # fewer ticks, because a sign makes labels wider
     elif is_share:
-        axis["format"] = ".2~%"
+        axis["format"] = ".2~%"  # at most two decimals: 98.5%
         axis["tickCount"] = TICKS_WITH_UNIT  # likewise, because of the percent sign
 
     text = column.meaning if title is None else title

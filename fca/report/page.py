@@ -182,6 +182,7 @@ def render(page: Page) -> str:
         missing=_titles_by_missing_reason(page.sections),
         constant=constant_values,
         data=data,
+        # each command with its number of runs; likewise each combination of software and machine
         commands=_combinations_with_counts(page.rows.dropna(subset="command"), ["command"]),
         made_by=_combinations_with_counts(page.rows, list(_ENVIRONMENT_COLUMNS)),
         # Markup: these are files of fca, so they are not escaped

@@ -238,7 +238,9 @@ def _for_column(figure: dict[str, Any], page_width: float) -> str:
     """
     untitled = {name: value for name, value in figure.items() if name != "title"}
     panel = figure.get("spec", {})
-    has_fixed_width = "usermeta" in figure  # `usermeta` marks figures of pictures or squares, whose panels keep it
+    has_fixed_width = (
+        "usermeta" in figure
+    )  # `usermeta` marks figures of pictures or squares, whose panels keep their width
     if "width" in panel and not has_fixed_width:
         # On the page: page_width = columns * (panel + axis). The axis shrinks with its text to the size of print.
         width_of_axes = page_width - figure["columns"] * panel["width"]

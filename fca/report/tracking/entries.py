@@ -197,7 +197,7 @@ def entry_with(identity: str, rows: Iterable[Row], store: Store) -> Entry:
               rows without a training.
     """
     row_by_id = {row["run_id"]: row for row in rows}
-    if identity not in row_by_id and is_run_id(identity):
+    if identity not in row_by_id and is_run_id(identity):  # any other id names no folder of a run
         training = store.row_if_whole(identity)
         if training is not None:
             row_by_id[identity] = training

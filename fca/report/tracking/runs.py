@@ -385,7 +385,7 @@ class WandbTracker:
         light:    whether W&B leaves out statistics of the machine.
         patience: how long `finish` may wait for the server, seconds.
         tags:     replaced by the user's `tags` where they are given.
-        names:    id, name and group, as of `wandb.init`.
+        names:    further arguments of `wandb.init`: id, name and group.
         """
         import wandb
 
@@ -401,7 +401,7 @@ class WandbTracker:
         online_settings: dict[str, Any] = {
             "init_timeout": ANSWER_S,
             "finish_timeout": patience,
-            "finish_timeout_raises": True,
+            "finish_timeout_raises": True,  # so that the caller learns that not all was sent
         }
 
         def init() -> wandb.Run:

@@ -129,7 +129,7 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Ca
         with open_to_append(log) as file:
             process = subprocess.Popen(command, cwd=empty_folder, env=environment, stdout=file, stderr=file)  # noqa: S603
         try:
-            n_unsent = len(_without_mark(folders))
+            n_unsent = len(_without_mark(folders))  # W&B marks the file of a run that it has sent
             last_progress = time.monotonic()
             while process.poll() is None and time.monotonic() - last_progress < STALL_S:
                 with suppress(subprocess.TimeoutExpired):

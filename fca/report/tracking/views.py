@@ -29,7 +29,7 @@ def save_views(tracker: WandbTracker, metadata: Mapping[str, Any]) -> list[str]:
     """Save a workspace and a Report of the tracker's project on W&B's server; returns the address of each.
 
     A workspace is W&B's page of panels over the runs of a project, a Report its page of text and panels.
-    metadata: report, query and command, as of `WandbTracker.publish`.
+    metadata: `report` (its name), `query` (which runs it shows; empty for all) and `command` (which made it).
     """
     import wandb
 
@@ -39,7 +39,7 @@ def save_views(tracker: WandbTracker, metadata: Mapping[str, Any]) -> list[str]:
     place = {"entity": tracker.entity or wandb.Api().default_entity, "project": tracker.project}
     name = f"fca {metadata['report']}"
 
-    accuracies = [
+    accuracies = [  # c:: is W&B's prefix of keys of the configuration
         reports.ScatterPlot(title="ncl and accuracy", x="c::subset.ncl", y="top1"),
         reports.BarPlot(title="accuracy on test", metrics=["top1"]),
     ]
