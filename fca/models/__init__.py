@@ -247,7 +247,7 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
     if zipfile.is_zipfile(file):  # torch's format since 1.6: an archive with one pickle
         with zipfile.ZipFile(file) as archive:
             pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-            content = archive.read(pickles[0])
+            content = archive.read(pickles[0])  # `file_format` has refused archives without one
     else:  # torch's format before 1.6, one pickle after another; the first megabytes have the names of all tensors
         with file.open("rb") as legacy:
             content = legacy.read(SCANNED_BYTES)

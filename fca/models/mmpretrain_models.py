@@ -282,7 +282,7 @@ def _without_downloads(settings: Any) -> Any:
         return settings
 
     values = {key: _without_downloads(value) for key, value in settings.items() if key != "pretrained"}
-    if values.get("init_cfg") and "Pretrained" in str(values["init_cfg"]):
+    if values.get("init_cfg") and "Pretrained" in str(values["init_cfg"]):  # str: it may be a dictionary or a list
         del values["init_cfg"]
     return type(settings)(values)  # a ConfigDict, whose keys are also attributes, stays one
 

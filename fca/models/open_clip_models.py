@@ -327,7 +327,7 @@ def _image_and_text_model(model: OpenClip, weights: str | None) -> Any:
         record = record_of(model)
         hub = record.get("hf_hub", "").rstrip("/")
         file = f"https://huggingface.co/{hub}/resolve/main/open_clip_model.safetensors" if hub else record.get("url")
-        # only the type of the error is shown: its text repeats ten attempts
+        # only the type of the error is shown: its text lists ten attempts to download
         raise not_fetched(tag, file, type(error).__name__) from error
 
     if weights is not None and tag is None:  # a file

@@ -105,6 +105,9 @@ class TimmModel(LibraryModel):
 
         classes: if given, it gets a fresh head for them, to be trained. Otherwise its classes are the classes of the
                  weights' logits, if they are known (`_class_keys`).
+
+        With depth=cut the network ends before its last, widening layer; with depth=all it is an encoder, which gives
+        the features of the cut and of the whole network side by side.
         Raises FcaError for impossible settings, such as training with depth=all, and for weights that do not fit.
         """
         from torch import nn

@@ -322,6 +322,7 @@ def pictures(frame: pd.DataFrame, hover: Sequence[Column], bold: str, plain: str
         y=alt.Y("row:O", axis=None, scale=alt.Scale(domain=row_places)),
         tooltip=tooltips(hover),
     )
+    # yOffset and dy, in pixels from the middle of the place: the picture a little higher, the two lines below it
     return layers(
         base.mark_image(width=SIDE, height=SIDE, yOffset=-12).encode(url="thumbnail:N", href="large:N"),
         base.mark_text(fontSize=11, fontWeight=600, limit=SIDE + 14, dy=SIDE / 2 - 4).encode(text=f"{bold}:N"),

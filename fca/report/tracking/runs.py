@@ -179,7 +179,7 @@ class WandbTracker:
         summary: dict[str, Any] = {}
         if opened is None:
             was_begun_before = self.record(entry.id).exists() or self._has_files(entry.id)
-            opened = self._begin(entry.id, entry.head, light=True)
+            opened = self._begin(entry.id, entry.head, light=True)  # no work is done in it that could be measured
             for figures in entry.history:
                 step = int(figures.pop("step"))
                 # After the loop the summary has the values of the last epoch, which W&B itself adds to the summary of a
