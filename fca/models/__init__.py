@@ -196,12 +196,13 @@ def identity_of(family: str, model: Any, published: str | None = None, **replace
                      by its sha256, or None.
     replaced_fields: values that enter in place of the model's own fields.
 
-    The field `classes` gives the classes of the weights' logits, so it is left out where there are no weights.
+    The field `classes` gives the classes of the weights' logits, so it is left out where there are no weights. A file
+    in which earlier versions of fca overlooked averaged weights also gets the key `weights_read`.
     Raises FcaError for a file that is missing or holds no weights, and for classes that are not class keys.
     """
     weights = None
     classes = None
-    reads_new_averages = False
+    were_averages_overlooked = False
     if model.weights is not None:
         classes = classes_meaning(model.classes)
         if published is not None:
@@ -209,12 +210,12 @@ def identity_of(family: str, model: Any, published: str | None = None, **replace
         else:
             file = weights_file(model.weights)
             weights = file_sha256(file)
-            reads_new_averages = has_newly_read_averages(file)
+            were_averages_overlooked = has_newly_read_averages(file)
 
     values = {**asdict(model), **replaced_fields, "weights": weights, "classes": classes}
     # canonical: fields that were added later and keep the old behaviour are left out, so that ids stay the same
     identity = {"family": family, **canonical("model", values)}
-    if reads_new_averages:  # earlier versions read other weights from such a file: their runs need another id
+    if were_averages_overlooked:  # earlier versions read other weights from the file: their runs need another id
         identity["weights_read"] = "averaged first"
     return identity
 
@@ -233,8 +234,9 @@ def has_newly_read_averages(file: Path) -> bool:
 def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
     """Whether a file of weights names averaged weights that earlier versions of fca did not read.
 
-    A file of torch.save is a pickle, often of a dictionary with several state dicts. The texts in the pickle, among
-    them the keys of this dictionary, are searched without unpickling anything, so no code of the file runs.
+    A file of torch.save is a pickle, often of a dictionary with several state dicts, such as `model` and `ema`. The
+    texts in the pickle, among them the keys of this dictionary, are searched for names of averages (AVERAGED, such as
+    swa). Nothing is unpickled, so no code of the file runs.
 
     file: its absolute path.    _size, _mtime_ns: size and time of change. They are only part of the cache's key, so
     that a changed file is searched again.
@@ -245,12 +247,12 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
     if zipfile.is_zipfile(file):  # torch's format since 1.6: an archive with one pickle
         with zipfile.ZipFile(file) as archive:
             pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-            content = archive.read(pickles[0])
+            content = archive.read(pickles[0])  # `file_format` has refused archives without one
     else:  # torch's format before 1.6, one pickle after another; the first megabytes have the names of all tensors
         with file.open("rb") as legacy:
             content = legacy.read(SCANNED_BYTES)
 
-    # All texts of less than 256 bytes in the pickle: each is preceded by its length.
+    # All texts of less than 256 bytes in the pickle: before each there is a mark with its length (_SHORT_TEXT).
     names = set()
     for match in _SHORT_TEXT.finditer(content):
         length = match[1][0]  # the byte as a number
@@ -259,8 +261,9 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
 
     if "n_averaged" in names:  # torch's AveragedModel counts its updates under this name
         return True
-    read_before = {"state_dict_ema", "model_ema", "ema"}  # earlier versions read these averages too
-    keys = [name for name in names - read_before if "." not in name]  # names with a full stop are names of tensors
+    names_read_before = {"state_dict_ema", "model_ema", "ema"}  # earlier versions read these averages, too
+    new_names = names - names_read_before
+    keys = [name for name in new_names if "." not in name]  # a name with a full stop is the name of a tensor
     return any(AVERAGED.search(key) for key in keys)
 
 

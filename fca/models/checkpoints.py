@@ -126,10 +126,13 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
     weights: path of the file.
     like:    the network's state dict, or only its tensor names; empty if the network is unknown.
     fresh:   names of modules whose tensors the file need not have, such as a head that is replaced.
-    tidy:    applied to each state dict first, to rename or drop tensors as the network's library needs it.
+    tidy:    applied to each state dict first, to rename or drop tensors as the network's library needs it; `dict`, the
+             default, only copies it.
 
-    Raises FcaError for a file without a state dict, and for one in which two different networks fit equally well.
-    Logged numbers and arguments beside the tensors are skipped: the names in LOGGED_CLASSES, none of which is called.
+    Tensors that a training stores beside its network, such as the weights of a loss, are dropped. Other tensors that
+    the network does not have stay, for the caller to refuse. Numbers and arguments that a training logged into the file
+    are skipped. Raises FcaError for a file without a state dict, and for one in which two different networks fit
+    equally well.
     """
     content = _load_without_code(weights)
     network = NetworkTensors(like, fresh)
@@ -147,13 +150,13 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
     # network.names: the tensors that the network needs; empty if the network is unknown
     fitting = [candidate for candidate in candidates if candidate.fits(network)] if network.names else []
     if fitting:
-        # `order` puts averaged weights first; then the candidate with the fewest tensors of no use counts
+        # Averaged weights come first (`order`), then the candidate with the fewest tensors unknown to the network.
         best = min(fitting, key=lambda candidate: (*candidate.order, n_unknown(candidate), candidate.prefix))
         _check_unambiguous(best, fitting, network, weights)
     else:  # the candidate that differs least: it has the fewest missing and unknown names
         best = min(candidates, key=lambda candidate: network.n_missing(candidate.state) + n_unknown(candidate))
 
-    left_out = _names_to_leave_out(best, network) if network.names else []
+    left_out = _names_foreign_to_network(best, network) if network.names else []
     wrappers = {candidate.wrapper for candidate in candidates}
     _warn_of_changes(Path(weights).name, best, wrappers, left_out)
     return {name: value for name, value in best.state.items() if name not in left_out}
@@ -176,7 +179,12 @@ def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
     """
 
     def rename(state: State) -> State:
-        """The tensors of `state` under the names in `network`; raises FcaError if they may not correspond."""
+        """The tensors of `state` under the names of the network's tensors, paired one by one in their order.
+
+        Raises FcaError if a pair may not be the same tensor: by its shape, the last word of its names, or the order of
+        layers in either list of names.
+        """
+        # without the counts of batches that batch norms keep: older files lack them
         our_names = [name for name in network if not name.endswith(BATCH_COUNT)]
         their_names = [name for name in state if not name.endswith(BATCH_COUNT)]
         step = "choose the model that these weights belong to"
@@ -246,13 +254,14 @@ def belongs(name: str, modules: Names) -> bool:
 
 
 def _candidates(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[Candidate]:
-    """Yield every candidate for a network's state dict: each state dict in a file's content, less each likely prefix.
+    """Yield every candidate for a network's state dict: each state dict in a file, with each prefix of names removed.
 
-    A candidate is one way to read the file. WRAPPERS are the keys under which published files keep their weights. Under
-    other keys anything may stand, such as the state of an optimiser, so a state dict there is a candidate only if it
-    fits the network.
+    A candidate is one way to read the file. The prefixes are "" and those after which a name of the network follows.
+    WRAPPERS are the keys under which published files keep their weights. Under other keys anything may stand, such as
+    the state of an optimiser, so a state dict there is a candidate only if it fits the network.
 
-    content: what the file holds, of any type.    tidy: renames or drops tensors, see `read_weights`.
+    content: what the file holds, of any type.
+    tidy:    renames or drops tensors of each candidate, as the network's library needs it.
     """
     is_of_mmengine = _is_of_mmengine(content)
     for wrapper, tensors in _state_dicts(content):
@@ -386,7 +395,7 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     return state, frozenset(outside)
 
 
-def _names_to_leave_out(candidate: Candidate, network: NetworkTensors) -> list[str]:
+def _names_foreign_to_network(candidate: Candidate, network: NetworkTensors) -> list[str]:
     """Names of a candidate's tensors that are no part of the network and can be dropped.
 
     They stand outside the prefix, or their name shows that a training stored them (NOT_OF_NETWORK, such as a loss).

@@ -93,7 +93,7 @@ class Compiled(Model):
         DamagedFile for a file with impossible values.
         """
         path = self._folder / DESCRIPTION
-        if not is_run_id(self.run_id) or not path.is_file():
+        if not is_run_id(self.run_id) or not path.is_file():  # no id: such as `../elsewhere`, outside the store
             step = "compile a network: fca run task=compile model=..."
             raise FcaError("model.run_id", self.run_id, f"a run of task=compile in {self.outputs}", step)
 

@@ -54,8 +54,8 @@ class Program(nn.Module):
 def export_content(classifier: Classifier, kind: str) -> bytes:
     """The content of the file to which a classifier is exported.
 
-    kind: onnx or torchscript (a program from bytes of images to logits, for any number of images), or safetensors (the
-    state dict).
+    kind: onnx or torchscript (a program from bytes of images to logits and probabilities, for any number of images; it
+          normalises the images itself), or safetensors (the state dict of the network alone).
     Raises FcaError for a network that the format cannot hold.
     """
     module = classifier.module.eval().cpu()
@@ -64,6 +64,7 @@ def export_content(classifier: Classifier, kind: str) -> bytes:
         return save({name: value.clone().contiguous() for name, value in module.state_dict().items()})
 
     write = _written_as_onnx if kind == "onnx" else _written_as_torchscript
+    # two images: from a single one an exporter may take the number 1 as fixed
     example = torch.zeros(2, classifier.input_size, classifier.input_size, 3, dtype=torch.uint8)
     try:
         with torch.no_grad(), without_library_warnings():
@@ -148,7 +149,7 @@ def compare_logits(
 def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
     """The steps from an upright RGB image to the network's input, as the JSON that is written beside an exported file.
 
-    kind: the format, as in `export_content`.
+    kind: the format of the file: onnx, torchscript or safetensors.
 
     `geometry` has the steps that the user of the file must do:
       resize:        target of the shorter side in pixels; the longer side keeps the ratio and is rounded down.
@@ -156,7 +157,7 @@ def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
       interpolation: Pillow's filter.
       crop:          side of the central square that is kept.
     `normalise` has mean, std (of values in [0, 1]) and bgr (red and blue are swapped afterwards). A program of onnx or
-    torchscript does this step itself; it is null for a program with another function of the user's in its place.
+    torchscript does this step itself. It is null if the user's model normalises by a function of its own.
 
     Raises FcaError if the classifier's input is not a resized and cropped image. For safetensors it is also raised if
     the normalisation is not a `Normalise`, since then no file describes it.

@@ -166,7 +166,7 @@ def _import_mmpretrain() -> None:
     """
     from fca.torchvision_ops import declare_torchvision_ops
 
-    declare_torchvision_ops()
+    declare_torchvision_ops()  # mmpretrain imports torchvision, which fails without this on a CPU build of torch
     try:
         with warnings.catch_warnings():
             # Their causes: torch compiles its own optimisers by torch.jit; mmcv-lite comes without this operator;
@@ -271,9 +271,10 @@ def _importable_type(value: Any) -> str | None:
 
 
 def _without_downloads(settings: Any) -> Any:
-    """A copy of settings without the entries that would download weights: a model from scratch has none.
+    """A copy of settings without the entries by which mmpretrain would download weights while it builds a network.
 
-    Such entries, for fine-tuning, are `pretrained` and an `init_cfg` of type Pretrained, at any depth.
+    fca loads weights itself, or starts from random ones. The entries are `pretrained` and an `init_cfg` of type
+    Pretrained, at any depth.
     """
     if isinstance(settings, list):
         return [_without_downloads(value) for value in settings]
@@ -281,7 +282,7 @@ def _without_downloads(settings: Any) -> Any:
         return settings
 
     values = {key: _without_downloads(value) for key, value in settings.items() if key != "pretrained"}
-    if values.get("init_cfg") and "Pretrained" in str(values["init_cfg"]):
+    if values.get("init_cfg") and "Pretrained" in str(values["init_cfg"]):  # str: it may be a dictionary or a list
         del values["init_cfg"]
     return type(settings)(values)  # a ConfigDict, whose keys are also attributes, stays one
 
@@ -315,6 +316,8 @@ def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> Resize
     """How test images are resized and cropped: by mmpretrain's test pipeline, or by the model's own settings if given.
 
     steps: settings of the pipeline's steps, in their order. If two steps set the same value, the later one counts.
+
+    In pixels, `crop` is the side of the central square that is kept, and `side` the shorter side of the resized image.
     Raises FcaError if neither the pipeline nor the model gives a size.
     """
     settings: dict[str, Any] = {}
@@ -328,6 +331,7 @@ def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> Resize
         raise FcaError("model.input_size", None, allowed, "set model.input_size (and model.crop_pct=1)")
 
     side = settings.get("side") or crop  # a pipeline may crop without resizing
+    # resize_crop: the model's own input_size and crop_pct replace crop and the ratio crop / side
     interpolation = model.interpolation or settings.get("interpolation") or "bilinear"
     squash = settings.get("squash", False)
     return resize_crop(crop, side, model.input_size, model.crop_pct, interpolation, squash)

@@ -43,7 +43,7 @@ def with_weights(
     file_keys: class keys of the logits in the file; empty when it has no logits or their classes are unknown.
     classes:   class keys to train for: a fresh head for them takes the place of the file's. None = nothing is trained:
                the file's own head is kept if `file_keys` are given, else the network has no head.
-    tidy:      renames and drops tensors of files whose names are not yet those of the network; see `read_weights`.
+    tidy:      state dict of the file -> the same under the network's names, without tensors that it does not need.
 
     Raises FcaError for weights that do not fit (naming the tensors), for another number of logits than class keys, and
     if neither weights nor classes are given.
@@ -62,7 +62,7 @@ def with_weights(
         names = module.state_dict()
         has_all_below_head = all(name in state or belongs(name, head) or name.endswith(BATCH_COUNT) for name in names)
         if has_all_below_head:  # else it is another network, and `fit_weights` names what is missing
-            _check_head(state, head, file_keys, weights)
+            _check_head_has_logit_per_key(state, head, file_keys, weights)
 
     state = {name: value for name, value in state.items() if not belongs(name, fresh)}
     fit_weights(module, state, fresh, weights)
@@ -179,7 +179,7 @@ def restored(model: Model, path: Path, trained_keys: Names, classes: Names | Non
         fit_weights(built.module, state, fresh, str(path))
     except FcaError as error:
         # The step of that error, to choose another model, does not help here: `build` has changed since the training.
-        _, _, allowed, _ = error.args
+        _, _, allowed, _ = error.args  # key, value, allowed values, next step
         kind = type(model).__qualname__
         step = f"let `build` of {kind} give the network that was trained, or train it again"
         raise FcaError(f"weights for what {kind} builds", path, allowed, step) from error
@@ -210,7 +210,7 @@ def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) ->
     return [name for name, value in built.module.state_dict().items() if larger_shapes.get(name) != value.shape]
 
 
-def _check_head(state: Mapping[str, Tensor], head: Names, file_keys: Names, name: str) -> None:
+def _check_head_has_logit_per_key(state: Mapping[str, Tensor], head: Names, file_keys: Names, name: str) -> None:
     """Raise FcaError unless a file's state dict has a head, with one logit for each class key.
 
     head: names of the modules that give the logits.    name: the file's name, for messages.

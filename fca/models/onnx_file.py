@@ -94,7 +94,7 @@ class OnnxFile(Model):
     def description(self) -> Description:
         """The JSON beside the file. Raises FcaError if it is missing, incomplete, or belongs to another file."""
         path = Path(f"{self.file}.json").expanduser()
-        program = self.program
+        program = self.program  # read first: a missing ONNX file is reported before its missing JSON
         if not path.is_file():
             step = (
                 f"keep {path.name} beside it, or {EXPORT_AGAIN}; a file of another origin has to be run by onnxruntime"
@@ -105,7 +105,7 @@ class OnnxFile(Model):
             content = read_object(path, classes=list, model=str, run=str, snapshot=str, fingerprint=str, geometry=dict)
             description = _description_from_json(content)
         except DamagedFile as damage:  # no JSON, or without one of these keys
-            self._refuse_json(damage.problem)
+            self._refuse_json(damage.problem)  # always raises FcaError
         except (KeyError, TypeError, ValueError, FcaError) as error:
             self._refuse_json(f"has impossible values for its images or classes: {error}")
 
@@ -231,5 +231,5 @@ def _all_constants(graph: Any) -> Iterator[Any]:
             yield attribute.t  # an attribute that is no tensor has an empty one
             yield from attribute.tensors
             for subgraph in (attribute.g, *attribute.graphs):
-                if subgraph.node or subgraph.initializer:  # likewise, most have an empty graph
+                if subgraph.node or subgraph.initializer:  # an attribute that is no graph has an empty one
                     yield from _all_constants(subgraph)

@@ -237,8 +237,9 @@ def record_of(model: OpenClip) -> dict[str, Any]:
     """OpenCLIP's record of a model's weights: a dictionary with their preprocessing, activation and address.
 
     A tag names published weights. For a model without a tag, whose weights are a file or random, it is the record of
-    the first tag of its name; empty if there is none. Raises FcaError for an unknown tag, and for a tag whose weights
-    were trained with another activation than the network of this name has.
+    the first tag of its name, so that its images are prepared as for OpenCLIP's own weights; empty if there is none.
+    Raises FcaError for an unknown tag, and for a tag whose weights were trained with another activation than the
+    network of this name has.
     """
     pretrained = _open_clip().pretrained
     tags = pretrained.list_pretrained_tags_by_model(model.name)
@@ -292,10 +293,12 @@ def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
     from fca.models.networks import Tower, ZeroShot
 
     clip = _image_and_text_model(model, model.weights)
-    with _text_tower_errors(model, "whose tokenizer is here (CLIP's own always is)", ImportError, OSError):
+    allowed_models = "models whose tokenizer is here (CLIP's own always is)"
+    with _refusing_models_without_library(model, allowed_models, ImportError, OSError):
         tokenizer = _open_clip().get_tokenizer(model.name)
 
     names = display_names(keys, model.names or {})
+    # OpenCLIP returns the texts' features as (features, classes); the layer's weights are (classes, features)
     texts = _open_clip().build_zero_shot_classifier(clip.eval(), tokenizer, names, model.templates).T
     bias = None if clip.logit_bias is None else clip.logit_bias.detach()
     return Tower(clip.visual, ZeroShot(texts, clip.logit_scale.detach(), bias))
@@ -309,12 +312,13 @@ def _image_and_text_model(model: OpenClip, weights: str | None) -> Any:
     """
     tag = weights if model.is_tag else None
     try:
-        with _text_tower_errors(model, "without Hugging Face's text towers", ImportError):
+        allowed_models = "models without Hugging Face's text towers"
+        with _refusing_models_without_library(model, allowed_models, ImportError):
             clip = _open_clip().create_model(
                 model.name,
                 tag,
                 force_image_size=model.input_size,
-                pretrained_text=False,
+                pretrained_text=False,  # else it would download further weights for the part that reads texts
                 weights_only=True,
             )
     except RuntimeError as error:
@@ -323,7 +327,7 @@ def _image_and_text_model(model: OpenClip, weights: str | None) -> Any:
         record = record_of(model)
         hub = record.get("hf_hub", "").rstrip("/")
         file = f"https://huggingface.co/{hub}/resolve/main/open_clip_model.safetensors" if hub else record.get("url")
-        # only the type of the error is shown: its text repeats ten attempts
+        # only the type of the error is shown: its text lists ten attempts to download
         raise not_fetched(tag, file, type(error).__name__) from error
 
     if weights is not None and tag is None:  # a file
@@ -356,17 +360,19 @@ def _load_file(model: OpenClip, clip: Any, weights: str) -> None:
 
 
 @contextmanager
-def _text_tower_errors(model: OpenClip, models: str, *errors: type[Exception]) -> Iterator[None]:
-    """Mute OpenCLIP in the body of `with`; raise these errors, of a missing library for its text tower, as FcaError.
+def _refusing_models_without_library(model: OpenClip, allowed_models: str, *errors: type[Exception]) -> Iterator[None]:
+    """Raise FcaError in place of these errors of the body of `with`, in which OpenCLIP is also muted.
 
-    models: what the message calls the models that are allowed.    errors: the classes of error to convert.
+    They arise for models that read texts by a library (transformers) that is not installed.
+
+    allowed_models: which models can be chosen instead, for the message.    errors: the classes of error to convert.
     """
     try:
         with _quiet():
             yield
     except errors as error:
         step = "choose another, or pip install transformers"
-        raise FcaError("model.name", model.name, f"models {models} ({one_line(error)})", step) from error
+        raise FcaError("model.name", model.name, f"{allowed_models} ({one_line(error)})", step) from error
 
 
 def _preprocessing(model: OpenClip) -> dict[str, Any]:

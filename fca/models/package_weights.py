@@ -113,8 +113,8 @@ def packages_of_models(files: Iterable[Path] | None = None) -> dict[str, Weights
 def package_problems(files: Iterable[Path] | None = None) -> dict[str, FcaError | None]:
     """Each model that names a package of weights -> why `weights=package` cannot be used; None where it can.
 
-    files: as in `packages_of_models`. A problem is the error that planning with the model raises; it names the package
-    to install.
+    files: YAML files of models, named like the models; None = all of fca. A problem is the error that planning with the
+    model raises; it names the package to install.
 
     >>> list(package_problems())
     ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']

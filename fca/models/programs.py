@@ -60,8 +60,10 @@ def check_packages(key: str, value: str) -> None:
 def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
     """Write an encoder as an ONNX program in fp32: bytes of images in, one output of features for each depth.
 
-    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: its paddings
-             are replaced (see `fix_padding`).
+    The program is returned in a simplified form, which runs faster and can be quantised.
+
+    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: paddings
+             that depend on the size of each image become fixed ones, which give the same numbers at its input size.
     depths:  names of the places in the network where features are taken, such as `whole`, or `cut` before its last
              widening layer. They become the names of the outputs.
 
@@ -85,6 +87,7 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
     size = encoder.input_size
     encoder.module.eval().cpu()
     fix_padding(encoder)
+    # two images: from a single one an exporter may take the number 1 as fixed
     example = torch.zeros(2, size, size, 3, dtype=torch.uint8)
     content = io.BytesIO()
     try:
@@ -214,7 +217,7 @@ def quantised(program: bytes, images: Bytes) -> bytes:
     Weights are quantised channel by channel; activations by the ranges that they take on the calibration images. Around
     each layer the program has QuantizeLinear and DequantizeLinear, which onnxruntime fuses with it.
 
-    program: content of an ONNX file, as `simplified` returns it.
+    program: content of an ONNX file, in which batch normalisation is already part of the convolutions.
     images:  calibration images at input size; 32 are enough for ranges.
 
     Raises FcaError for a program that has no layer to quantise, or that the quantiser refuses.
@@ -266,7 +269,8 @@ def _layers_to_keep_in_fp32(model: Any) -> list[str]:
     """Names of the operations that stay in fp32 in an int8 program: the last one with weights, which gives the logits.
 
     Empty for the program of an encoder, which has no logits. `model` is an ONNX model, whose nodes are its operations.
-    The search begins at the logits and goes back until it meets a node with weights.
+    The search begins at the logits and goes back until it meets an operation with weights. If it first meets one that
+    joins the results of several others, that one stays in fp32 instead.
     """
     graph = model.graph
     if LOGITS not in {output.name for output in graph.output}:
@@ -276,7 +280,7 @@ def _layers_to_keep_in_fp32(model: Any) -> list[str]:
     node = node_by_output[LOGITS]
     while node.op_type not in ("Gemm", "MatMul", "Conv"):
         source_nodes = [node_by_output[name] for name in node.input if name in node_by_output]
-        if len(source_nodes) != 1:  # several layers meet here: none of them is the only one that gives logits
+        if len(source_nodes) != 1:  # several results are joined: behind them no single layer gives the logits
             return [node.name]
         node = source_nodes[0]
     return [node.name]
@@ -386,7 +390,10 @@ class ProgramCost:
 def cost_of(program: bytes) -> ProgramCost:
     """The cost of running a program on one image, counted from the shapes of its layers.
 
-    Nothing is run, so the cost is the same on every machine.    program: content of an ONNX file, in fp32 or int8.
+    Nothing is run, so the cost is the same on every machine. It has `flops` (operations; a multiply-add counts as two),
+    `memory` (bytes of the file, and of the inputs and outputs of the largest layer) and `params` (number of weights).
+
+    program: content of an ONNX file, in fp32 or int8.
     """
     import onnx
 

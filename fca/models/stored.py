@@ -71,7 +71,7 @@ class StoredRun(Model):
         with noting():  # leaves a note in the run's folder if the file is damaged, so that all its files are checked
             compare(weights)  # with the size and hash that the run recorded
 
-        if isinstance(model, Probed):  # of a linear classifier on frozen features only the classifier is stored
+        if isinstance(model, Probed):  # a linear classifier on frozen features: the file has this classifier alone
             return replace(model, weights=str(weights), classes=trained_classes).build(classes)
 
         from fca.models.networks import restored
@@ -109,8 +109,8 @@ class StoredRun(Model):
     def _trained_model_and_classes(self) -> tuple[Any, list[str]]:
         """The model that was trained, as configured, and its class keys in logit order: the content of model.json.
 
-        Raises FcaError for a run that does not exist or trained nothing, and DamagedFile if it is described by another
-        run.
+        Raises FcaError for a run that does not exist or trained nothing, and DamagedFile if the content of model.json
+        is another run instead of a network.
         """
         folder = Path(self.outputs) / "runs"
         path = folder / self.run_id / DESCRIPTION
@@ -130,7 +130,8 @@ class StoredRun(Model):
         if isinstance(model, StoredRun):  # `describe_model` never writes one: runs could name each other in a circle
             raise DamagedFile(path, f"describes no network but run {model.run_id:.40}")
         if isinstance(model, Probed):
-            model = model.in_store(self.outputs)  # the network below it may be a run of a store that was moved
+            # The network whose features it reads may be a run of this store, which may have moved since the training.
+            model = model.in_store(self.outputs)
         return model, classes
 
     def _weights_file(self) -> Path:
@@ -149,6 +150,7 @@ class StoredRun(Model):
             raise FcaError("model.run_id", self.run_id, allowed, step)
 
         folder = Path(self.outputs, "runs", self.run_id)
+        # by `_snapshot_name`, the setting `snapshot` in its single spelling: 0.50 is 0.5
         file_by_snapshot = {_snapshot_in_file(path): path for path in folder.glob(f"*{SUFFIX}")}
         if self._snapshot_name in file_by_snapshot:
             return file_by_snapshot[self._snapshot_name]

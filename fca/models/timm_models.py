@@ -105,6 +105,9 @@ class TimmModel(LibraryModel):
 
         classes: if given, it gets a fresh head for them, to be trained. Otherwise its classes are the classes of the
                  weights' logits, if they are known (`_class_keys`).
+
+        With depth=cut the network ends before its last, widening layer; with depth=all it is an encoder, which gives
+        the features of the cut and of the whole network side by side.
         Raises FcaError for impossible settings, such as training with depth=all, and for weights that do not fit.
         """
         from torch import nn
@@ -187,7 +190,7 @@ class TimmModel(LibraryModel):
         if self.projection:
             allowed = f"false with model.depth={self.depth}, whose features come before the last layer"
             raise FcaError("model.projection", self.projection, allowed, "set one of the two keys alone")
-        if self.depth == "all" and self.weights is None:
+        if self.depth == "all" and self.weights is None:  # without weights it could only be trained
             raise self._untrainable()
 
     def _untrainable(self) -> FcaError:
@@ -305,7 +308,7 @@ def _tags_in_words(architecture: str) -> str:
 def _with_weights(
     model: TimmModel, file_keys: Sequence[str], classes: Sequence[str] | None, gives_projection: bool
 ) -> tuple[Any, tuple[str, ...]]:
-    """timm's network with the model's weights, and the class keys of its logits; see `networks.with_weights`.
+    """Build timm's network with the model's weights; return it and the class keys of its logits, if it has any.
 
     The weights are those that timm publishes, those of an installed package, a file, or random.
 
@@ -380,7 +383,7 @@ def _with_packaged_weights(
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
-    """timm's network with random or pretrained weights, by the name, keywords and stem of a model.
+    """Build timm's network for a model, with its keywords and stem (first layers), and random or pretrained weights.
 
     logits: their number; 0 = none, so that it gives features; None = as many as the published weights have.
     Raises FcaError for keywords that it does not take, and for pretrained weights that cannot be downloaded.

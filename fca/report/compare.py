@@ -37,7 +37,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
     a prediction has these predictions, if they are for clean test images, and the learning curve of the training of its
     weights, if there was one. A run with neither has no file. Only the last MAX_RUNS runs are written.
 
-    folder: the folder of the page.    rows: the runs of the page (see `Page.rows`).
+    folder: the folder of the page.    rows: the runs of the page, one a line, with the columns of stored results.
     """
     # predictions for unchanged test images
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
@@ -87,7 +87,8 @@ def _right_and_wrong_images(store: Store, row: Mapping[Hashable, Any]) -> dict[s
 
     row: the stored result of the prediction.
     """
-    # damaged files or predictions end the block: such a run is compared by its row alone
+    # Damaged files end the block, as does a predicted class that is not in the list of classes (IndexError): such a
+    # run is compared by its row alone.
     with if_whole(), suppress(IndexError):
         classes = np.asarray(store.array(row[RUN_ID], "logit_classes"))
         pred = np.asarray(store.array(row[RUN_ID], "pred"))
@@ -129,8 +130,8 @@ def _curve(folder: Path) -> list[dict[str, Any]]:
             return []
         curve = []
         for epoch, line in enumerate(history[:MAX_EPOCHS], start=1):
-            figures = _finite(line) if isinstance(line, dict) else {}
-            curve.append({"epoch": epoch, **figures})
+            finite_values = _finite(line) if isinstance(line, dict) else {}
+            curve.append({"epoch": epoch, **finite_values})
         return curve
     return []
 

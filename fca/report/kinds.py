@@ -112,7 +112,7 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
 
     channel: `alt.X` or `alt.Y`.    title: None: the meaning of the column; empty: no title.
     grid:    whether there are grid lines; None: as in the style of all figures.
-    scale:   settings of `alt.Scale`, in addition to the usual ones.
+    scale:   settings of `alt.Scale`, over the usual ones: the axis need not begin at 0, and has a margin.
     """
     number_format = column.number_format
     is_share = number_format.endswith("%")
@@ -120,9 +120,8 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
     unit = ""
     if is_share:
         unit = " (% points)" if is_difference else " (%)"
-    value_in_unit = "100 * datum.value" if is_share else "datum.value"  # in Vega's expressions
 
-    axis: dict[str, Any] = {}
+    axis: dict[str, Any] = {}  # labelExpr: a Vega expression for the text of each label
     if grid is not None:
         axis["grid"] = grid
     if column.value_type is int:
@@ -133,11 +132,12 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
     elif channel is alt.X and scale.get("type") != "log":  # a logarithmic axis has ticks of its own
         axis["tickCount"] = TICKS
     if is_difference:
-        axis["labelExpr"] = f"datum.value == 0 ? '0' : format({value_in_unit}, '+')"
-        axis["tickCount"] = TICKS_WITH_UNIT
+        value_in_unit = "100 * datum.value" if is_share else "datum.value"  # of shares: percentage points
+        axis["labelExpr"] = f"datum.value == 0 ? '0' : format({value_in_unit}, '+')"  # only 0 has no sign
+        axis["tickCount"] = TICKS_WITH_UNIT  # fewer ticks, because a sign makes labels wider
     elif is_share:
-        axis["format"] = ".2~%"
-        axis["tickCount"] = TICKS_WITH_UNIT
+        axis["format"] = ".2~%"  # at most two decimals: 98.5%
+        axis["tickCount"] = TICKS_WITH_UNIT  # likewise, because of the percent sign
 
     text = column.meaning if title is None else title
     title_with_unit = f"{text}{unit}" if text else None
@@ -201,12 +201,12 @@ def points_with_intervals(
     value:    the column that the dots show.
     along:    the channel of the categories: `alt.Y` for dots in rows, `alt.X` for dots in columns.
     hover:    the columns shown under the pointer.
-    coloured: the hue of the dots; without it all have one colour.
+    coloured: the column that gives dots their colours and shapes, and its legend; None: all have one colour.
     dodge:    a column whose values are drawn beside each other within one category.
-    line:     the value at which a dashed line of reference is drawn (see `reference`).
+    line:     where a dashed line crosses the panel: at a value, or at the values of the column with this name.
     joined:   a column; dots with the same value in it (and the same colour) are joined by a line.
     where:    a Vega expression: which lines of the frame are drawn.
-    scale:    the axis of the value (see `quantity`); None: the one of its column.    size: of a dot, square pixels.
+    scale:    the axis of the value; None: an axis in the number format of its column.    size: of a dot, square pixels.
     """
     upright = isinstance(along, alt.X)
     value_channel = "y" if upright else "x"
@@ -322,6 +322,7 @@ def pictures(frame: pd.DataFrame, hover: Sequence[Column], bold: str, plain: str
         y=alt.Y("row:O", axis=None, scale=alt.Scale(domain=row_places)),
         tooltip=tooltips(hover),
     )
+    # yOffset and dy, in pixels from the middle of the place: the picture a little higher, the two lines below it
     return layers(
         base.mark_image(width=SIDE, height=SIDE, yOffset=-12).encode(url="thumbnail:N", href="large:N"),
         base.mark_text(fontSize=11, fontWeight=600, limit=SIDE + 14, dy=SIDE / 2 - 4).encode(text=f"{bold}:N"),

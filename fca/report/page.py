@@ -117,6 +117,7 @@ def write_page(folder: Path, page: Page) -> Path:
 
     for uri, file in page.large.items():  # uri: the thumbnail of the picture in the file
         shutil.copyfile(file, folder / LARGE / name_of_large(uri))
+    # plain_name: raises FcaError for a name that would lead to another folder
     for section in page.sections:
         if section.figure is not None:
             style.save(section.figure, folder / "figures" / plain_name("key of a figure", section.key))
@@ -157,7 +158,7 @@ def render(page: Page) -> str:
         answers_for_template.append({**_headline_for_template(number, headline), "terms": headline_terms})
     section_terms = {section.key: terms.explained(_visible_text(section), explained_words) for section in sections}
 
-    data = {
+    data = {  # what the scripts of the page read; filters: column -> values from which a person chooses
         "figures": {key: compact(figure) for key, figure in figures.items()},
         "tables": {
             **{table.name: grid(table.frame, table.columns) for table in tables},
@@ -175,11 +176,13 @@ def render(page: Page) -> str:
         terms=section_terms,
         most=MAX_HEADLINES,
         shown=MAX_TABLE_LINES,
+        # for each file of a figure the words of its link, such as "column pdf", and its ending
         files=[(ending.strip(".-").replace(".", " "), ending) for ending in _FILE_ENDINGS],
         sections=sections,
         missing=_titles_by_missing_reason(page.sections),
         constant=constant_values,
         data=data,
+        # each command with its number of runs; likewise each combination of software and machine
         commands=_combinations_with_counts(page.rows.dropna(subset="command"), ["command"]),
         made_by=_combinations_with_counts(page.rows, list(_ENVIRONMENT_COLUMNS)),
         # Markup: these are files of fca, so they are not escaped

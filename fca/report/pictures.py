@@ -73,7 +73,7 @@ def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) ->
 
     They come from the cache if an earlier page made them. Otherwise they are made of the images, if these still exist,
     or taken from a run of `describe` by version 0.1, which stored a thumbnail of every image. Other images get None in
-    place of a thumbnail.
+    place of a thumbnail. The run is None if the data set was not described, or if no image has a thumbnail.
 
     fingerprint: the fingerprint of their data set. None if it is unknown, as for responses from a file: then the first
                  described data set that has all of the images is taken.
@@ -93,7 +93,8 @@ def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) ->
     unique_ids = list(dict.fromkeys(image_ids))
     uri_by_image = _thumbnail_uris(store, str(fingerprint), unique_ids, run_id)
     thumbnails = [uri_by_image.get(image_id) for image_id in image_ids]
-    return Pictures(thumbnails, run_id if uri_by_image else None)
+    used_run_id = run_id if uri_by_image else None  # no thumbnail, so nothing comes from the run
+    return Pictures(thumbnails, used_run_id)
 
 
 def _thumbnail_uris(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None) -> dict[str, str]:
@@ -152,7 +153,7 @@ def large_pictures(store: Store, tables: Iterable[Table]) -> dict[str, Path]:
     file_by_uri = {}
     for uri in uris:
         file = _large_file(store, uri)
-        size = _full_size(file)
+        size = _full_size(file)  # None for a missing file and for a link
         if size is not None and max(size) > THUMBNAIL:
             file_by_uri[uri] = file
     return file_by_uri

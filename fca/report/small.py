@@ -116,13 +116,14 @@ def _axis(channel: type, value: Column) -> Any:
     channel: `alt.X` or `alt.Y`.    value: the column on the axis.
     """
     scale: dict[str, Any] = {"zero": True} if value.value_type is int else {}
-    axis = kinds.quantity(channel, value, None, False, **scale)
-    axis["axis"]["tickCount"] = 3
+    encoding = kinds.quantity(channel, value, grid=False, **scale)
+    axis = encoding["axis"]
+    axis["tickCount"] = 3
     if channel is alt.Y:
         title_above = {"titleAngle": 0, "titleAlign": "left", "titleX": 0, "titleY": -10}
         for name, setting in title_above.items():
-            axis["axis"][name] = setting
-    return axis
+            axis[name] = setting
+    return encoding
 
 
 def _sized(chart: Any, frame: pd.DataFrame) -> Any:

@@ -140,10 +140,10 @@ def faceted(
         columns = min(len(panel_names), max_columns)
     width = {1: 560, 2: 400, 3: 290}.get(columns, 220)  # pixels of a panel: together about the width of the page
 
-    header = alt.Header(title=None, labelExpr="split(datum.label, '\\n')")
+    header = alt.Header(title=None, labelExpr="split(datum.label, '\\n')")  # a heading may have several lines
     panel = alt.Facet("panel:N", sort=panel_names, header=header)
     sized: Any = chart.properties(width=width, height=height)
-    figure: alt.FacetChart = sized.facet(facet=panel, columns=columns, data=alt.NamedData("table"), title=title)
+    figure: alt.FacetChart = sized.facet(facet=panel, columns=columns, data=data(frame), title=title)
 
     fields = list(filters)
     for field in fields:
@@ -154,7 +154,6 @@ def faceted(
         figure = figure.resolve_scale(y="independent")
         figure.spec.height = alt.Step(row)
         figure.align = "each"  # panels of one row of the grid begin at one height, though each is as high as its names
-    figure.data = data(frame)
     return figure
 
 
@@ -200,7 +199,7 @@ def save(figure: dict[str, Any], stem: Path) -> None:
     fit the column of a paper.
     """
     svg = as_svg(figure)
-    page_width = float(_size_attributes(svg)[1])
+    page_width = float(_size_attributes(svg)["width"])
     column_svg = _for_column(figure, page_width)
 
     stem.parent.mkdir(parents=True, exist_ok=True)
@@ -208,6 +207,7 @@ def save(figure: dict[str, Any], stem: Path) -> None:
     stem.with_suffix(".png").write_bytes(vl_convert.svg_to_png(svg, scale=2))
     stem.with_suffix(".pdf").write_bytes(vl_convert.svg_to_pdf(svg))
     stem.with_name(f"{stem.name}-column.svg").write_text(_column_wide(column_svg, "pt"))
+    # without a unit: the PDF has a point for each pixel
     stem.with_name(f"{stem.name}-column.pdf").write_bytes(vl_convert.svg_to_pdf(_column_wide(column_svg)))
 
     # the data of all panels, which the figure holds under a name
@@ -217,8 +217,8 @@ def save(figure: dict[str, Any], stem: Path) -> None:
 
 
 def _size_attributes(svg: str) -> re.Match[str]:
-    """The first width and height in an SVG, the size of the whole picture; groups 1 and 2 are the numbers."""
-    match = re.search(r'width="([0-9.]+)" height="([0-9.]+)"', svg)
+    """The first width and height in an SVG, the size of the whole picture; groups `width` and `height` have them."""
+    match = re.search(r'width="(?P<width>[0-9.]+)" height="(?P<height>[0-9.]+)"', svg)
     assert match is not None  # Vega writes both
     return match
 
@@ -226,7 +226,7 @@ def _size_attributes(svg: str) -> re.Match[str]:
 def _column_wide(svg: str, unit: str = "") -> str:
     """An SVG scaled to the width of a paper's column.    unit: of its width and height; empty: pixels."""
     size = _size_attributes(svg)
-    width, height = float(size[1]), float(size[2])
+    width, height = float(size["width"]), float(size["height"])
     scaled_height = height * COLUMN_WIDTH / width
     return svg.replace(size[0], f'width="{COLUMN_WIDTH:.1f}{unit}" height="{scaled_height:.1f}{unit}"', 1)
 
@@ -238,9 +238,11 @@ def _for_column(figure: dict[str, Any], page_width: float) -> str:
     """
     untitled = {name: value for name, value in figure.items() if name != "title"}
     panel = figure.get("spec", {})
-    has_fixed_width = "usermeta" in figure  # see `kinds.FIXED`
+    has_fixed_width = (
+        "usermeta" in figure
+    )  # `usermeta` marks figures of pictures or squares, whose panels keep their width
     if "width" in panel and not has_fixed_width:
-        # the rest of the page's figure beside its panels is their axes, which shrink with the text to the print size
+        # On the page: page_width = columns * (panel + axis). The axis shrinks with its text to the size of print.
         width_of_axes = page_width - figure["columns"] * panel["width"]
         axis_width = width_of_axes / figure["columns"] * PRINT_FONT_SIZE / PAGE_FONT_SIZE
         untitled["columns"] = 1

@@ -197,7 +197,7 @@ def entry_with(identity: str, rows: Iterable[Row], store: Store) -> Entry:
               rows without a training.
     """
     row_by_id = {row["run_id"]: row for row in rows}
-    if identity not in row_by_id and is_run_id(identity):
+    if identity not in row_by_id and is_run_id(identity):  # any other id names no folder of a run
         training = store.row_if_whole(identity)
         if training is not None:
             row_by_id[identity] = training
@@ -243,20 +243,21 @@ def completed(config: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """
     for column, value in row.items():
         key = f"recipe.{column.removeprefix(RECIPE)}" if column.startswith(RECIPE) else KEYS.get(column)
-        if key is None or column in LISTS_AS_TEXT or value is None:  # no key; a list that the row has as text only
+        # a column without a key is a result; of LISTS_AS_TEXT the configuration has the lists themselves
+        if key is None or column in LISTS_AS_TEXT or value is None:
             continue
 
-        value = without_secrets(list(value) if isinstance(value, tuple) else value)
+        value = without_secrets(list(value) if isinstance(value, tuple) else value)  # a command may have a password
         *groups, name = key.split(".")
-        section = _section(config, groups)
+        section = _existing_or_new_section(config, groups)
         if section.get(name) in (None, {}):
             section[name] = value
         elif section[name] != value and type(section[name]) is not dict:  # a nested group is described by its own keys
-            _section(config, ["effective", *groups])[name] = value
+            _existing_or_new_section(config, ["effective", *groups])[name] = value
     return config
 
 
-def _section(config: dict[str, Any], groups: Iterable[str]) -> dict[str, Any]:
+def _existing_or_new_section(config: dict[str, Any], groups: Iterable[str]) -> dict[str, Any]:
     """The mapping under these nested keys of a configuration, made where it is missing."""
     for group in groups:
         if not isinstance(config.get(group), dict):
@@ -271,7 +272,8 @@ def without_secrets(value: Any, *, keep_targets: bool = False) -> Any:
     Left out are keys that are named like a secret (`token`, `api_key`), passwords in addresses, and the values that a
     command gives to keys named like a secret.
 
-    keep_targets: whether `_target_`, the class that a group names, stays.
+    keep_targets: whether `_target_`, the class that a group names, stays. A tracker's table of settings has no use for
+                  it; a configuration from which a run could be repeated needs it.
 
     >>> without_secrets({"_target_": "fca.data.hf.Hub", "root": "https://me:pw@host/x", "token": "hf_1"})
     {'root': 'https://host/x'}

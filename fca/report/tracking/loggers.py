@@ -107,6 +107,7 @@ class LightningTracker:
         if self.kind == "csv":
             return loggers.CSVLogger(folder, name=run_id)  # one version per process: a resumed training adds one
         if self.kind == "tensorboard":
+            # no subfolder for each version, and no hp_metric, which Lightning would add with the value -1
             return loggers.TensorBoardLogger(folder, name=run_id, version="", default_hp_metric=False)
         uri = self.uri or f"sqlite:///{folder.resolve()}/mlflow.db"
         tags = {"run_id": run_id}

@@ -94,7 +94,8 @@ class WandbTracker:
         Without this each worker would wait for a server that does not answer, or ask for a login.
         """
         if mode() == "online" and (reason := unreachable()):
-            print(f"warning: {self._stay_offline(reason)}", file=sys.stderr)
+            _switch_offline()
+            print(f"warning: {self._offline_notice(reason)}", file=sys.stderr)
 
     def start(self, run: Run) -> Any:
         """Lightning's logger for a run that is about to train, with which its curves are sent while it trains.
@@ -178,10 +179,11 @@ class WandbTracker:
         summary: dict[str, Any] = {}
         if opened is None:
             was_begun_before = self.record(entry.id).exists() or self._has_files(entry.id)
-            opened = self._begin(entry.id, entry.head, light=True)
+            opened = self._begin(entry.id, entry.head, light=True)  # no work is done in it that could be measured
             for figures in entry.history:
                 step = int(figures.pop("step"))
-                # after the loop, the values of the last epoch: W&B keeps them for a run that was open while it trained
+                # After the loop the summary has the values of the last epoch, which W&B itself adds to the summary of a
+                # run that is open while it trains.
                 summary = figures
                 if not was_begun_before:  # otherwise the run's files have the curves already
                     opened.log(figures, step=step)
@@ -197,6 +199,7 @@ class WandbTracker:
         for artifact in self._artifacts(entry):
             opened.log_artifact(artifact)
         self.end(opened)
+        # run id -> when its row was written: `fca wandb sync` then finds the rows that W&B does not have yet
         write_json(self.record(entry.id), {"rows": entry.state})
 
     def record(self, identity: str) -> Path:
@@ -244,6 +247,7 @@ class WandbTracker:
                 group=self.group,
             )
 
+            # inject: whether W&B adds its own style to the page
             contents: dict[str, Any] = {"page": wandb.Html(page, inject=False)}
             for figure in sorted((page.parent / "figures").glob("*.png")):
                 contents[f"figures/{figure.stem}"] = wandb.Image(str(figure))
@@ -314,12 +318,12 @@ class WandbTracker:
             self._restart()
             reason = _first_line(error)
             if mode() == "online":
-                reason = self._stay_offline(reason)
+                _switch_offline()
+                reason = self._offline_notice(reason)
             log.warning("%s is not whole in W&B: %s", what, reason)
 
-    def _stay_offline(self, reason: str) -> str:
-        """Track offline from now on, in this process and those it starts; returns a line for the user."""
-        os.environ["WANDB_MODE"] = "offline"
+    def _offline_notice(self, reason: str) -> str:
+        """A line for the user: that W&B is offline from now on, why, and how its runs are sent later."""
         return f"W&B stays offline ({reason}); send its copies later: fca wandb sync --outputs {self.dir}"
 
     def _restart(self) -> None:
@@ -381,7 +385,7 @@ class WandbTracker:
         light:    whether W&B leaves out statistics of the machine.
         patience: how long `finish` may wait for the server, seconds.
         tags:     replaced by the user's `tags` where they are given.
-        names:    id, name and group, as of `wandb.init`.
+        names:    further arguments of `wandb.init`: id, name and group.
         """
         import wandb
 
@@ -397,11 +401,14 @@ class WandbTracker:
         online_settings: dict[str, Any] = {
             "init_timeout": ANSWER_S,
             "finish_timeout": patience,
-            "finish_timeout_raises": True,
+            "finish_timeout_raises": True,  # so that the caller learns that not all was sent
         }
 
         def init() -> wandb.Run:
-            """Open the run in the present mode: called again, offline, after an error of the server."""
+            """Open the run in the present mode, online or offline, with the arguments of the outer method.
+
+            It is called again, offline, after an error of the server.
+            """
             return wandb.init(
                 project=self.project,
                 entity=self.entity,
@@ -422,7 +429,8 @@ class WandbTracker:
             if mode() != "online":
                 raise
             self._restart()
-            log.warning(self._stay_offline(_first_line(error)))
+            _switch_offline()  # so that the second attempt needs no server
+            log.warning(self._offline_notice(_first_line(error)))
             return init()
 
 
@@ -434,6 +442,11 @@ def _row_before_results(run: Run) -> Row:
 def mode() -> Any:
     """offline, online or disabled: WANDB_MODE."""
     return os.environ.get("WANDB_MODE", MODES[0])
+
+
+def _switch_offline() -> None:
+    """Track offline from now on, in this process and the processes that it starts."""
+    os.environ["WANDB_MODE"] = "offline"
 
 
 def unreachable(*, patient: bool = False) -> str | None:
@@ -458,7 +471,7 @@ def unreachable(*, patient: bool = False) -> str | None:
         answer = requests.post(
             f"{settings.base_url}/graphql",
             json={"query": "{ viewer { id } }"},
-            auth=("api", getattr(login, "api_key", "")),
+            auth=("api", getattr(login, "api_key", "")),  # a login by an identity token has no key
             timeout=ANSWER_S,
             proxies=proxies,
             verify=not settings.insecure_disable_ssl,

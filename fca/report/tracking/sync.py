@@ -30,23 +30,25 @@ LOG = "sync.log"
 
 
 def missing(tracker: WandbTracker) -> list[Entry]:
-    """The entries with a row that was never written to a file of W&B; each entry has all of its rows.
+    """The entries with a row that was never written to W&B's files, each also with its rows that were written before.
 
-    An entry is a run in W&B; it shows one or more rows, which are the stored results of runs.
+    An entry is a run in W&B. It shows one or more rows, which are the stored results of fca's runs. W&B's files are in
+    the store, whether or not they were sent to the server.
     """
     finished_by_run: dict[str, str] = {}  # run_id -> when the run finished, for all rows that were written to W&B
     for record in Path(tracker.dir, "wandb", "entries").glob("*.json"):
         finished_by_run.update(tracker.recorded_rows(record.stem))
 
     stored_rows = tracker.store.rows()[["run_id", "finished"]].fillna("")
-    rows_by_entry: dict[str, list[Row]] = {}
+    unwritten_rows_by_entry: dict[str, list[Row]] = {}
     for run_id, finished in stored_rows.itertuples(index=False):
         if finished_by_run.get(run_id) == finished:  # a run that was repeated has a later time
             continue
         row = tracker.store.row_if_whole(run_id)
         if row is not None:
-            rows_by_entry.setdefault(entry_id(row, tracker.store), []).append(row)
-    return [tracker.entry(identity, rows) for identity, rows in rows_by_entry.items()]
+            unwritten_rows_by_entry.setdefault(entry_id(row, tracker.store), []).append(row)
+    # `entry` adds the rows that were written before
+    return [tracker.entry(identity, rows) for identity, rows in unwritten_rows_by_entry.items()]
 
 
 def unsent(tracker: WandbTracker) -> list[Path]:
@@ -109,6 +111,7 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Ca
     report_sent: called with the number of these runs sent so far.
     """
     paths = [str(folder.resolve()) for folder in folders]  # absolute, as the process works elsewhere
+    # --include-online: also runs that were begun online, but which the server did not take in time
     command = [sys.executable, "-P", "-m", "wandb", "sync", "--include-online", "-n", str(workers), *paths]
 
     # WANDB_MODE could forbid sending, and WANDB_SERVICE names the W&B process of this program: both are left out
@@ -126,7 +129,7 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Ca
         with open_to_append(log) as file:
             process = subprocess.Popen(command, cwd=empty_folder, env=environment, stdout=file, stderr=file)  # noqa: S603
         try:
-            n_unsent = len(_without_mark(folders))
+            n_unsent = len(_without_mark(folders))  # W&B marks the file of a run that it has sent
             last_progress = time.monotonic()
             while process.poll() is None and time.monotonic() - last_progress < STALL_S:
                 with suppress(subprocess.TimeoutExpired):

@@ -50,7 +50,7 @@ def scalars(table: Table) -> dict[str, float]:
     """The numbers of a short table, by the name `analysis/TABLE/ROW/COLUMN`.
 
     Empty for a table of more than MAX_SHORT_LINES lines, which nobody compares number by number. ROW joins the values
-    of the first columns that together distinguish the lines (see `key_columns`), so the name of a number stays the same
+    of the first columns that together distinguish the lines (`key_columns`), so the name of a number stays the same
     when other columns change.
     """
     if len(table.frame) > MAX_SHORT_LINES:

@@ -29,17 +29,17 @@ def save_views(tracker: WandbTracker, metadata: Mapping[str, Any]) -> list[str]:
     """Save a workspace and a Report of the tracker's project on W&B's server; returns the address of each.
 
     A workspace is W&B's page of panels over the runs of a project, a Report its page of text and panels.
-    metadata: report, query and command, as of `WandbTracker.publish`.
+    metadata: `report` (its name), `query` (which runs it shows; empty for all) and `command` (which made it).
     """
     import wandb
 
-    ignore_local_settings()
+    ignore_local_settings()  # a settings file in the current folder could name another server for the API key
     reports: Any = import_module("wandb_workspaces.reports.v2")  # which declares no types
     workspaces: Any = import_module("wandb_workspaces.workspaces")
     place = {"entity": tracker.entity or wandb.Api().default_entity, "project": tracker.project}
     name = f"fca {metadata['report']}"
 
-    accuracies = [
+    accuracies = [  # c:: is W&B's prefix of keys of the configuration
         reports.ScatterPlot(title="ncl and accuracy", x="c::subset.ncl", y="top1"),
         reports.BarPlot(title="accuracy on test", metrics=["top1"]),
     ]
