@@ -43,8 +43,10 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
     clean_rows = rows[is_clean_test]
     clean_run_ids = set(clean_rows[RUN_ID])
-    # run id of a training -> the clean prediction of its weights (column `parent` names the training)
-    clean_row_of_training = clean_rows.dropna(subset="parent").drop_duplicates("parent").set_index("parent")
+    # run id of a training -> the clean prediction of its best weights (column `parent` names the training)
+    has_best_weights = clean_rows["snapshot"].fillna("best") == "best"  # a training may also store earlier weights
+    best_rows = clean_rows[has_best_weights].dropna(subset="parent")
+    clean_row_of_training = best_rows.drop_duplicates("parent").set_index("parent")
 
     n_wrong: Counter[tuple[str, str]] = Counter()  # (fingerprint, image) -> runs that get it wrong
     written_rows = rows[rows["task"].isin(["train", "predict"])].sort_values("finished").tail(MAX_RUNS)

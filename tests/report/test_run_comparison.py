@@ -42,6 +42,16 @@ def test_a_run_has_its_accuracy_by_class_its_wrong_images_and_its_curve(lab, tmp
     assert not (tmp_path / "compare" / f"{shifted}.js").exists()
 
 
+def test_a_training_shows_its_best_weights_and_not_earlier_ones(lab, tmp_path):
+    trained = lab.train("net", lab.subsets()[0], 0.9)
+    n = len(lab.true)
+    lab.answered("net", np.zeros(n, bool), parent=trained, snapshot="0.1")
+    best = lab.answered("net", np.arange(n) > 4, parent=trained, snapshot="best")
+    write_comparison_scripts(tmp_path, lab.store, lab.store.rows())
+    assert read(tmp_path, trained)[1]["wrong"] == read(tmp_path, best)[1]["wrong"]
+    assert len(read(tmp_path, trained)[1]["wrong"]) == 5
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "\x00\xff", '{"history": 1}', '{"history": ["<script>", {"a": "<script>"}]}']
 )
