@@ -375,7 +375,8 @@ def _fail(job: Job, runs: Sequence[Run], message: str, trace: str | None, *, int
 def record_failure(job: Job, run: Run, message: str, trace: str | None, *, interrupted: bool = False) -> None:
     """Write why a run has no result, with the command that repeats it, into the store and to the tracker.
 
-    message: the error.    trace: its traceback; None for an error that needs none, such as a mistake of the user.
+    message: the error.
+    trace: its traceback; None for an error that needs none, such as a mistake of the user.
     interrupted: whether the run was killed or lacked memory or disk space. The same command does such a run again,
                  whereas a run that failed is only repeated on request.
     """

@@ -84,7 +84,8 @@ class Batch(NamedTuple):
 class DeviceImages(NamedTuple):
     """Images of any shape on the device, one after another in `pixels`.
 
-    start: position in `pixels` at which each image begins.    height, width: size of each image in pixels.
+    start: position in `pixels` at which each image begins.
+    height, width: size of each image in pixels.
     """
 
     pixels: UInt8[Tensor, "pixels 3"]
@@ -244,7 +245,8 @@ class Batches:
         n_draws = DRAWS_PER_IMAGE if is_warped else 0
         draws = rng.random((len(order), n_draws), dtype=np.float32)
         if self.passes == self.repeats == 1:
-            # Row i was drawn for example i. Trainings did so before passes and repeats existed: the numbers stay.
+            # Here row i belongs to example i, so the rows are put into the order in which the examples are shown.
+            # Stored trainings drew their numbers so, before there were passes and repeats; they stay reproducible.
             draws = draws[order]
         return torch.from_numpy(order), torch.from_numpy(draws)
 
@@ -261,7 +263,7 @@ class Batches:
         recipe = self.recipe
         if recipe is None or self.seed is None or not self.crops:  # nothing to crop: all images have one size
             pixels = images.pixels.view((-1, self.size, self.size, 3))
-            # preloaded: `images` holds the pixels of all examples, not only of its own images
+            # preloaded: the pixels of `images` are those of all examples, so this process's images are selected here
             return pixels if self.preloaded is None else pixels[positions]
 
         # 2 * TRIES + 2 numbers for the crop; the last number is for mirroring.
@@ -275,7 +277,8 @@ class Batches:
     def _draw_changes(self, rng: np.random.Generator, batch_size: int) -> Changes | None:
         """The random changes of this process's images in a batch; None if the recipe has none.
 
-        rng: the batch's random numbers.    batch_size: number of its images over all processes.
+        rng: the batch's random numbers.
+        batch_size: number of its images over all processes.
         """
         if self.recipe is None or self.recipe.augment.label() is None:  # without a label it changes nothing
             return None
@@ -283,7 +286,10 @@ class Batches:
         return Changes(*(values[self._rank_slice] for values in changes))
 
     def _put_all_on_device(self, progress: bool) -> DeviceImages:
-        """Read all images of the examples, and put them on the device.    progress: whether to show a bar."""
+        """Read all images of the examples, and put them on the device.
+
+        progress: whether to show a bar.
+        """
         rows = self.examples.rows
         chunks = [rows[start : start + READ_TOGETHER] for start in range(0, len(rows), READ_TOGETHER)]
         reading = read_ahead(self._read, chunks)

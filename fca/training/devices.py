@@ -276,7 +276,8 @@ def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: A
     here. A tuple has metrics and the number of their step for the logger. Anything else is a log record, which is
     handled as if it had been made in this process. RuntimeError is raised if the process has died.
 
-    connection: our end of the pipe to the process.    running: such an end -> its process, for all that still work.
+    connection: our end of the pipe to the process.
+    running: such an end -> its process, for all that still work.
     """
     try:
         message = connection.recv()
