@@ -239,10 +239,11 @@ def _option_keys(group: str, name: str) -> DictConfig | None:
 
 def _needs_composition(key: str) -> bool:
     """Whether Hydra has to compose anew: the key chooses an option of a group, or adds folders with options."""
-    if "." in key:
+    if "." in key:  # a key within a node, such as model.weights; but hydra.searchpath adds folders
         return key.startswith("hydra.")
-    root = rules_by_field(RunConfig)
-    return key not in root or root[key][0] is Any  # groups have the type Any; a task may add further ones
+    type_and_rule_of_key = rules_by_field(RunConfig)
+    is_group_of_task = key not in type_and_rule_of_key  # a task may have groups that not all runs have
+    return is_group_of_task or type_and_rule_of_key[key][0] is Any  # all other groups are declared with the type Any
 
 
 def word(key: str, value: Any) -> str:

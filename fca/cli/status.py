@@ -155,11 +155,12 @@ def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
 
 
 def _progress_of_training(folder: Path, started: float) -> dict[str, Any]:
-    """The progress that a training wrote into its folder, by column; empty for other runs.
+    """The progress that a training wrote into its folder, by column; empty for other runs, and before the first file.
 
-    started: when its worker claimed the run, in seconds since 1970; an older file is of an earlier attempt.
+    started: when its worker claimed the run, in seconds since 1970. A file of an earlier attempt is older than that,
+             and does not count.
     """
-    with if_whole():
+    with if_whole():  # goes on below if there is no such file, or if it is damaged
         is_of_this_worker = (folder / PROGRESS).stat().st_mtime >= started
         if is_of_this_worker:
             return read_object(folder / PROGRESS, epoch=int, epochs=int, images_per_s=float, left_s=float)

@@ -242,7 +242,8 @@ class SkippedPoints:
             data = data_of(config)
             ncl = config.subset.ncl  # the number of classes; below 1, a share of the classes of the data set
             has_enough_classes = 1 <= ncl <= len(data.classes)
-            if ncl <= 0 or has_enough_classes:  # such as ncl=1: wrong for every data set, not only for a small one
+            # not because of a small data set: ncl=1 or ncl=-3, which no data set allows
+            if ncl <= 0 or has_enough_classes:
                 raise
             self._skip(error, data, ncl)
 

@@ -178,7 +178,7 @@ class Batches:
 
         # Originals differ in size: estimate the bytes of all images by some that are spread over the examples.
         sample_step = -(-len(examples) // SIZE_SAMPLE)  # rounded up: at most SIZE_SAMPLE images
-        sample = self._read(examples.rows[::sample_step])  # with the pixels of all of them, one after another
+        sample = self._read(examples.rows[::sample_step])  # sample.height has an entry for each image of the sample
         expected_bytes = sample.pixels.nbytes / len(sample.height) * len(examples)
         self.preloaded = self._put_all_on_device(progress) if expected_bytes <= PRELOAD_BYTES else None
 
@@ -201,6 +201,7 @@ class Batches:
             images_by_batch = read_ahead(self._read_to_device, (self.examples.rows[own] for own in own_positions))
         else:
             preloaded = self.preloaded
+            # `select` gives the sizes of these images; the pixels stay those of all, and `_batch_pixels` selects them
             images_by_batch = (preloaded.select(own) for own in own_positions)
 
         # The same positions on the device, where they select labels and pixels, and the random numbers for `warp`.
@@ -263,7 +264,7 @@ class Batches:
         recipe = self.recipe
         if recipe is None or self.seed is None or not self.crops:  # nothing to crop: all images have one size
             pixels = images.pixels.view((-1, self.size, self.size, 3))
-            # preloaded: the pixels of `images` are those of all examples, so this process's images are selected here
+            # preloaded: `images.pixels` has all examples, of which this process's images are selected here
             return pixels if self.preloaded is None else pixels[positions]
 
         # 2 * TRIES + 2 numbers for the crop; the last number is for mirroring.

@@ -153,7 +153,11 @@ def logits(classifier: Classifier, pixels: Tensor) -> Tensor:
 
 
 def cost(classifier: Classifier) -> Cost:
-    """Count the cost of one image, in one pass on the CPU; the result is the same on every machine."""
+    """Count the cost of one image, in one pass on the CPU; the result is the same on every machine.
+
+    The cost is the number of floating-point operations, the memory in bytes, and the number of weights. The memory is
+    that of the weights, plus the most that the intermediate results need at the same time (`results.peak`).
+    """
     module = classifier.module.eval().cpu()
     side = classifier.input_size
     pixels = torch.zeros((1, side, side, 3), dtype=torch.uint8)
