@@ -297,7 +297,7 @@ def _in_quotes(text: str) -> str:
 def plain(key: str, value: Any) -> Any:
     """The value with types that YAML has: paths become texts, numpy's numbers and arrays Python's, and tuples lists.
 
-    key: for messages.
+    key: the key of the value, for the message of an error.
     Raises FcaError for a value of another kind, such as an object.
     """
     match value:

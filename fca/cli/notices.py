@@ -149,7 +149,7 @@ class Console(logging.Handler):
     def _hold(self, text: str, key: str, names: list[str]) -> None:
         """Keep a warning for the end of `gathered`, or count it if a warning with the same key is kept already.
 
-        text: of the warning.
+        text: the text of the warning.
         key: equal for warnings that differ only in names and numbers.
         names: the names and numbers in the text, in order.
         """

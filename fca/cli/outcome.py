@@ -51,9 +51,9 @@ def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[
 
     The table has a line for each combination of values of the axes, with the mean accuracy over its runs, the interval
     and the number of runs. There is no table if no run has an accuracy. Nothing at all is yielded if no run is done.
-    store: of the sweep.
-    runs: all runs of the sweep.
-    axes: the columns of the swept keys. Other columns of the configuration in which the runs differ are axes, too.
+    store: the store of the sweep.
+    runs:  all runs of the sweep.
+    axes:  the columns of the swept keys. Other columns of the configuration in which the runs differ are axes, too.
     """
     rows = store.rows()
     done_rows = rows[rows[RUN_ID].isin([run.run_id for run in runs])]

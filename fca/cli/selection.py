@@ -128,7 +128,7 @@ def narrow(config: DictConfig, store: Store, kind: type) -> None:
     """Set the key `query` of an analysis to the typed query and filters together, so that it reads only these runs.
 
     Nothing changes if neither was typed.
-    config: is changed in place.
+    config: the configuration of the command; is changed in place.
     kind: the dataclass of the configuration.
     Raises FcaError as `query_of` does, and for an analysis that has no key `query`.
     """

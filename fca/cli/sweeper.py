@@ -390,7 +390,7 @@ class ResumingSweep:
         connects only if there is a run to do.
 
         points: the configurations of the grid, each with its planned job.
-        runs, states: by run id.
+        runs, states: run id -> run, and run id -> its state.
         pending: ids of the runs that will be done.
         """
         store = points[0].job.context.store
@@ -441,7 +441,7 @@ class ResumingSweep:
 
         Runs that another process is doing are included, since its worker may die. Failed runs are included only if
         sweep.retry is set.
-        runs, states: by run id.
+        runs, states: run id -> run, and run id -> its state.
         """
         states_to_do = {State.ABSENT, State.DAMAGED, State.INTERRUPTED, State.RUNNING}
         if self.config.sweep.retry:
@@ -921,7 +921,7 @@ def _print_plan(
 ) -> None:
     """Print how many runs are in each state, the classes that subset.classes lists, and seeds with equal classes.
 
-    runs, states: by run id.
+    runs, states: run id -> run, and run id -> its state.
     pending: ids of the runs to do.
     void_ids: ids of the runs that can never be done, since they need a training that diverged.
     """
@@ -943,7 +943,7 @@ def _print_line(line: str | None, file: TextIO | None = None) -> None:
 def _plan_line(states: Mapping[str, State], pending: set[str], n_trainings: int, n_void: int) -> str:
     """A line with the number of runs of a plan in each state, and of trainings if there are other runs as well.
 
-    states: by run id.
+    states: run id -> state of the run.
     pending: ids of the runs to do, including runs that are in progress elsewhere.
     n_trainings: the number of trainings in the plan.
     n_void: the number of runs that need a training that diverged.

@@ -306,10 +306,10 @@ def _machine_wide_name(device: torch.device) -> str:
 class TrainingPlace:
     """Folder, devices and display of a training; none of them changes the result.
 
-    folder:       the run's; weights and checkpoints go there.
+    folder:       the folder of the run, where weights and checkpoints go.
     accelerator:  auto, cpu or gpu.
     devices:      a number, auto or a list of GPUs.
-    strategy:     of several: auto, ddp or fsdp.
+    strategy:     how several devices work together: auto, ddp or fsdp.
     compile:      auto, true or false: auto compiles long trainings on CUDA and none on a CPU (see COMPILED_FROM).
     checkpoint_s: seconds between two checkpoints, which are written at the ends of epochs; 0 = at each.
     logger:       a Lightning logger for the curves, or False.
@@ -487,7 +487,7 @@ def _train_in_process(
 
     The result of the only process is returned to `fit`. With several processes, `fit` reads it from these files.
 
-    recipe:       for these images: its learning rate is scaled to batch_size, and its steps are turned into epochs.
+    recipe:       how to train; its learning rate is scaled to batch_size, and its steps are turned into epochs.
     forward_size: fewest images that may go through the network together in one process.
     start_counts: whether the initial weights are kept if no epoch is better on `val`.
     process:      the devices of all processes, and the number of this process.

@@ -60,7 +60,7 @@ class Training(pl.LightningModule):
         """Prepare what the recipe needs: mixup and cutmix, a running average of the weights, precision, compiling.
 
         classifier:   its module is trained; it must give one logit for each class.
-        recipe:       with its learning rate for the batch size, and a number of epochs instead of steps.
+        recipe:       how to train; its learning rate is that for its batch size, and its steps are turned into epochs.
         steps:        number of steps in the whole training, for the schedule of the learning rate.
         seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
         is_compiled:  whether training steps go through torch.compile.
