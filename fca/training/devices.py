@@ -330,7 +330,7 @@ def run_process(handle: int) -> None:
     devices, rank, port = connection.recv()
     payload = connection.recv_bytes()
 
-    def end_with_parent() -> None:
+    def follow_parent() -> None:
         """Request a stop when `launch` sends one; end this process when the pipe closes, as at the parent's death."""
         with suppress(EOFError, OSError):  # raised when the pipe closes
             while connection.recv_bytes():  # any message means stop
@@ -341,7 +341,7 @@ def run_process(handle: int) -> None:
         with lock:
             connection.send(message)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    threading.Thread(target=follow_parent, daemon=True).start()
 
     # Only the first process sends its log records: those of the others would repeat them.
     logging.captureWarnings(True)

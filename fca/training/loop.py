@@ -703,7 +703,10 @@ def _tf32_if_asked(precision: str) -> Iterator[None]:
 
 @contextmanager
 def _without_lightning_notes() -> Iterator[None]:
-    """Mute Lightning in the body of `with`: its notes on devices, tips and reasons to stop, and _IGNORED_WARNINGS."""
+    """Mute Lightning in the body of `with`: its notes on devices, its tips, and its reasons to stop.
+
+    Warnings that match a pattern of _IGNORED_WARNINGS are muted as well, since they need no action of the user.
+    """
     notes = logging.getLogger("pytorch_lightning.utilities.rank_zero")  # the logger of all these notes
     previous_level = notes.level
     notes.setLevel(logging.WARNING)  # warnings still come through
