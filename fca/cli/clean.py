@@ -39,7 +39,8 @@ KEPT_DURING_WORK = (*WEIGHTS, "cache", "hydra")  # a run or sweep that is at wor
 class Waste(NamedTuple):
     """A file or folder that can be removed without losing a result.
 
-    kind:    a key of KINDS.    size: bytes.
+    kind:    a key of KINDS.
+    size:    bytes.
     train_s: seconds of the training that would make it again; 0 for other files.
     images:  images that would be decoded again; 0 for other files.
     """

@@ -36,7 +36,8 @@ NOT_COMPARED = (  # keys that decide where files go and how a sweep proceeds, no
 class Side:
     """A run that is compared with others.
 
-    name: A, B, ..., by which the output calls it.    keys: its configuration, see `flat_config`.
+    name: A, B, ..., by which the output calls it.
+    keys: its configuration, see `flat_config`.
     """
 
     name: str
@@ -176,7 +177,8 @@ def _run_with_predictions(side: Side) -> Row | None:
 
     A run's parent is the run whose result it read. The predictions of a training are in a predict run with the training
     as its parent. The predictions of a score run are in its own parent. For any other task, the row of the run itself
-    is returned.    side: the run.
+    is returned.
+    side: the run.
     """
     rows = side.store.rows()
     if side.row["task"] == "train":
@@ -226,7 +228,8 @@ def _on_the_same_images(sides: Sequence[Side], max_images: int) -> Iterator[str]
 class Compared:
     """Two runs on the images that both predicted.
 
-    images: positions in the split.    right: whether each run, a line of the array, predicted each image right.
+    images: positions in the split.
+    right: whether each run, a line of the array, predicted each image right.
     labels: the label index that each run predicted.
     """
 

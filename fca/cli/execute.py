@@ -199,7 +199,7 @@ def unfinished(store: Store, runs: Sequence[Run]) -> list[Run]:
 def find_void_ids(store: Store, runs: Iterable[Run]) -> set[str]:
     """The ids of the void runs: they can never be done, since they need the weights of a training that diverged.
 
-    runs: in an order in which each run comes after the run that it needs (its parent).
+    runs: the runs to look at, in an order in which each run comes after the run that it needs (its parent).
     """
     # id of a parent -> whether it diverged, or is void itself; read once for all runs that share the parent
     has_diverged: dict[str, bool] = {}
@@ -253,7 +253,7 @@ def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
 
     A run can be done now if it needs no other run (its parent), or if the parent is done or is claimed here as well.
     Yields run_id -> token of the claim, which proves later that this process still holds it.
-    runs: in an order in which each run comes after its parent.
+    runs: the runs to claim, in an order in which each run comes after its parent.
     """
     token_of_folder: dict[Path, str] = {}
     with claims.beating(token_of_folder):  # renews the claims in the dictionary, also those that are added below
@@ -336,7 +336,7 @@ def _write_configuration(job: Job, runs: Sequence[Run]) -> None:
 def _write(job: Job, finished: Finished, token: str) -> None:
     """Store the row and the arrays of a finished run, and pass the row to the tracker.
 
-    token: of the claim of the run.
+    token: the token of the claim of the run.
     Raises ClaimLost if another worker took the run over. Raises Preempted, after the run is stored, if this process was
     asked to end.
     """
@@ -375,7 +375,8 @@ def _fail(job: Job, runs: Sequence[Run], message: str, trace: str | None, *, int
 def record_failure(job: Job, run: Run, message: str, trace: str | None, *, interrupted: bool = False) -> None:
     """Write why a run has no result, with the command that repeats it, into the store and to the tracker.
 
-    message: the error.    trace: its traceback; None for an error that needs none, such as a mistake of the user.
+    message: the error.
+    trace: its traceback; None for an error that needs none, such as a mistake of the user.
     interrupted: whether the run was killed or lacked memory or disk space. The same command does such a run again,
                  whereas a run that failed is only repeated on request.
     """

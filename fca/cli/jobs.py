@@ -43,7 +43,8 @@ def plan(keys: Keys) -> pd.DataFrame:
 
     keys: those of `fca run`, as typed, e.g. {"dataset": "digits", "recipe.lr": 0.1, "subset.classes": ["0", "1"]}.
     Columns: run_id, task, state (as of `fca.status`, or absent), parent (id of the run whose weights it needs), and
-    those of its configuration: model, dataset, ncl, seed, ...    Raises FcaError for what `fca run` refuses.
+    those of its configuration: model, dataset, ncl, seed, ...
+    Raises FcaError for what `fca run` refuses.
 
     >>> runs = plan({"dataset": "digits", "model": "test_resnet", "subset.classes": ["0", "1"], "outputs": "nowhere"})
     >>> runs[["task", "state", "model", "ncl"]]
@@ -69,7 +70,8 @@ def plan(keys: Keys) -> pd.DataFrame:
 def run(keys: Keys) -> pd.DataFrame:
     """Do what `fca run` does with these keys, and return a table with one line for each finished run.
 
-    The columns are those of `fca.results`. Runs that are already done are not repeated.    keys: see `plan`.
+    The columns are those of `fca.results`. Runs that are already done are not repeated.
+    keys: see `plan`.
     Raises FcaError for what `fca run` refuses, and for a run that fails.
     """
     job = job_of_keys(keys)
@@ -175,7 +177,8 @@ class Jobs:
 
         The keys of each chosen option replace the node of its group in the default configuration.
         None if the result might differ from Hydra's, since a choice may change more than the node of its group. Then
-        the caller uses Hydra.    choices: each as GROUP=OPTION.
+        the caller uses Hydra.
+        choices: each as GROUP=OPTION.
         """
         # first part of the key of each override: +model.name=x -> model
         changed_by_words = {typed.lstrip("+~").partition("=")[0].partition(".")[0] for typed in self.words}
@@ -207,10 +210,11 @@ class Jobs:
 
 
 def _option_keys(group: str, name: str) -> DictConfig | None:
-    """The keys of an option, such as model=resnet18; None if it consists of more than keys, which only Hydra composes.
+    """The keys and values of an option, such as model=resnet18; None for an option that only Hydra can compose.
 
-    They are in the file conf/<group>/<name>.yaml, or in a table of many options (options.yaml). The option may build on
-    one other option of its group, whose keys it changes.
+    The keys are in the file conf/<group>/<name>.yaml, or in a table of many options (options.yaml). The option may
+    build on one other option of its group, whose keys it changes. Only Hydra can compose an option that is in no such
+    file or table, that sets keys of other groups, or that builds on other options in another way.
     Raises FcaError, as Hydra's loader does here, for keys that a file may not set.
     """
     file = CONF / group / f"{name}.yaml"
@@ -235,10 +239,11 @@ def _option_keys(group: str, name: str) -> DictConfig | None:
 
 def _needs_composition(key: str) -> bool:
     """Whether Hydra has to compose anew: the key chooses an option of a group, or adds folders with options."""
-    if "." in key:
+    if "." in key:  # a key within a node, such as model.weights; but hydra.searchpath adds folders
         return key.startswith("hydra.")
-    root = rules_by_field(RunConfig)
-    return key not in root or root[key][0] is Any  # groups have the type Any; a task may add further ones
+    type_and_rule_of_key = rules_by_field(RunConfig)
+    is_group_of_task = key not in type_and_rule_of_key  # a task may have groups that not all runs have
+    return is_group_of_task or type_and_rule_of_key[key][0] is Any  # all other groups are declared with the type Any
 
 
 def word(key: str, value: Any) -> str:
@@ -292,7 +297,8 @@ def _in_quotes(text: str) -> str:
 def plain(key: str, value: Any) -> Any:
     """The value with types that YAML has: paths become texts, numpy's numbers and arrays Python's, and tuples lists.
 
-    key: for messages.    Raises FcaError for a value of another kind, such as an object.
+    key: the key of the value, for the message of an error.
+    Raises FcaError for a value of another kind, such as an object.
     """
     match value:
         case None | bool() | int() | float() | str():

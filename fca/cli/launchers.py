@@ -43,7 +43,8 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Check the keys of the launcher, and find the GPUs; Hydra calls this before `launch`.
 
-        task_function: does one job, given its configuration.    config: the configuration of the sweep.
+        task_function: does one job, given its configuration.
+        config: the configuration of the sweep.
         Raises FcaError for wrong keys, and if a GPU is needed and there is none.
         """
         import joblib  # here, since Hydra imports this module at every start
@@ -65,7 +66,8 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         """Do the jobs of a sweep and return their results in order; Hydra calls this.
 
         If slots_per_gpu is auto, the first job runs alone, and its use of the GPU decides on the number of slots.
-        job_overrides: the overrides of each job.    initial_job_idx: the number of the first job.
+        job_overrides: the overrides of each job.
+        initial_job_idx: the number of the first job.
         """
         results: list[JobReturn] = []
         if self.slots_per_gpu == "auto":
@@ -80,7 +82,9 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         """Do jobs with one worker for each slot; joblib gives each worker its share of the cores.
 
         gpu_of_slot: the GPU that each slot sees; empty for a share of the CPU.
-        jobs: the overrides of each job.    first: the number of the first job.    Returns the results, in order.
+        jobs: the overrides of each job.
+        first: the number of the first job.
+        Returns the results, in order.
         """
         from joblib.externals.loky import get_reusable_executor
 
@@ -98,7 +102,8 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         """Do one job alone on the first GPU, and set the number of slots by the memory and the GPU time that it used.
 
         `slots_for` returns how many such runs the GPU's free memory, its time and the CPU cores allow at once.
-        jobs: a list with the overrides of the job.    first: the number of the job.
+        jobs: a list with the overrides of the job.
+        first: the number of the job.
         Returns a list with the result of the job.
         """
         import joblib
@@ -179,7 +184,8 @@ def in_slot(work: Callable[[DictConfig], Any], folder: str, gpu_of_slot: Sequenc
     A slot is a share of a GPU. The worker takes one at its first job, by locking a file, and keeps it until it ends. It
     then sees only the GPU of its slot, and may allocate only its share of that GPU's memory.
 
-    work: does the job, given `config`.    folder: holds the files that are locked, one for each slot.
+    work: does the job, given `config`.
+    folder: holds the files that are locked, one for each slot.
     gpu_of_slot: the GPU that each slot sees; empty for a share of the CPU.
     """
     if not _slot_lock:  # the first job of the worker; or it released its slot after the last job, see below
@@ -224,7 +230,8 @@ def _smi(query: str, *gpu: str) -> list[list[str]]:
     """What nvidia-smi answers: a list for each GPU with the values of the queried properties.
 
     The result is empty if nvidia-smi is missing, fails, or does not answer.
-    query: names of properties, separated by commas.    gpu: the GPUs to ask about; none given: all.
+    query: names of properties, separated by commas.
+    gpu: the GPUs to ask about; none given: all.
     """
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", *(f"--id={name}" for name in gpu)]
     try:
@@ -244,7 +251,8 @@ class Slurm(SlurmLauncher):  # type: ignore[misc]
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Submit the jobs, wait for them, and return their results in order; Hydra calls this.
 
-        job_overrides: the overrides of each job.    initial_job_idx: the number of the first job.
+        job_overrides: the overrides of each job.
+        initial_job_idx: the number of the first job.
         The `return_value` of a job that was lost raises LostJob.
         """
         from fca.cli.slurm import watching

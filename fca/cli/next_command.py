@@ -83,7 +83,8 @@ def _command_for(done: pd.DataFrame) -> tuple[list[str], bool]:
 
     The studies declare commands (readers), each with its rank and with queries that show whether it reads the runs. Of
     the commands that fit, the command with the lowest rank is returned. If none fits, it is `fca results`, which lists
-    the runs.    done: rows of finished runs.
+    the runs.
+    done: rows of finished runs.
     """
     # a further column for queries: corruption, of corruption/fog/3
     shift_family = done[SHIFT].astype("object").str.partition("/")[0]
@@ -118,7 +119,8 @@ def _readers() -> Iterator[Reader]:
 def _reader(word: str, keys: Any) -> Reader:
     """The command that an entry of `next.yaml` declares.
 
-    word: the key of the entry, report=NAME or analysis=NAME.    keys: its value, a mapping with rank, when, one_table.
+    word: the key of the entry, report=NAME or analysis=NAME.
+    keys: its value, a mapping with rank, when, one_table.
     Raises FcaError for a word that is no command, and for missing or unknown keys.
     """
     group, _, name = word.partition("=")

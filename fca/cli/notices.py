@@ -36,7 +36,8 @@ _ENOUGH_WORDS = 4  # that a text must have beside its names: with fewer, two tex
 class Notice:
     """A warning, together with the later warnings that differ from it only in names and numbers.
 
-    text:   the text of the first warning.    names: the names and numbers in this text, in order.
+    text:   the text of the first warning.
+    names:  the names and numbers in this text, in order.
     count:  the number of all these warnings, the first one included.
     others: for each later warning, its names and numbers that differ from `names`, joined by commas; each text once.
     """
@@ -148,7 +149,8 @@ class Console(logging.Handler):
     def _hold(self, text: str, key: str, names: list[str]) -> None:
         """Keep a warning for the end of `gathered`, or count it if a warning with the same key is kept already.
 
-        text: of the warning.    key: equal for warnings that differ only in names and numbers.
+        text: the text of the warning.
+        key: equal for warnings that differ only in names and numbers.
         names: the names and numbers in the text, in order.
         """
         assert self.held is not None
@@ -229,7 +231,8 @@ def _note(key: str, text: str, names: list[str], *, counted: bool = True) -> boo
     has the first warning.
 
     key:     the text with ... in place of each name and number; equal for warnings that differ only in these.
-    text:    the text of the warning.    names: the names and numbers in it, in order.
+    text:    the text of the warning.
+    names:   the names and numbers in it, in order.
     counted: whether the command, at its end, prints how often a warning with this key was repeated. The value that
              comes with the first warning decides. False if the caller prints the count.
     """

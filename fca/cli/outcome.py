@@ -51,8 +51,9 @@ def outcome(store: Store, runs: Sequence[Run], axes: Sequence[str]) -> Iterator[
 
     The table has a line for each combination of values of the axes, with the mean accuracy over its runs, the interval
     and the number of runs. There is no table if no run has an accuracy. Nothing at all is yielded if no run is done.
-    store: of the sweep.    runs: all runs of the sweep.
-    axes: the columns of the swept keys. Other columns of the configuration in which the runs differ are axes, too.
+    store: the store of the sweep.
+    runs:  all runs of the sweep.
+    axes:  the columns of the swept keys. Other columns of the configuration in which the runs differ are axes, too.
     """
     rows = store.rows()
     done_rows = rows[rows[RUN_ID].isin([run.run_id for run in runs])]
@@ -89,7 +90,8 @@ def _differing_columns(rows: pd.DataFrame, axes: Sequence[str]) -> list[str]:
     """The columns of the configuration in which these rows differ; the axes of the sweep come first.
 
     Columns of seeds are left out, since runs that differ only in seeds are averaged. Columns that are derived from the
-    size of a subset are left out as well.    axes: columns of the swept keys.
+    size of a subset are left out as well.
+    axes: columns of the swept keys.
     """
     recipe_columns = [str(name) for name in rows if str(name).startswith(RECIPE)]
     configuration_columns = [*map(str, REQUESTED_COLUMNS), *recipe_columns]

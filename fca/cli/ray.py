@@ -19,7 +19,8 @@ class Ray(RayLauncher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Do the jobs. At a signal, end Ray first, so that no worker outlives the sweep and keeps its runs claimed.
 
-        job_overrides: the overrides of each.    initial_job_idx: the number of the first job.
+        job_overrides: the overrides of each job.
+        initial_job_idx: the number of the first job.
         """
         import psutil
         import ray

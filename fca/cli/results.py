@@ -341,7 +341,8 @@ def _with_signs(arguments: Sequence[str]) -> list[str]:
 def _formatted(frame: pd.DataFrame, kind: str, title: str) -> bytes:
     """The table as the bytes of a file.
 
-    kind: one of FORMATS.    title: of a table to read; other formats have none.
+    kind: one of FORMATS.
+    title: the line above a table to read; other formats have none.
     """
     if kind == "parquet":
         file = io.BytesIO()

@@ -70,7 +70,9 @@ def command(root: str, words: Sequence[str], config: DictConfig) -> str:
     """The command line as the user types it: the inverse of `for_hydra`.
 
     Filters and queries are taken from the configuration, which has them without Hydra's quotes.
-    root: the sub-command.    words: as `for_hydra` returned them.    config: the configuration of the sub-command.
+    root: the sub-command.
+    words: as `for_hydra` returned them.
+    config: the configuration of the sub-command.
     """
     typed: list[str] = []
     for word in words:
@@ -89,7 +91,8 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
     """The query and the filters of a configuration as one query on the rows of the store (see `fca.store.query`).
 
     None if there is neither a query nor a filter, which means all rows. If both the command and its analysis have a
-    query, a row has to meet both.    kind: the dataclass of the configuration.
+    query, a row has to meet both.
+    kind: the dataclass of the configuration.
     Raises FcaError for an unknown column, a query that cannot be read, and a filter that keeps no run.
     """
     queries = [config.query, OmegaConf.select(config, "analysis.query")]
@@ -124,7 +127,9 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
 def narrow(config: DictConfig, store: Store, kind: type) -> None:
     """Set the key `query` of an analysis to the typed query and filters together, so that it reads only these runs.
 
-    Nothing changes if neither was typed.    config: is changed in place.    kind: the dataclass of the configuration.
+    Nothing changes if neither was typed.
+    config: the configuration of the command; is changed in place.
+    kind: the dataclass of the configuration.
     Raises FcaError as `query_of` does, and for an analysis that has no key `query`.
     """
     query = query_of(config, store, kind)

@@ -104,9 +104,11 @@ def stopping(delay_s: float) -> Iterator[None]:
     """Inside of a SLURM job: shortly before its time limit, stop the body and have the job queued again.
 
     SLURM sends a signal, as submitit has asked it to, `delay_s` seconds before the time limit. A training in the body
-    then writes a checkpoint and stops. Other work has half of `delay_s` to end; after that, the job is queued again
-    although the work has not ended. After SIGTERM (pre-emption, scancel), the body has GRACE_S seconds to stop in the
-    same way. Then this process ends, and SLURM decides whether to queue the job again.
+    then writes a checkpoint and stops, and the job is queued again. Other work has half of `delay_s` to end; after
+    that, the job is queued again although the work has not ended.
+
+    SLURM sends SIGTERM when it ends a job earlier (pre-emption, scancel). The body then has GRACE_S seconds to stop in
+    the same way. After that, this process ends, and SLURM decides whether to queue the job again.
     """
     user_signal = SlurmJobEnvironment._usr_sig()  # the signal before the time limit
     queue_again: Any = signal.getsignal(user_signal)  # submitit's handler, which has SLURM queue the job again

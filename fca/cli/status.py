@@ -122,10 +122,11 @@ def _status(store: Store) -> pd.DataFrame:
 def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
     """The state of a run and further columns that `fca status` shows, as column -> value.
 
-    A running run has its process and progress. A damaged, failed or interrupted run has the error. A finished run has
-    the state alone, because the caller has the other columns from the table of results.
-    A process that works on a run leaves a claim in its folder. Two further states are for runs that were begun, and on
-    which no process works: stale, if there is a claim, since its process died, and left, if there is none.
+    A process that works on a run has a claim in its folder. A run that was begun, but on which no process works, is
+    stale if its folder still has the claim of a process that died, and left if there is no claim.
+
+    A running run also has columns for its process and progress. A damaged, failed or interrupted run has the error. A
+    finished run has the state alone, because the caller has the other columns from the table of results.
     run_id: the id of the run.
     """
     folder = store.folder(run_id)
@@ -155,11 +156,12 @@ def _state_of_run(store: Store, run_id: str) -> dict[str, Any]:
 
 
 def _progress_of_training(folder: Path, started: float) -> dict[str, Any]:
-    """The progress that a training wrote into its folder, by column; empty for other runs.
+    """The progress that a training wrote into its folder, by column; empty for other runs, and before the first file.
 
-    started: when its worker claimed the run, in seconds since 1970; an older file is of an earlier attempt.
+    started: when its worker claimed the run, in seconds since 1970. A file of an earlier attempt is older than that,
+             and does not count.
     """
-    with if_whole():
+    with if_whole():  # goes on below if there is no such file, or if it is damaged
         is_of_this_worker = (folder / PROGRESS).stat().st_mtime >= started
         if is_of_this_worker:
             return read_object(folder / PROGRESS, epoch=int, epochs=int, images_per_s=float, left_s=float)

@@ -69,7 +69,8 @@ def progress(
     Workers in other processes, or on other machines, do the runs, so a thread reads the states of the runs from the
     store. A terminal gets a progress bar, other output a line from time to time.
 
-    runs:        the runs that are pending at the start.    total: the number of all runs of the sweep.
+    runs:        the runs that are pending at the start.
+    total:       the number of all runs of the sweep.
     waiting_for: returns the reason why no run is in progress; the reason is printed when that state lasts long.
     on_estimate: is called every LOOK_EVERY_S seconds with the estimated seconds to go; with None if there is no
                  estimate.
@@ -241,14 +242,16 @@ class SkippedPoints:
             data = data_of(config)
             ncl = config.subset.ncl  # the number of classes; below 1, a share of the classes of the data set
             has_enough_classes = 1 <= ncl <= len(data.classes)
-            if ncl <= 0 or has_enough_classes:  # such as ncl=1: wrong for every data set, not only for a small one
+            # not because of a small data set: ncl=1 or ncl=-3, which no data set allows
+            if ncl <= 0 or has_enough_classes:
                 raise
             self._skip(error, data, ncl)
 
     def _skip(self, error: NoSuchSubset, data: ImageData, ncl: float) -> None:
         """Note a skipped point under the reason, so that `line` has one sentence for all points with the same reason.
 
-        error: raised because the subset of the point cannot be drawn.    data: the images of the point.
+        error: raised because the subset of the point cannot be drawn.
+        data:  the images of the point.
         ncl:   its number of classes; below 1, a share of the classes of the data set.
         """
         self.errors.append(error)
@@ -323,7 +326,8 @@ class ResumingSweep:
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Check and make the launcher; Hydra calls this before `sweep`.
 
-        task_function: does one job, given its configuration.    config: the configuration before any axis is applied.
+        task_function: does one job, given its configuration.
+        config: the configuration before any axis is applied.
         Raises FcaError for a launcher that cannot work here.
         """
         self.config = config
@@ -386,7 +390,8 @@ class ResumingSweep:
         connects only if there is a run to do.
 
         points: the configurations of the grid, each with its planned job.
-        runs, states: by run id.    pending: ids of the runs that will be done.
+        runs, states: run id -> run, and run id -> its state.
+        pending: ids of the runs that will be done.
         """
         store = points[0].job.context.store
         for run_id in runs:
@@ -409,8 +414,9 @@ class ResumingSweep:
         """Launch the pending runs until all of them have ended. Meanwhile, show progress and remove unneeded weights.
 
         Runs that another sweep is doing are waited for.
-        points: the configurations of the grid, each with its planned job.
-        runs:   all runs of this sweep, by id.    pending: ids of the runs to do.
+        points:  the configurations of the grid, each with its planned job.
+        runs:    all runs of this sweep, by id.
+        pending: ids of the runs to do.
         """
         store = points[0].job.context.store
         weights = Weights(point.job for point in points)  # removes weights that no unfinished run needs
@@ -434,7 +440,8 @@ class ResumingSweep:
         """The ids of the runs to do, and the ids of void runs, which need the weights of a training that diverged.
 
         Runs that another process is doing are included, since its worker may die. Failed runs are included only if
-        sweep.retry is set.    runs, states: by run id.
+        sweep.retry is set.
+        runs, states: run id -> run, and run id -> its state.
         """
         states_to_do = {State.ABSENT, State.DAMAGED, State.INTERRUPTED, State.RUNNING}
         if self.config.sweep.retry:
@@ -448,7 +455,8 @@ class ResumingSweep:
         """Print a command for each configuration with unfinished runs; start and download nothing.
 
         Without the images, the runs of a configuration are unknown. So a configuration whose data set is not
-        downloaded yet is always printed.    arguments: the overrides of the command line.
+        downloaded yet is always printed.
+        arguments: the overrides of the command line.
         """
         not_downloaded: list[NotDownloaded] = []
         with gathered():
@@ -479,7 +487,8 @@ class ResumingSweep:
 
         Light runs, such as scores from stored predictions, take milliseconds, less than a worker takes to start. All
         other runs are heavy.
-        points: all configurations of the grid, each with its planned job.    pending: ids of the runs to do.
+        points: all configurations of the grid, each with its planned job.
+        pending: ids of the runs to do.
         """
         configurations_with_heavy_runs = [
             point
@@ -505,7 +514,8 @@ class ResumingSweep:
 
         A worker that dies costs only its present run; its other runs remain pending. On a cluster, a job may be lost,
         which means that it ended without a record of its end: its first unfinished run is recorded as interrupted.
-        launches: one configuration for each job.    pending: ids of the runs to do.
+        launches: one configuration for each job.
+        pending: ids of the runs to do.
         Raises the launcher's error if it started no worker; exits if workers died MAX_FRUITLESS_LAUNCHES times in a row
         before any run ended. Raises the error of a job that failed outside of its runs, such as at its start.
         """
@@ -544,7 +554,8 @@ class ResumingSweep:
         worker began, and the error is raised. If workers of joblib died, the sweep launches again; this exits after
         MAX_FRUITLESS_LAUNCHES fruitless launches in a row (`n_fruitless`).
 
-        error:      raised by the launcher.    launches: the configurations that it had to do.
+        error:      raised by the launcher.
+        launches:   the configurations that it had to do.
         pending:    ids of the runs to do.
         exit_codes: process id -> exit code of each worker of joblib that died; empty for other launchers.
         """
@@ -597,8 +608,8 @@ class ResumingSweep:
 
         Points whose data set has too few classes for their subset are left out, with a line on stderr.
 
-        An override KEY=VALUE, here called a word, has two forms: as the user types it, and as Hydra reads it. One typed
-        word, such as shift=corruption/fog/3, may become several words of Hydra.
+        An override KEY=VALUE is called a word here. `hydra_words` translates a word that only fca understands, such as
+        shift=corruption/fog/3, into the words, possibly several, that Hydra reads instead.
 
         arguments:      the overrides of the command line.
         not_downloaded: a list that receives the points whose data set would have to be downloaded; None: such data
@@ -619,10 +630,12 @@ class ResumingSweep:
         for typed_words_of_point in itertools.product(*axes.values()):
             overrides = [word for typed_word in typed_words_of_point for word in hydra_words(typed_word)]
             config = composer.point(self.config, overrides)  # to be used at once: the next call may change this object
-            typed = typed_words(self.config.hydra, overrides)  # back in the user's form, for the command of this point
+            # for the command that repeats this point: with hydra.searchpath in front if the user typed it, since
+            # `axes` has only the overrides of fca's own keys
+            words_of_command = typed_words(self.config.hydra, overrides)
             try:
                 with skipped.skipping_if_too_small(config):
-                    job = job_of(config, typed, download=not_downloaded is None)
+                    job = job_of(config, words_of_command, download=not_downloaded is None)
                     points.append(Configuration(overrides, job))
             except NotDownloaded as missing:
                 assert not_downloaded is not None  # otherwise job_of downloads
@@ -636,7 +649,8 @@ class ResumingSweep:
         A key of the command line replaces the same key of the experiment. With sweep.head, only the first values of
         each axis are kept.
         Raises FcaError for more than sweep.max points, before any list of values is made: range(0,10**9) would fill the
-        memory.    arguments: the overrides of the command line.
+        memory.
+        arguments: the overrides of the command line.
         """
         words_of_experiment = [f"{key}={value}" for key, value in self.params.items()]
         words = words_of_experiment + arguments
@@ -754,7 +768,10 @@ def _axis_size(override: Override) -> int:
 
 
 def _axis_words(override: Override, head: int | None) -> list[str]:
-    """The overrides KEY=VALUE of an axis, one for each value.    head: how many to take at most; None: all."""
+    """The overrides KEY=VALUE of an axis, one for each value.
+
+    head: how many to take at most; None: all.
+    """
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [f"{key}={override.get_value_element_as_str()}"]
@@ -844,7 +861,8 @@ def describe_exit(exit_code: int) -> str:
 def _record_loss(point: Configuration, message: str) -> None:
     """Record the first unfinished run of a lost job as interrupted, and the runs that need it.
 
-    A job of a cluster is lost if it ended without a record of its end.    point: the configuration of the job.
+    A job of a cluster is lost if it ended without a record of its end.
+    point: the configuration of the job.
     message: the reason why the job was lost.
     """
     store = point.job.context.store
@@ -862,7 +880,8 @@ def _job_minutes(launches: Sequence[Configuration], pending: set[str], timeout_m
     The factor and the 5 minutes are a margin; a job that needs more time is queued again. The limit is `timeout_min` at
     most. It is `timeout_min` if the jobs train nothing, or if the store has no training of one of the models on its
     data set.
-    launches: one configuration for each job.    pending: ids of the runs to do; other runs do not count.
+    launches: one configuration for each job.
+    pending: ids of the runs to do; other runs do not count.
     """
     rows = launches[0].job.context.store.rows("task == 'train'")
     longest_s: Any = {}  # (dataset, model) -> seconds of the longest training
@@ -880,7 +899,8 @@ def _configurations_to_launch(points: Sequence[Configuration], pending: set[str]
     """The configurations to launch: each has a pending run that no earlier configuration has.
 
     So a run that several configurations share is launched once.
-    points: all configurations, each with its planned job.    pending: ids of the runs to do.
+    points: all configurations, each with its planned job.
+    pending: ids of the runs to do.
     """
     covered_ids: set[str] = set()
     launches = []
@@ -901,7 +921,8 @@ def _print_plan(
 ) -> None:
     """Print how many runs are in each state, the classes that subset.classes lists, and seeds with equal classes.
 
-    runs, states: by run id.    pending: ids of the runs to do.
+    runs, states: run id -> run, and run id -> its state.
+    pending: ids of the runs to do.
     void_ids: ids of the runs that can never be done, since they need a training that diverged.
     """
     n_trainings = sum(run.task == "train" for run in runs.values())
@@ -922,8 +943,10 @@ def _print_line(line: str | None, file: TextIO | None = None) -> None:
 def _plan_line(states: Mapping[str, State], pending: set[str], n_trainings: int, n_void: int) -> str:
     """A line with the number of runs of a plan in each state, and of trainings if there are other runs as well.
 
-    states: by run id.    pending: ids of the runs to do, including runs that are in progress elsewhere.
-    n_trainings: the number of trainings in the plan.    n_void: the number of runs that need a training that diverged.
+    states: run id -> state of the run.
+    pending: ids of the runs to do, including runs that are in progress elsewhere.
+    n_trainings: the number of trainings in the plan.
+    n_void: the number of runs that need a training that diverged.
     """
     counts: Counter[Any] = Counter(states.values())
     words = [f"{counts[state]} {state.value}" for state in (State.DONE, State.FAILED)]

@@ -49,7 +49,8 @@ class Waiting:
 def why_waiting(name: str | None, launcher: Any) -> str:
     """The reason, in words, why no job of a launcher is at work; if it is unknown, the text states that workers start.
 
-    name: the chosen option of hydra/launcher.    launcher: the plugin, which knows what resources a job asks for.
+    name: the chosen option of hydra/launcher.
+    launcher: the plugin, which knows what resources a job asks for.
     """
     if name == "ray":
         return _why_ray(launcher.ray_cfg)

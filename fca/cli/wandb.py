@@ -96,7 +96,8 @@ def sync(arguments: Sequence[str]) -> int:
 def _write_and_send(tracker: WandbTracker, entries: Sequence[Entry], workers: int) -> tuple[int, int, Path]:
     """Write the files of these entries, then send all files that W&B lacks, with a progress bar for each step.
 
-    tracker: writes the files into its folder.    workers: how many files are sent at a time.
+    tracker: writes the files into its folder.
+    workers: how many files are sent at a time.
     Returns how many files were sent, how many were not, and the log with the messages of W&B.
     """
     from fca.report.tracking.sync import LOG, send, unsent

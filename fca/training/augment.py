@@ -108,7 +108,8 @@ class Augment:
         A round is one operation for each image, with its strength. The rounds of the policy come first, then three
         rounds of the colour jitter, whose strength is a relative change: 0.2 multiplies brightness by 1.2.
 
-        images: number of images.    size: their side in pixels.
+        images: number of images.
+        size: their side in pixels.
         """
         # The empty first element lets the concatenation below work without policy and jitter.
         rounds: list[Rounds] = [(np.zeros((images, 0), int), np.zeros((images, 0)))]
@@ -143,10 +144,12 @@ class Augment:
     def _draw_policy(self, rng: np.random.Generator, images: int, size: int) -> Rounds:
         """Draw operations and their strengths by randaugment, trivial or autoaugment.
 
-        A strength is a share of the largest strength of its operation. Operations that have two directions, such as
-        rotate or brightness, get a negative strength with a chance of one half.
+        The strength of an operation is its largest strength, which depends on the policy, times a share from 0 to 1.
+        randaugment has the same share for all operations; the other policies draw a share for each. Operations that
+        have two directions, such as rotate or brightness, get a negative strength with a chance of one half.
 
-        images: number of images.    size: their side in pixels.
+        images: number of images.
+        size: their side in pixels.
         Returns two arrays of shape (images, rounds). The first has the numbers of the operations. The second has their
         strengths, each in the unit of its operation: tangent of a shear, pixels of a translation, degrees of a
         rotation, threshold of solarize, bits that posterize keeps, or relative change of brightness and the like.
@@ -167,7 +170,8 @@ class Augment:
             operation, share = _draw_autoaugment(rng, images)
 
         strength = largest[operation] * share
-        is_reversed = (operation < N_SIGNED_OPERATIONS) & (rng.random(operation.shape) < 0.5)
+        has_two_directions = operation < N_SIGNED_OPERATIONS  # these operations come first in OPERATIONS
+        is_reversed = has_two_directions & (rng.random(operation.shape) < 0.5)
 
         # Translations are whole pixels. A strong solarize has a low threshold; a strong posterize keeps few bits.
         strength = np.where(np.isin(operation, translations), np.trunc(strength), strength)
@@ -269,7 +273,8 @@ def draw_crops(
     Returns top, left, height and width of the crops in pixels. An image in which no random crop fits, such as a
     panorama, gets the largest central crop with such an aspect.
 
-    uniform, height, width: as for `draw_rectangles`.    scale_min: smallest area of a crop, as a share of the image.
+    uniform, height, width: as for `draw_rectangles`.
+    scale_min: smallest area of a crop, as a share of the image.
     """
     boxes, has_fit = draw_rectangles(uniform, height, width, (scale_min, 1.0), (3 / 4, 4 / 3))
     central_height = np.minimum(height, np.rint(width * 4 / 3).astype(int))

@@ -84,7 +84,8 @@ class Batch(NamedTuple):
 class DeviceImages(NamedTuple):
     """Images of any shape on the device, one after another in `pixels`.
 
-    start: position in `pixels` at which each image begins.    height, width: size of each image in pixels.
+    start: position in `pixels` at which each image begins.
+    height, width: size of each image in pixels.
     """
 
     pixels: UInt8[Tensor, "pixels 3"]
@@ -177,7 +178,7 @@ class Batches:
 
         # Originals differ in size: estimate the bytes of all images by some that are spread over the examples.
         sample_step = -(-len(examples) // SIZE_SAMPLE)  # rounded up: at most SIZE_SAMPLE images
-        sample = self._read(examples.rows[::sample_step])  # with the pixels of all of them, one after another
+        sample = self._read(examples.rows[::sample_step])  # sample.height has an entry for each image of the sample
         expected_bytes = sample.pixels.nbytes / len(sample.height) * len(examples)
         self.preloaded = self._put_all_on_device(progress) if expected_bytes <= PRELOAD_BYTES else None
 
@@ -200,6 +201,7 @@ class Batches:
             images_by_batch = read_ahead(self._read_to_device, (self.examples.rows[own] for own in own_positions))
         else:
             preloaded = self.preloaded
+            # `select` gives the sizes of these images; the pixels stay those of all, and `_batch_pixels` selects them
             images_by_batch = (preloaded.select(own) for own in own_positions)
 
         # The same positions on the device, where they select labels and pixels, and the random numbers for `warp`.
@@ -244,7 +246,8 @@ class Batches:
         n_draws = DRAWS_PER_IMAGE if is_warped else 0
         draws = rng.random((len(order), n_draws), dtype=np.float32)
         if self.passes == self.repeats == 1:
-            # Row i was drawn for example i. Trainings did so before passes and repeats existed: the numbers stay.
+            # Here row i belongs to example i, so the rows are put into the order in which the examples are shown.
+            # Stored trainings drew their numbers so, before there were passes and repeats; they stay reproducible.
             draws = draws[order]
         return torch.from_numpy(order), torch.from_numpy(draws)
 
@@ -261,7 +264,7 @@ class Batches:
         recipe = self.recipe
         if recipe is None or self.seed is None or not self.crops:  # nothing to crop: all images have one size
             pixels = images.pixels.view((-1, self.size, self.size, 3))
-            # preloaded: `images` holds the pixels of all examples, not only of its own images
+            # preloaded: `images.pixels` has all examples, of which this process's images are selected here
             return pixels if self.preloaded is None else pixels[positions]
 
         # 2 * TRIES + 2 numbers for the crop; the last number is for mirroring.
@@ -275,7 +278,8 @@ class Batches:
     def _draw_changes(self, rng: np.random.Generator, batch_size: int) -> Changes | None:
         """The random changes of this process's images in a batch; None if the recipe has none.
 
-        rng: the batch's random numbers.    batch_size: number of its images over all processes.
+        rng: the batch's random numbers.
+        batch_size: number of its images over all processes.
         """
         if self.recipe is None or self.recipe.augment.label() is None:  # without a label it changes nothing
             return None
@@ -283,7 +287,10 @@ class Batches:
         return Changes(*(values[self._rank_slice] for values in changes))
 
     def _put_all_on_device(self, progress: bool) -> DeviceImages:
-        """Read all images of the examples, and put them on the device.    progress: whether to show a bar."""
+        """Read all images of the examples, and put them on the device.
+
+        progress: whether to show a bar.
+        """
         rows = self.examples.rows
         chunks = [rows[start : start + READ_TOGETHER] for start in range(0, len(rows), READ_TOGETHER)]
         reading = read_ahead(self._read, chunks)

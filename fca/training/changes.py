@@ -93,8 +93,8 @@ def apply_changes(
 ) -> Float32[Tensor, "batch 3 size size"]:
     """Apply the operations of `changes` to images in [0, 1], and return images in [0, 1].
 
-    Operations work on bytes, so the result has 256 different values. Each operation is done at once to all images of a
-    chunk that have it. Rectangles are not erased here: `erase` follows after the images are normalised.
+    Operations work on bytes, so the result has 256 different values. On a CPU, the batch is changed in chunks of a few
+    images, which fit into its cache. Rectangles are not erased here: `erase` follows after the images are normalised.
     """
     n_rounds = changes.operation.shape[1]
     if n_rounds == 0:  # without operations the images are not rounded to bytes
@@ -210,8 +210,11 @@ def _affine_transformed(name: str, images: Bytes, strength: Strength) -> Bytes:
 def _blend_base(name: str, values: Tensor) -> Tensor:
     """The image with which a blending operation blends each image; a positive strength moves the image away from it.
 
-    name:   brightness: the base is black.    color: it is the image in grey.    contrast: it has the mean of the grey
-            image at every pixel.    sharpness: it is the image blurred over 3 x 3 pixels, but unchanged at its edge.
+    name:   the operation, which decides what the base is.
+            brightness: black.
+            color: the image in grey.
+            contrast: one grey at every pixel, the mean of the image in grey.
+            sharpness: the image blurred over 3 x 3 pixels, but unchanged at its edge.
     values: the images: images x 3 x size x size, from 0 to 255.
 
     The result has the shape of `values`, or one that broadcasts to it.
@@ -236,7 +239,8 @@ def _blurred(values: Tensor, sigma: Tensor) -> Tensor:
 
         blurred(x) = sum_k weight(k) value(x + k),   weight(k) = exp(-k² / (2 sigma²)) / sum,   k = -reach, ..., reach
 
-    values: images x channels x size x size.    sigma: images x 1 x 1 x 1, in pixels.
+    values: images x channels x size x size.
+    sigma:  images x 1 x 1 x 1, in pixels.
     These are sums and no convolution, since mixed precision would round a convolution.
     """
     size = values.shape[-1]

@@ -276,7 +276,8 @@ def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: A
     here. A tuple has metrics and the number of their step for the logger. Anything else is a log record, which is
     handled as if it had been made in this process. RuntimeError is raised if the process has died.
 
-    connection: our end of the pipe to the process.    running: such an end -> its process, for all that still work.
+    connection: our end of the pipe to the process.
+    running: such an end -> its process, for all that still work.
     """
     try:
         message = connection.recv()
@@ -329,7 +330,7 @@ def run_process(handle: int) -> None:
     devices, rank, port = connection.recv()
     payload = connection.recv_bytes()
 
-    def end_with_parent() -> None:
+    def follow_parent() -> None:
         """Request a stop when `launch` sends one; end this process when the pipe closes, as at the parent's death."""
         with suppress(EOFError, OSError):  # raised when the pipe closes
             while connection.recv_bytes():  # any message means stop
@@ -340,7 +341,7 @@ def run_process(handle: int) -> None:
         with lock:
             connection.send(message)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    threading.Thread(target=follow_parent, daemon=True).start()
 
     # Only the first process sends its log records: those of the others would repeat them.
     logging.captureWarnings(True)

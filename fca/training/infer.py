@@ -17,7 +17,9 @@ from fca.types import Classifier, FcaError, Pixels
 
 
 def batch_size_of(size: int) -> int:
-    """Images in a batch of inference, where nothing is kept for gradients.    size: side of an image in pixels.
+    """Images in a batch of inference, where nothing is kept for gradients.
+
+    size: side of an image in pixels.
 
     >>> batch_size_of(32), batch_size_of(224), batch_size_of(512)
     (256, 83, 16)
@@ -34,7 +36,8 @@ def logits_of(
 ) -> Float32[np.ndarray, "images logits"]:
     """The logits of the images `pixels[rows]`, in full precision; columns are in the order of `classifier.classes`.
 
-    accelerator: auto, cpu or gpu.    on_batch: called after every batch with its number of images.
+    accelerator: auto, cpu or gpu.
+    on_batch: called after every batch with its number of images.
 
     Raises FcaError if a logit is NaN or infinite, and if the network does not give one logit for each class; ValueError
     if there is no image.
@@ -60,7 +63,8 @@ def features_of(
 def checked_logits(logits: Any, images: int, classes: int) -> Tensor:
     """Return the output of a network unchanged if it has one logit for each image and class.
 
-    Raises FcaError otherwise: a network that a user wrote may return anything.    images, classes: how many there are.
+    Raises FcaError otherwise: a network that a user wrote may return anything.
+    images, classes: how many there are.
 
     >>> checked_logits(torch.zeros(4, 10), 4, 3)
     Traceback (most recent call last):

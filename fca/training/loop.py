@@ -219,7 +219,8 @@ class Keeper(pl.Callback):
     def _progress(self, trainer: pl.Trainer, device: torch.device, index: int, current_time: float) -> dict[str, Any]:
         """What the progress file shows after a batch, with an estimate of the seconds left.
 
-        index: position of the batch in its epoch, from 0.    current_time: now, by time.perf_counter().
+        index: position of the batch in its epoch, from 0.
+        current_time: now, by time.perf_counter().
         """
         epoch = trainer.current_epoch
         epochs = trainer.max_epochs or 1  # `_lightning_trainer` always sets it, but its type allows None
@@ -305,11 +306,14 @@ def _machine_wide_name(device: torch.device) -> str:
 class TrainingPlace:
     """Folder, devices and display of a training; none of them changes the result.
 
-    folder:       the run's; weights and checkpoints go there.         accelerator: auto, cpu or gpu.
-    devices:      a number, auto or a list of GPUs.                    strategy:    of several: auto, ddp or fsdp.
+    folder:       the folder of the run, where weights and checkpoints go.
+    accelerator:  auto, cpu or gpu.
+    devices:      a number, auto or a list of GPUs.
+    strategy:     how several devices work together: auto, ddp or fsdp.
     compile:      auto, true or false: auto compiles long trainings on CUDA and none on a CPU (see COMPILED_FROM).
     checkpoint_s: seconds between two checkpoints, which are written at the ends of epochs; 0 = at each.
-    logger:       a Lightning logger for the curves, or False.         progress:    show a bar on the terminal.
+    logger:       a Lightning logger for the curves, or False.
+    progress:     show a bar on the terminal.
     trainer:      further loggers, callbacks and options of Lightning's Trainer.
     """
 
@@ -363,9 +367,9 @@ def fit(
 ) -> Fitted:
     """Train `classifier.module` in place, and leave it with the weights of the best epoch on `val`.
 
-    recipe:       how to train. Its learning rate is scaled from the batch size lr_batch, for which it is given, to
-                  batch_size. The factor finetune_lr, for networks with given weights, is not applied here: the caller
-                  applies it, and such a recipe stays as it is.
+    recipe:       how to train. Its learning rate is given for a batch size of lr_batch, and is scaled here to
+                  batch_size. For a network with given weights, the caller takes `Recipe.scaled(finetune=True)`, which
+                  also multiplies it by finetune_lr; such a recipe is not scaled again here.
     seed:         batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU the same call gives the
                   same bits, whether it was interrupted or not.
     place:        folder, devices and display. The folder then has best.safetensors, the snapshots of the recipe
@@ -454,9 +458,11 @@ def _fewest_images_per_forward(
     # Devices among which a batch can be divided: each needs an image for each chunk.
     most_devices = batch_images // recipe.accumulate
     if forward_size > 1:
-        # Images that would be alone join others: `Batches` makes fewer, larger batches, and `training_step` fewer
-        # chunks. So chunks do not count, and a batch of full size needs `forward_size` images for each device.
-        most_devices = min(n_train, recipe.batch_size) // forward_size
+        # An image that would be alone joins others: `training_step` cuts fewer chunks than `accumulate`, down to one,
+        # and `Batches` makes fewer, larger batches. So `accumulate` does not limit the devices here. A batch of full
+        # size only needs `forward_size` images for each device.
+        full_batch_images = min(n_train, recipe.batch_size)
+        most_devices = full_batch_images // forward_size
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
 
     # For validation, each device needs an image of every batch. A single device always suffices.
@@ -481,7 +487,7 @@ def _train_in_process(
 
     The result of the only process is returned to `fit`. With several processes, `fit` reads it from these files.
 
-    recipe:       with its learning rate scaled and its epochs counted.
+    recipe:       how to train; its learning rate is scaled to batch_size, and its steps are turned into epochs.
     forward_size: fewest images that may go through the network together in one process.
     start_counts: whether the initial weights are kept if no epoch is better on `val`.
     process:      the devices of all processes, and the number of this process.
@@ -521,6 +527,7 @@ def _train_in_process(
         trainer = _lightning_trainer(recipe, place, process, keeper, len(batches))
         checkpoint = _usable_checkpoint(place.folder, training)
         try:
+            # weights_only: unpickling the checkpoint makes tensors and plain values, and runs no other code
             trainer.fit(training, batches, val_batches, ckpt_path=checkpoint, weights_only=True)
         except Diverged:
             has_diverged = True
@@ -608,7 +615,10 @@ def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def _discard(error: Exception, *paths: Path) -> None:
-    """Warn that a training cannot go on from these files, and remove them.    error: what is wrong with them."""
+    """Warn that a training cannot go on from these files, and remove them.
+
+    error: what is wrong with them.
+    """
     reason = str(error) if isinstance(error, DamagedFile) else f"{paths[-1]} cannot be read ({error})"
     first_line, _, _ = reason.partition("\n")
     log.warning("the training begins anew: %.300s", first_line)
@@ -693,7 +703,10 @@ def _tf32_if_asked(precision: str) -> Iterator[None]:
 
 @contextmanager
 def _without_lightning_notes() -> Iterator[None]:
-    """Mute Lightning in the body of `with`: its notes on devices, tips and reasons to stop, and _IGNORED_WARNINGS."""
+    """Mute Lightning in the body of `with`: its notes on devices, its tips, and its reasons to stop.
+
+    Warnings that match a pattern of _IGNORED_WARNINGS are muted as well, since they need no action of the user.
+    """
     notes = logging.getLogger("pytorch_lightning.utilities.rank_zero")  # the logger of all these notes
     previous_level = notes.level
     notes.setLevel(logging.WARNING)  # warnings still come through

@@ -60,7 +60,7 @@ class Training(pl.LightningModule):
         """Prepare what the recipe needs: mixup and cutmix, a running average of the weights, precision, compiling.
 
         classifier:   its module is trained; it must give one logit for each class.
-        recipe:       with its learning rate for the batch size, and a number of epochs instead of steps.
+        recipe:       how to train; its learning rate is that for its batch size, and its steps are turned into epochs.
         steps:        number of steps in the whole training, for the schedule of the learning rate.
         seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
         is_compiled:  whether training steps go through torch.compile.
@@ -160,7 +160,7 @@ class Training(pl.LightningModule):
             self.optimizers().zero_grad()  # type: ignore[union-attr]
 
         forward = self.compiled_forward or self.network
-        sums = torch.zeros_like(self.train_sums)  # loss and accuracy
+        sums = torch.zeros_like(self.train_sums)  # loss and accuracy of this batch, added up over chunks
         chunks = zip(images.tensor_split(n_chunks), targets.tensor_split(n_chunks), strict=True)
         for number, (chunk, chunk_targets) in enumerate(chunks, start=1):
             logits = checked_logits(forward(chunk), len(chunk), self.n_classes).float()
@@ -177,7 +177,7 @@ class Training(pl.LightningModule):
             self.check_loss()
 
         self.images_since_log += len(images) * n_processes
-        if self.is_logged_step:
+        if self.is_logged_step:  # metrics are logged every few steps only; pace: learning rate and images per second
             self.log_dict({"train/loss_step": sums[0], **self.pace()}, batch_size=len(images))
             self._start_speed_count()
         return loss
@@ -285,13 +285,14 @@ class Training(pl.LightningModule):
         `Keeper` chooses the best epoch by them.
         """
         strategy = self.trainer.strategy
-        val_loss, n_correct, n_images = strategy.reduce(self.val_sums, reduce_op="sum").tolist()
-        train_loss, train_accuracy = strategy.reduce(self.train_sums).tolist()  # the mean over processes
+        val_loss_sum, n_correct, n_images = strategy.reduce(self.val_sums, reduce_op="sum").tolist()
+        # added up over the batches of the epoch; `reduce` takes the mean over processes
+        train_loss_sum, train_accuracy_sum = strategy.reduce(self.train_sums).tolist()
         n_batches = self.trainer.num_training_batches
         self.figures = {
-            "train_loss": train_loss / n_batches,
-            "train_top1": train_accuracy / n_batches,
-            "val_loss": val_loss / n_images,
+            "train_loss": train_loss_sum / n_batches,
+            "train_top1": train_accuracy_sum / n_batches,
+            "val_loss": val_loss_sum / n_images,
             "val_top1": n_correct / n_images,
             "lr": self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps),  # of the last step
         }
@@ -363,7 +364,11 @@ def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int],
 
     @torch.no_grad()
     def update(averages: Tensors, values: Tensors, step: Tensor | int) -> None:
-        """Update these averages in place.    values: those after the step.    step: t."""
+        """Update these averages in place.
+
+        values: those after the step.
+        step: t.
+        """
         are_counts = not averages[0].is_floating_point()  # torch calls this for tensors of one type at a time
         if are_counts:
             torch._foreach_copy_(averages, values)

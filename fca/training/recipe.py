@@ -63,7 +63,8 @@ class Recipe:
     precision:       32-true, tf32 (32-true with TF32 in matrix products of GPUs; in their convolutions both have it, by
                      torch's default), bf16-mixed, bf16-true (weights and steps too) or 16-mixed (which needs a GPU).
     label_smoothing: share of the target spread over all classes.
-    mixup:           alpha of mixup's Beta(alpha, alpha).    cutmix: likewise; with both, each batch takes one of them.
+    mixup:           alpha of mixup's Beta(alpha, alpha).
+    cutmix:          likewise; with both, each batch takes one of them.
     ema:             decay of a running average of the weights, which is then validated and kept in their place.
     ema_warmup:      average over few steps at first: step t (from 0) decays by min(ema, (1 + t) / (10 + t)).
     flip:            mirror half of the images, left to right.

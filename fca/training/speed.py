@@ -38,7 +38,10 @@ class Speed(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A network outside of PyTorch, which runs on the CPU.    call: runs it on bytes of images of this input size."""
+    """A network outside of PyTorch, which runs on the CPU.
+
+    call: runs it on bytes of images of this input size.
+    """
 
     call: Callable[[UInt8[np.ndarray, "images size size 3"]], object]
     input_size: int
@@ -65,7 +68,8 @@ def speeds(
     The time runs from pixels at input size on the device to logits, on all threads of torch. Decoding and resizing are
     not timed. Returns one Speed for each network.
 
-    batch: images of a batch; None = only single images are measured.    rounds: how often each network is timed.
+    batch: images of a batch; None = only single images are measured.
+    rounds: how often each network is timed.
     """
     sizes = [1] if batch is None else [1, batch]
     timers_by_network = [[_Timer(network, size, accelerator) for size in sizes] for network in networks]
@@ -87,7 +91,10 @@ def speeds(
 
 
 class _Timer:
-    """Times a network on a batch of noise, in rounds of many calls.    seconds: for each round, the mean of a call."""
+    """Times a network on a batch of noise, in rounds of many calls.
+
+    seconds: for each round, the mean of a call.
+    """
 
     def __init__(self, network: Classifier | Program, size: int, accelerator: str) -> None:
         """Put network and noise on the device, and find how many calls make a round of ROUND_S seconds.
@@ -146,7 +153,11 @@ def logits(classifier: Classifier, pixels: Tensor) -> Tensor:
 
 
 def cost(classifier: Classifier) -> Cost:
-    """Count the cost of one image, in one pass on the CPU; the result is the same on every machine."""
+    """Count the cost of one image, in one pass on the CPU; the result is the same on every machine.
+
+    The cost is the number of floating-point operations, the memory in bytes, and the number of weights. The memory is
+    that of the weights, plus the most that the intermediate results need at the same time (`results.peak`).
+    """
     module = classifier.module.eval().cpu()
     side = classifier.input_size
     pixels = torch.zeros((1, side, side, 3), dtype=torch.uint8)

@@ -57,7 +57,8 @@ class TrainerKeys:
         Allowed are the classes of OBSERVERS (for callbacks) and LOGGERS, and the dataclasses of modules that the user
         lists under `plugins`. The keywords of the user's classes are not checked here.
         """
-        for key, entry, keywords_by_class in self._entries():  # OBSERVERS or LOGGERS, which are allowed for this entry
+        # keywords_by_class: OBSERVERS for a callback, LOGGERS for a logger; each has allowed classes -> their keywords
+        for key, entry, keywords_by_class in self._entries():
             target = entry.get("_target_") if isinstance(entry, Mapping) else None
             if not isinstance(target, str):
                 raise FcaError(key, entry, "{_target_: CLASS, KEYWORD: VALUE}", "name a class")
@@ -118,7 +119,8 @@ def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: Keyw
 
     key:               the entry's key in the configuration, for messages.
     entry:             {_target_: CLASS, KEYWORD: VALUE}.
-    keywords_by_class: OBSERVERS for a callback, LOGGERS for a logger.
+    keywords_by_class: the classes of Lightning that are allowed here -> their keywords: OBSERVERS if the entry is a
+                       callback, LOGGERS if it is a logger.
     folder:            the run's folder, where Lightning's loggers write.
 
     Raises FcaError if the class refuses its keywords, or is neither a callback nor a logger as the entry should be.
@@ -132,7 +134,7 @@ def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: Keyw
         module, _, name = target.rpartition(".")
         target_class: Any = getattr(imported(module), name)
     else:
-        target_class = class_of(key, target)  # the user's
+        target_class = class_of(key, target)  # a class of the user's, from a module under `plugins`
 
     try:
         instance = target_class(**keywords)
