@@ -50,7 +50,8 @@ class Composer(ConfigLoaderImpl):
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """The configuration of one job, equal to what Hydra would compose from all overrides; launchers call this.
 
-        master_config: the configuration of the sweep.    sweep_overrides: the overrides of the job.
+        master_config: the configuration of the sweep.
+        sweep_overrides: the overrides of the job.
         """
         shared_config, overrides_to_set = self._composed(master_config, sweep_overrides)
         config = copy.deepcopy(shared_config)  # other jobs use the shared one
@@ -70,7 +71,8 @@ class Composer(ConfigLoaderImpl):
         values of all other keys (`varying_keys`) are set in its result. Points that differ only in these values share
         one object, because a copy takes longer than setting values. So the next call may change the result.
 
-        master_config: the configuration of the sweep.    words: the overrides of the point.
+        master_config: the configuration of the sweep.
+        words: the overrides of the point.
         """
         config, overrides_to_set = self._composed(master_config, words)
         cache = _COMPOSED[self.sweep]
@@ -94,7 +96,8 @@ class Composer(ConfigLoaderImpl):
         """The configuration that Hydra composes from some of these overrides, and the overrides still to be set in it.
 
         The configuration is cached and must not be changed.
-        master: the configuration of the sweep.    words: all overrides of a job or point.
+        master: the configuration of the sweep.
+        words: all overrides of a job or point.
         """
         if self.sweep not in _COMPOSED:
             _COMPOSED.clear()  # another sweep has begun: its predecessor's configurations are no longer needed

@@ -278,7 +278,8 @@ def _what_would_give_a_threshold(
 ) -> str:
     """What the user can change to get a threshold, in words, if the validation images give none.
 
-    highest_p:  the highest probability of each validation image.    is_right: whether its class is the true class.
+    highest_p:  the highest probability of each validation image.
+    is_right:   whether its class is the true class.
     error:      the requested error, kept with this confidence for each of `candidates` epochs.
     labels:     the true class of each image if the error is the mean over classes; otherwise None.
     """
@@ -372,7 +373,8 @@ def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[
 
     A last line also counts the answers that are not the most probable class. If no image can be read, there is only a
     line that states this.
-    frame: the result of `table` with costs.    classes: the class keys in the order of the logits.
+    frame: the result of `table` with costs.
+    classes: the class keys in the order of the logits.
     """
     read_images = frame[frame["error"] == ""]
     first_images = read_images.head(MAX_IMAGES)
@@ -393,7 +395,8 @@ def _first_images(read_images: pd.DataFrame, description: str, answers: Sequence
     """Lines for the terminal: how many images are answered, then a line for each of the first MAX_IMAGES images.
 
     read_images: the lines of `table` without images that cannot be read.
-    description: words that follow the number of images.    answers: a text for each of the first images.
+    description: words that follow the number of images.
+    answers: a text for each of the first images.
     """
     n_images = len(read_images)
     if not n_images:
@@ -411,7 +414,8 @@ def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
     """A line with the mean cost that the answers of least expected cost had on test images.
 
     The list is empty if the store has no predictions of these weights for the clean test images (without a shift).
-    network: the network that predicts.    costs: the cost of each answer for each true class.
+    network: the network that predicts.
+    costs: the cost of each answer for each true class.
     """
     if not isinstance(network, Trained):  # an exported file comes without these predictions
         return []
@@ -444,7 +448,8 @@ def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace)
 
     chosen: the threshold and how it was chosen; without a threshold, the lines give the reason. Of the `images`
             validation images that chose it, `answered` have a higher probability, and `wrong` of these are wrong.
-    frame:  the result of `table`.    options: the command line, with error, confidence and metric.
+    frame:   the result of `table`.
+    options: the command line, with error, confidence and metric.
     """
     choice = chosen.choice
     n_read = int((frame["error"] == "").sum())

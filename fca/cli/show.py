@@ -123,7 +123,8 @@ def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
 def _state_lines(store: Store, run_id: str, state: State, damage: DamagedFile | None) -> Iterator[str]:
     """The lines on the state of a run: why it ended early, its progress, or when and where it was finished.
 
-    run_id: the id of the run.    damage: the error about a file of the run that is damaged; None: no file is damaged.
+    run_id: the id of the run.
+    damage: the error about a file of the run that is damaged; None: no file is damaged.
     """
     folder = store.folder(run_id)
     if damage is not None:
@@ -243,7 +244,8 @@ def _relatives(store: Store, row: Row) -> Iterator[str]:
     """Lines on related runs: the run whose result this run read, and the first runs that read the result of this run.
 
     For example, a prediction reads the weights of a training. At most MAX_RELATIVES are listed, then the number of the
-    other related runs.    row: the stored row of this run.
+    other related runs.
+    row: the stored row of this run.
     """
     rows = store.rows()
     rows_by_relation = {
@@ -401,7 +403,8 @@ def show_failures(store: Store, runs: Iterable[str]) -> list[str]:
 def check_store(outputs: str | Path, key: str = "--outputs") -> None:
     """Raise FcaError unless `outputs` is a folder that can be read.
 
-    The default folder may be missing, because it is made by the first run.    key: what the error calls the folder.
+    The default folder may be missing, because it is made by the first run.
+    key: what the error calls the folder.
     """
     is_default_before_first_run = outputs == "outputs" and not os.path.lexists(outputs)
     if is_default_before_first_run:

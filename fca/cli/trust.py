@@ -119,7 +119,8 @@ def watch(conf: Path) -> None:
     def load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
         """Load a file for the composition. Raises FcaError for what it may not set, depending on whose file it is.
 
-        default: the entry of Hydra's defaults list that names the file.    repo: the folders in which Hydra looks.
+        default: the entry of Hydra's defaults list that names the file.
+        repo: the folders in which Hydra looks.
         """
         # as Hydra loads it, but our launchers without the schemas that Hydra's plugins have for launchers of that name
         result = _load_without_foreign_schema(loader, default, repo)
@@ -171,7 +172,8 @@ def check_file(file: str, config: Any) -> None:
     """Raise FcaError, naming the key, for a file that does what only the user may do.
 
     Only the user may list plugins, set keys of Hydra that could run code, and read the environment.
-    file: its name, for messages.    config: its content, as a node of OmegaConf.
+    file: its name, for messages.
+    config: its content, as a node of OmegaConf.
     """
     for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):
         key = ".".join(path)
@@ -186,7 +188,8 @@ def check_file(file: str, config: Any) -> None:
 def _check_references(file: str, values: Any) -> None:
     """Raise FcaError for a key or value with ${...} that is no reference to a key, the time or one of Hydra's values.
 
-    file: its name, for messages.    values: its content, unresolved.
+    file: its name, for messages.
+    values: its content, unresolved.
     """
     for path, value in _leaves(values):
         for text in (*path, value):
@@ -198,7 +201,8 @@ def _check_secrets(file: str, config: Any) -> None:
     """Raise FcaError for a value that reads a variable of the environment whose name looks like a secret (TOKEN, ...).
 
     The value would be stored with every run and shown on pages.
-    file: its name, for messages.    config: its content.
+    file: its name, for messages.
+    config: its content.
     """
     for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):
         for name in _VARIABLE.findall(str(value)):
@@ -262,7 +266,8 @@ def check_words(words: Sequence[str]) -> None:
 def _is_harmless(path: tuple[str, ...], value: Any) -> bool:
     """Whether a file that may come from a stranger may set this key below `hydra` to this value.
 
-    path: the parts of the key, without `hydra`.    value: a leaf: a plain value, or an empty mapping.
+    path: the parts of the key, without `hydra`.
+    value: a leaf: a plain value, or an empty mapping.
     """
     match path:
         case ("mode",) | ("sweeper", "params"):  # a text such as MULTIRUN; params without any axis, an empty mapping

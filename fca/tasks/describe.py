@@ -249,7 +249,9 @@ def _crossing_groups(data: ImageData) -> pd.DataFrame:
 def _contradicting_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pairs 2"], kind: str) -> pd.DataFrame:
     """A line for each pair of duplicates whose images are in two splits, or have two labels.
 
-    images: image_id, split and label of all images.    pairs: positions among `images`.    kind: exact or near.
+    images: image_id, split and label of all images.
+    pairs: positions among `images`.
+    kind: exact or near.
     """
     first = images.iloc[pairs[:, 0]].reset_index(drop=True)
     second = images.iloc[pairs[:, 1]].reset_index(drop=True)
@@ -268,7 +270,8 @@ def _contradicting_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pair
 def _damaged_files(images: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:
     """A line for each damaged JPEG file, whose detail states the damage.
 
-    images: image_id, split and label of all images.    arrays: the result of `describe_images`.
+    images: image_id, split and label of all images.
+    arrays: the result of `describe_images`.
     """
     damaged = images[arrays["damaged"]]
     damages = arrays["damages"].tolist()
@@ -305,7 +308,8 @@ def _files_of_few_bits(images: pd.DataFrame, largest: Float32[np.ndarray, " imag
 
     Its detail is the largest value of the file and what the user can do.
 
-    images: image_id, split and label of all images.    largest: the largest value of each; NaN without 16 bits.
+    images: image_id, split and label of all images.
+    largest: the largest value of each; NaN without 16 bits.
     """
     largest_of_set = _largest_of_set(largest)
     if largest_of_set < QUARTER_OF_16_BITS:  # all files use few bits: one setting corrects them

@@ -197,7 +197,8 @@ def mean_similarities(
 
         mean[i, c] = sum of s(i, j) over j in J / |J|,   J = the images j != i with label c;   NaN where J is empty
 
-    pixels: the images, at the encoder's input size.    labels: their classes, from 0 to n_classes - 1.
+    pixels: the images, at the encoder's input size.
+    labels: their classes, from 0 to n_classes - 1.
     """
     n = len(labels)
     sums = np.zeros((n, n_classes))

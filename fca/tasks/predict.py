@@ -433,7 +433,9 @@ def finish_predictions(runs: Sequence[Run[ForwardWork]], context: RunContext) ->
 class KnownImages(NamedTuple):
     """The images that a classifier predicts: those of a split whose class it knows.
 
-    rows: positions in the data's items.    true: the logit column of each image's class.    classes: label indices.
+    rows: positions in the data's items.
+    true: the logit column of each image's class.
+    classes: label indices.
     """
 
     rows: Int[np.ndarray, " images"]
@@ -566,7 +568,8 @@ def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: Class
     Column `flag` is "chance" if the interval of the accuracy reaches down to chance, the accuracy of always predicting
     the most frequent class; otherwise None.
 
-    predicted: the columns of the predictions.    data, subset: the images, and the classes whose images were predicted.
+    predicted: the columns of the predictions.
+    data, subset: the images, and the classes whose images were predicted.
     """
     top1 = accuracy_columns("top1", predicted["top1_open"], predicted["n_test"])
     test_labels = data.labels[data.rows("test", subset.classes)]

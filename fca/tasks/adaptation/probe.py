@@ -213,7 +213,9 @@ def write_probe(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: 
 
     `model=run` reads them to predict with the probe.
 
-    weight: classes x features.    bias: one for each class.    keys: the class keys.
+    weight: classes x features.
+    bias: one for each class.
+    keys: the class keys.
     """
     folder = context.store.folder(run.run_id)
     write_json(folder / "model.json", describe_model(Probed.of(context.model), keys))
