@@ -262,7 +262,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     """
     register(root)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing tracebacks and exiting
-    words = list(arguments)  # an error names the word that caused it; below, these become the words for Hydra
+    words = list(arguments)  # an error names one of these; `_prepare_words` below replaces them by the words for Hydra
 
     def job(config: DictConfig) -> None:
         """Call `work` with one configuration. An error that the user can correct ends this process with exit code 2.
@@ -290,8 +290,10 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         # the completion for this name, which has to be a program: fca
         is_completion = {"-sc", "--shell-completion"} & set(flags)
         program = "fca" if is_completion else f"fca {root}"
-        # `_call_hydra` passes no words: Hydra reads them in sys.argv
-        sys.argv = [program, *flags, *_overrides_against_folders(root), *with_free_keys(words)]
+        # for a command that another package brings, overrides that keep Hydra from making folders and logs; else none
+        against_folders = _overrides_against_folders(root)
+        # `with_free_keys` adds ++, so that Hydra accepts keys which only some options of a swept group have
+        sys.argv = [program, *flags, *against_folders, *with_free_keys(words)]  # in which Hydra reads its words
         typed_package = get_args_parser().parse_known_args(flags)[0].package  # the value of Hydra's flag --package
         _call_hydra(root, job, typed_package)
     except USER_ERRORS as error:
@@ -391,7 +393,7 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
     parsed = parser.parse_intermixed_args(arguments)
     _check_modes(root, parsed)
 
-    typed = " ".join(parsed.overrides)  # beside -sc, what to do and the shell
+    typed = " ".join(parsed.overrides)  # behind -sc (completion): what to do and for which shell, install=bash
     if parsed.shell_completion and not re.fullmatch(r"(install|uninstall|query)=(bash|fish|zsh)", typed):
         raise FcaError("-sc", typed, "install=bash, install=fish, install=zsh, uninstall=...", "fca -sc install=bash")
     for flag in REFUSED_FLAGS:  # flags of Hydra that would load another configuration, or run code from a pickle
@@ -425,7 +427,8 @@ def _check_modes(root: str, parsed: Any) -> None:
 def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
     """Raise FcaError for a key that is typed as a flag of other tools (--seed 1, --seed=1 or -seed=1).
 
-    The error shows what to type instead. Flags of `parser`, also abbreviated or joined ones, are allowed.
+    The error shows what to type instead. All other words pass: words that do not look like a key behind dashes, and the
+    flags of `parser`, also if they are abbreviated (--multi for --multirun) or joined (-mr for -m -r).
     root: the name of the command.
     arguments: the words behind it.
     """
@@ -433,12 +436,13 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
     for i, flag in enumerate(arguments):
         name, equals, value = flag.lstrip("-").partition("=")
         looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None  # one or two dashes, a name
-        is_flag = flag in parser._option_string_actions or len(name) < 2  # argparse itself refuses unknown letters
-        if is_flag or not looks_like_key:
+        is_flag = flag in parser._option_string_actions
+        is_letter = len(name) < 2  # -x: argparse itself refuses unknown letters
+        if is_flag or is_letter or not looks_like_key:
             continue
         is_short = not flag.startswith("--")
-        may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions  # -mr is -m -r
-        is_beginning_of_flag = bool(parser._get_option_tuples(flag))  # argparse accepts --multi for --multirun
+        may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions  # begins with -m
+        is_beginning_of_flag = bool(parser._get_option_tuples(flag))  # the flags that begin like this word
         is_key_with_one_dash = is_short and name in keys  # -model, which argparse would read as -m odel
         if (is_beginning_of_flag or may_be_joined) and not is_key_with_one_dash:
             continue

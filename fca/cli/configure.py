@@ -148,7 +148,7 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
     """The configuration of a command with an option of one group and some keys changed, for use in Python.
 
     root, group, name: conf/<root>.yaml is composed with <group>=<name>.
-    keys:              of the group, without its name; `component` checks them.
+    keys:              keys of the group with their values; lr for recipe.lr. `component` checks them later.
     words:             further overrides, as typed.
     others:            keys at the top of the configuration, with their values.
     Raises FcaError for an unknown name, and for a value of a wrong kind.
@@ -531,9 +531,10 @@ def store_with_images(outputs: str | Path) -> Store:
 
 
 def _images_of(store: Store, fingerprint: str) -> ImageData | None:
-    """The data set with this fingerprint, listed with the configuration of a recent run on it.
+    """The data set with this fingerprint, from which pages take their pictures.
 
-    None if no such run is found whose images are still on this machine. A store may come from a stranger and name any
+    It is listed with the configuration of a recent run on it. None if no such run is found whose images are still on
+    this machine. A store may come from a stranger and name any
     folder. So only fca's own loaders are called, none downloads, and none lists a folder or archive that this user has
     not listed before.
     """

@@ -151,7 +151,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
     if program is not None and options.format != "onnx":
         allowed = "onnx: the network of this run is an ONNX program"
         raise FcaError("format", options.format, allowed, "leave format out")
-    # no precision, or the precision that the network has already
+    # the file keeps the precision of the network, if none was typed or this one
     if options.precision is None or options.precision == _precision(trained, is_quantised=False):
         return program or export_content(classifier, options.format), False
     if options.precision == FP32:  # the network is a program in int8, otherwise fp32 would be its own precision
@@ -342,7 +342,7 @@ def loading_words(trained: Trained, path: Path) -> list[str]:
 
     option = options_of_class[0]  # any option of the class will do: all keys that differ from it are given
     defaults = values_by_option[option]
-    # the same changes with which StoredRun builds the network of a stored training
+    # the model as it was before the training, but with the trained weights and the classes of the training
     fields = {**asdict(model), "weights": str(path), "classes": classes}
     words = [f"model={option}"]
     for key, value in fields.items():

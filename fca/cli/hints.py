@@ -69,13 +69,13 @@ def unknown_key(
     keys = [str(sibling) for sibling in siblings]
     allowed = choices_in_words(similar_first(keys, name), name)  # the text is shortened, so similar keys come first
 
-    # Suggestions are words KEY=VALUE with the typed value; if another tool has this name and value, with our value. The
-    # likeliest come first: a key that is spelled similarly, a key of another option, the same name in another group
-    suggestions = [_word(other, value, name) for other in _similar_keys(key, keys, config, conf)]
-    if not suggestions:
+    # Suggest KEY=VALUE with the typed value. `_word` replaces the value if `name` is what another tool calls our key:
+    # device=cuda becomes machine.accelerator=gpu. The likeliest keys are tried first.
+    suggestions = [_word(similar_key, value, name) for similar_key in _similar_keys(key, keys, config, conf)]
+    if not suggestions:  # the key may belong to another option of the group
         suggestions = list(_in_other_options(key, value, keys, conf))
-    if group and not suggestions:
-        suggestions = [_word(other, value, name) for other in _keys_named(name, config)]
+    if group and not suggestions:  # the same name may be in another group
+        suggestions = [_word(key_of_name, value, name) for key_of_name in _keys_named(name, config)]
 
     step = f"fca {root} --help lists groups and keys"
     if suggestions:
@@ -216,11 +216,11 @@ def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], 
     """
     group, _, name = key.rpartition(".")
     leaves = list(_leaves(config))
-    if key in leaves:  # recipe/lr, after its slash was replaced
+    if key in leaves:  # the user typed recipe/lr; the caller has put the dot of recipe.lr in place of the slash
         return [key]
-    dotted_group = group_as_key(key, conf)
-    if dotted_group is not None:
-        return [dotted_group]
+    group_with_slash = group_as_key(key, conf)  # recipe/augment for recipe.augment; None if the key is no group
+    if group_with_slash is not None:
+        return [group_with_slash]
 
     # Perhaps the name is what another tool calls one of our keys: learning_rate for recipe.lr
     prefix = f"{group}." if group else ""
@@ -284,7 +284,8 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
         candidates = requiring or [option for option, _ in options]
         preferred = [option for option in PREFERRED_OPTIONS if option in candidates]
         for option in dict.fromkeys([*preferred, *candidates]):  # each once
-            yield f"{group}={option} {_word(f'{group}.{name}', value, key)}"
+            key_with_value = _word(f"{group}.{name}", value, key)  # `key`: another tool's name may need another value
+            yield f"{group}={option} {key_with_value}"
 
 
 @cache

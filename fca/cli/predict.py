@@ -205,7 +205,8 @@ def choose(
 
     The best epoch was chosen on the same images. So the threshold is stricter, by the union bound over all epochs that
     could have been chosen (candidates). The threshold of the result is None if there are no validation images, or if
-    they do not show that the error is kept; `Chosen.why_not` then has the reason.
+    they do not show that the error is kept; `why_not` then has the reason. If answers to all images would have a larger
+    error, `to_all` states it. `group` names the column of groups whose images are alike, if the data have one.
     """
     from fca.training.infer import logits_of  # imports torch, which takes seconds
 
@@ -245,9 +246,7 @@ def choose(
         steps = _what_would_give_a_threshold(highest_p, is_right, error, confidence, candidates, labels)
         reason = to_all or f"{wrong_in_words}, also among the surest"
         why_not = f"{reason}; error={error:g} cannot be promised; next: {steps}"
-    group = row.get(
-        GROUP
-    )  # a column of the data, such as patient: images of one patient are alike; None: there is none
+    group = row.get(GROUP)  # a column of the data, such as patient: images of one patient are alike; None: none
     return Chosen(choice, candidates, why_not, to_all, group)
 
 
@@ -446,8 +445,9 @@ def _accuracy_on_test(network: Trained | Exported) -> list[str]:
 def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
     """Lines for the terminal: how many images are answered at the requested error, and on which data this is based.
 
-    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason. Of the `images`
-            validation images that chose it, `answered` have a higher probability, and `wrong` of these are wrong.
+    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason. Its `choice` has three
+            counts of validation images: `images`, all that chose the threshold; `answered`, those whose highest
+            probability is above it; and `wrong`, the answered images with a wrong answer.
     frame:   the result of `table`.
     options: the command line, with error, confidence and metric.
     """

@@ -61,7 +61,7 @@ def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
         outputs, typed = path.parent.parent, path.name
     check_store(outputs)
     store = Store(Path(outputs))
-    table_ids = [path.name for path in store.outputs.glob("tables/*") if path.is_dir()]
+    table_ids = [folder.name for folder in store.outputs.glob("tables/*") if folder.is_dir()]
     all_ids = [*store.run_ids(), *table_ids]
     if typed in all_ids:
         return store, typed
@@ -179,7 +179,7 @@ def _flat_items(node: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str
 def _configuration(config: Mapping[str, Any], whole: bool) -> Iterator[str]:
     """The lines on a configuration: the keys that differ from the defaults of `fca run`, each with its default.
 
-    config: dotted keys (recipe.lr) with their values, see `flat_config`.
+    config: the run's own keys with their values, inner keys with dots (recipe.lr).
     whole:  whether the keys with default values follow too; otherwise only their number.
     """
     from fca.cli.application import composed  # imports Hydra

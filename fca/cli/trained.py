@@ -285,11 +285,11 @@ def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UIn
 def logits_in_batches(
     classifier: Classifier, images: Iterator[UInt8[np.ndarray, "size size 3"] | str]
 ) -> Iterator[Float32[np.ndarray, " logits"] | str]:
-    """Yield the logits of each image, in order; for an unreadable image, the reason as `at_input` yielded it.
+    """Yield the logits of each image, in order; for an unreadable image, yield its reason again.
 
     The images are classified in batches, so that all images need not be in memory at the same time.
     classifier: the network.
-    images: at its input size, or the reason as a text, see `at_input`.
+    images: each image at the input size of the network; for an unreadable image, the reason as a text.
     """
     from fca.training.infer import batch_size_of, logits_of
 

@@ -49,13 +49,14 @@ def _create_defaults_list(
 ) -> DefaultsList:
     """Follow the defaults lists of files as Hydra does, but raise FcaError for lists at which Hydra fails.
 
+    A defaults list is at the head of a YAML file and names other files, on which this file builds.
     It replaces Hydra's function of this name, with the same arguments.
     """
     try:
         return _hydras_create_defaults_list(
             repo=repo, config_name=config_name, overrides_list=overrides_list, **options
         )
-    except FcaError:  # from the checks of each file (see `watch`); it has the reason
+    except FcaError:  # from fca's own checks of each file; it has the reason
         raise
     except RecursionError:  # Hydra follows the lists without end
         problem = "the files that a list names lead back to it"
@@ -122,7 +123,8 @@ def watch(conf: Path) -> None:
         default: the entry of Hydra's defaults list that names the file.
         repo: the folders in which Hydra looks.
         """
-        # as Hydra loads it, but our launchers without the schemas that Hydra's plugins have for launchers of that name
+        # A plugin of Hydra has a schema for a launcher of the same name as ours. Ours has more keys, so it must not be
+        # checked against this schema. All other files are loaded just as Hydra does.
         result = _load_without_foreign_schema(loader, default, repo)
         address = urlsplit(result.path)  # file://FOLDER, pkg://PACKAGE or structured://
         file = str(default.config_path)
@@ -161,10 +163,7 @@ def plain_values(file: Path) -> dict[str, Any]:
     _check_yaml(file)
     try:
         return yaml.load(content_of(file), yaml.CSafeLoader) or {}  # {}: the file is empty
-    except (
-        yaml.YAMLError,
-        ValueError,
-    ) as error:  # ValueError: such as an impossible date, or a number with too many digits
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date, a number with too many digits
         raise _not_a_configuration(file, f"is no YAML ({error})") from error
 
 

@@ -193,17 +193,18 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
         "n_images": len(splits) + data.unused,
         **{f"n_{split}": int((splits == split).sum()) for split in ("train", "val", "test")},
         N_UNUSED: data.unused,
-        "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),
+        "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),  # images of the smallest class
         **sizes,
         "duplicates_exact": len(arrays["duplicates_exact"]),
         "duplicates_near": len(arrays["duplicates_near"]),
         "duplicates_between_splits": int(differs_in_split.sum()),
         "duplicates_two_labels": int(differs_in_label.sum()),
         "duplicates_between_splits_two_labels": int((differs_in_split & differs_in_label).sum()),
+        # groups, such as patients, whose images are in several splits
         "groups_across_splits": None if data.group is None else len(groups_across_splits(data)),
         "n_unreadable": int((~is_readable).sum()),
         "n_damaged": int(arrays["damaged"].sum()),
-        "n_few_bits": int(_uses_few_bits(arrays["largest"]).sum()),
+        "n_few_bits": int(_uses_few_bits(arrays["largest"]).sum()),  # 16-bit files that are shown too dark
         CHECKSUM: checksum(data, arrays["sha256"]) if is_readable.all() else None,
     }
 

@@ -120,7 +120,7 @@ class Latency:
                 OTHERS_CPU: share_of_others,  # processor time that other processes took during the measurement
                 DEVICE: device_name(used_accelerator),
                 GFLOPS: subject.cost.flops / 1e9 or None,  # 0: not counted, as for HOG in NumPy
-                MEMORY: subject.cost.memory / 2**20,
+                MEMORY: subject.cost.memory / 2**20,  # of the weights and the intermediate results of one image
                 PARAMS: subject.cost.params,
                 INPUT_SIZE: subject.network.input_size,
                 FILE_MB: subject.file_mb,
