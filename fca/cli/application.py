@@ -201,15 +201,15 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
             other_values = _without(values, key)  # the error suggests keys of these, but not the wrong key itself
             raise unknown_key(root, str(key), str(value), declared_keys, other_values, CONF)
 
-    for name, (hint, _) in declared_keys.items():  # hint: the type of the key
+    for name, (type_of_key, _) in declared_keys.items():
         if values.get(name, MISSING) == MISSING:  # such as after ~model
             typed = "model@encoder" if name == "encoder" else name  # an encoder is an option of the group model
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
-        if is_dataclass(hint):  # a node with fixed keys, such as subset
-            _check_inner_keys(root, name, hint, values)
+        if is_dataclass(type_of_key):  # a node with fixed keys, such as subset
+            _check_inner_keys(root, name, type_of_key, values)
 
     # the others have the type Any: they are groups, which `component` checks
-    typed_values = {name: values[name] for name, (hint, _) in declared_keys.items() if hint is not Any}
+    typed_values = {name: values[name] for name, (type_of_key, _) in declared_keys.items() if type_of_key is not Any}
     check_values(schema_of(root), typed_values)
     check_folder("outputs", values["outputs"])
 
@@ -388,6 +388,7 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
     >>> split_words("run", ["seed=1,2", "-m", "limit=8"])
     (['-m'], ['seed=1,2', 'limit=8'])
     """
+    # with Hydra's flags, as they are in its own parser
     parser = Words(prog=f"fca {root}", parents=[get_args_parser()], add_help=False)
     _check_flags(root, parser, arguments)
     parsed = parser.parse_intermixed_args(arguments)
@@ -433,16 +434,16 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
     arguments: the words behind it.
     """
     keys = keys_of_root(schema_of(root))
-    for i, flag in enumerate(arguments):
-        name, equals, value = flag.lstrip("-").partition("=")
-        looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None  # one or two dashes, a name
-        is_flag = flag in parser._option_string_actions
+    for i, word in enumerate(arguments):
+        name, equals, value = word.lstrip("-").partition("=")
+        looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", word) is not None  # one or two dashes, a name
+        is_flag = word in parser._option_string_actions
         is_letter = len(name) < 2  # -x: argparse itself refuses unknown letters
         if is_flag or is_letter or not looks_like_key:
             continue
-        is_short = not flag.startswith("--")
-        may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions  # begins with -m
-        is_beginning_of_flag = bool(parser._get_option_tuples(flag))  # the flags that begin like this word
+        is_short = not word.startswith("--")
+        may_be_joined = is_short and not equals and word[:2] in parser._option_string_actions  # begins with -m
+        is_beginning_of_flag = bool(parser._get_option_tuples(word))  # the flags that begin like this word
         is_key_with_one_dash = is_short and name in keys  # -model, which argparse would read as -m odel
         if (is_beginning_of_flag or may_be_joined) and not is_key_with_one_dash:
             continue
@@ -452,9 +453,10 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
         key = name.replace("-", "_")
         step = f"did you mean {key}={value}?"
         if key not in keys:
-            error = unknown_key(root, key, value, keys, composed(root, []), CONF)
+            default_config = composed(root, [])  # the error suggests keys of it
+            error = unknown_key(root, key, value, keys, default_config, CONF)
             step = str(error.args[3])  # the next step that this error suggests, such as a similar key
-        raise FcaError("words", flag, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
+        raise FcaError("words", word, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
 
 
 def check_word(root: str, word: str) -> None:
@@ -494,7 +496,8 @@ def check_word(root: str, word: str) -> None:
 def _parsed(root: str, word: str) -> tuple[Override, object]:
     """The override KEY=VALUE that Hydra reads in a word, and its value.
 
-    Raises FcaError, with what may have been meant, for a word that is no override or that Hydra cannot read.
+    Raises FcaError for a word that is no override or that Hydra cannot read. The error suggests what may have been
+    meant, from the keys of the default configuration, `composed(root, [])`.
     root: the name of the command.
     """
     try:

@@ -72,8 +72,9 @@ class Composer(ConfigLoaderImpl):
     def point(self, master_config: DictConfig, words: Sequence[str]) -> DictConfig:
         """The configuration of one point of the grid, without the node `hydra`; for planning.
 
-        The result is valid until the next call. Points that differ only in the values of `varying_keys` share one
-        object, in which each call sets its values: a copy for each point would take longer.
+        `varying_keys` are the keys that vary over the grid and can be set in what Hydra composed. Points that differ
+        only in their values share one object, in which each call sets its values: a copy for each point would take
+        longer. So the result is valid until the next call.
 
         master_config: the configuration of the sweep.
         words: the overrides of the point.
@@ -81,7 +82,7 @@ class Composer(ConfigLoaderImpl):
         composed_config, overrides_to_set = self._composed(master_config, words)
         set_keys = tuple(str(override.key_or_group) for override in overrides_to_set)
         points = _POINTS.setdefault(self.sweep, {})
-        shared_by = (tuple(self._words_to_compose(words)), set_keys)  # the points that are equal in these share one
+        shared_by = (tuple(self._words_to_compose(words)), set_keys)  # points that are equal in these share an object
         has_container = any(isinstance(override.value(), dict | list) for override in overrides_to_set)
         if shared_by not in points or has_container:  # a list or mapping would be merged with the previous point's
             points[shared_by] = copy.deepcopy(composed_config)
@@ -95,9 +96,10 @@ class Composer(ConfigLoaderImpl):
         return [word for word in words if _key(word) not in self.varying_keys]
 
     def _composed(self, master: DictConfig, words: Sequence[str]) -> tuple[DictConfig, list[Override]]:
-        """What Hydra composes from the overrides without `varying_keys`, and the overrides of `varying_keys`.
+        """What Hydra composes from the overrides that are no `varying_keys`, and the overrides of `varying_keys`.
 
-        The caller sets the latter in a copy. The configuration itself must not be changed: it is cached, since Hydra
+        `varying_keys` are the keys that vary over the grid and can be set after Hydra has composed. The caller sets
+        them in a copy. The configuration itself must not be changed: it is cached, since Hydra
         takes 200 ms for it, and used for all points that differ only in `varying_keys`.
 
         master: the configuration of the sweep.

@@ -101,7 +101,7 @@ def _run(words: Sequence[str]) -> int:
 
     command = by_name[words[0]]
     asks_for_help = "-h" in words or "--help" in words
-    has_configuration = composes(words[0], plugins)  # such a command is `run`; `show` is a command without one
+    has_configuration = composes(words[0], plugins)  # `run` has a configuration, `show` has none
     if asks_for_help and has_configuration:  # all other commands have their help from argparse
         return importlib.import_module("fca.cli.help").main(words[0], words[1:])
     return importlib.import_module(command.module).main(words[1:])

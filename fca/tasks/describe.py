@@ -168,7 +168,8 @@ def describe_images(data: ImageData, workers: int = 0) -> Arrays:
 def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
     """The columns of the run: counts of images, extreme sizes, counts of duplicates and of bad files, checksum.
 
-    A pair of duplicates is counted as exact or near, and again if its images differ in split, in label, or in both.
+    A pair of duplicates is counted as exact or as near. Pairs whose images differ in split, in label, or in both are
+    also counted in columns of their own.
     Sizes are those of readable images; without any, there are no columns of sizes. The checksum is a hash over the id,
     label, split and pixels of every image, by which people compare their data; None if an image cannot be read.
 
