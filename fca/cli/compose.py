@@ -99,8 +99,8 @@ class Composer(ConfigLoaderImpl):
         """What Hydra composes from the overrides that are no `varying_keys`, and the overrides of `varying_keys`.
 
         `varying_keys` are the keys that vary over the grid and can be set after Hydra has composed. The caller sets
-        them in a copy. The configuration itself must not be changed: it is cached, since Hydra
-        takes 200 ms for it, and used for all points that differ only in `varying_keys`.
+        them in a copy. The configuration itself must not be changed: it is cached, since Hydra takes 200 ms for it, and
+        used for all points that differ only in `varying_keys`.
 
         master: the configuration of the sweep.
         words: all overrides of a job or point.

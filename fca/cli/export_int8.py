@@ -127,10 +127,10 @@ def allowed_loss(loss: Loss | None, max_loss: float, trained: Trained) -> Loss:
         raise FcaError("precision", INT8, allowed, "train with dataset.val.share=0.3, or export precision=fp32")
     if loss.value > max_loss:
         allowed = f"at most max_loss={max_loss:g} on validation images ({loss})"
-        probe = ""
+        step_of_probe = ""
         if isinstance(trained.started()[0], Probed):  # its backbone can be quantised before the probe is fitted
-            probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), "
-        raise FcaError("precision", INT8, allowed, f"{probe}export precision={FP32}, or allow more: max_loss=")
+            step_of_probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), "
+        raise FcaError("precision", INT8, allowed, f"{step_of_probe}export precision={FP32}, or allow more: max_loss=")
     return loss
 
 

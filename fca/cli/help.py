@@ -421,14 +421,14 @@ def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
     """
     comments = comments_of(root_file(root))
     groups_of_root = dict(_choices(config))
-    for name, (hint, _) in rules_by_field(schema_of(root)).items():  # hint: the type; Any for a component of a group
+    for name, (type_of_key, _) in rules_by_field(schema_of(root)).items():  # the type is Any for a component of a group
         value = config.get(name)
-        if is_dataclass(hint) and name not in groups_of_root:  # a nested mapping, not a group
+        if is_dataclass(type_of_key) and name not in groups_of_root:  # a nested mapping, not a group
             for key in value:
                 typed = f"{name}.{key}"
                 meaning = comments.get(typed, "")
-                yield _key(hint, key, typed, default=value[key], meaning=meaning)
-        elif hint is not Any and not is_dataclass(hint):
+                yield _key(type_of_key, key, typed, default=value[key], meaning=meaning)
+        elif type_of_key is not Any and not is_dataclass(type_of_key):
             yield _key(schema_of(root), name, typed=name, default=value, meaning=comments.get(name, ""))
 
 
@@ -457,10 +457,10 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
             inner_group = CONF / group / str(key)
             folder = inner_group if inner_group.is_dir() else CONF / str(key)
             folder_name = folder.relative_to(CONF).as_posix()
-            # Which of these options was chosen is unknown here, and any file in the folder will do, even one that does
-            # not exist: the meanings of keys also come from the class and from the comments in the other files
-            any_file = folder / "none.yaml"
-            yield from _keys(root, folder_name, f"{name}.{key}", any_file, node[key])
+            # Which of these options was chosen is unknown here. A file that does not exist stands for it: `meanings`
+            # then takes the meanings of keys from their class, and from comments in the other files of the folder.
+            unknown_file = folder / "none.yaml"
+            yield from _keys(root, folder_name, f"{name}.{key}", unknown_file, node[key])
         else:
             meaning = meaning_by_key.get(str(key), "")
             yield _key(declaring_class, str(key), typed=f"{name}.{key}", default=value, meaning=meaning)
@@ -583,8 +583,8 @@ def question_of(file: Path) -> str:
 
     The result is empty if there is no comment.
     file: of the option. Some options have no file of their own (the keys of `rows()`); then it is the path of the file
-          that the option would have. Such an option is a kind of corruption, whose cause is known, or an entry of an
-          options.yaml, with its comment beside it.
+          that the option would have. Such an option is a kind of corruption, which gets the question how much accuracy
+          is lost to its cause, or an entry of an options.yaml, with its comment beside it.
     """
     if file in rows() and file.parent == CORRUPTIONS:
         return _question_of_corruption(file.stem)

@@ -283,7 +283,8 @@ def subset_columns(subset: ClassSubset) -> dict[str, Any]:
 def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str, Any]:
     """Columns of a row that describe the images: their data set and split, and the shift that changes them.
 
-    `corrupted_at` is the size at which the images are corrupted; None for shifts that are no corruption.
+    `corrupted_at` is "reference" if large images were corrupted at the reference size of ImageNet-C (224 pixels), and
+    "stored" if all were corrupted at their stored size. It is None if no image is large, and for other shifts.
     """
     return {
         "dataset": data.name,
