@@ -90,7 +90,8 @@ class Words(argparse.ArgumentParser):
         """The advice at the end of the error for a word that argparse does not know.
 
         It names the most similar option. If there is none, and the command takes filters, the word may be a filter
-        that was typed with dashes, and the advice is to leave these out.    value: the word, such as --modl=resnet18.
+        that was typed with dashes, and the advice is to leave these out.
+        value: the word, such as --modl=resnet18.
         """
         from fca.types import similar_choices
 
@@ -172,7 +173,8 @@ def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]
 def _refusal(error: Exception, name: str, words: Sequence[str]) -> str | None:
     """The line to print for an error that the user can correct; None for a defect.
 
-    name: the sub-command.    words: the words typed behind it. Both go into the advice on an error of a file.
+    name: the sub-command.
+    words: the words typed behind it. Both go into the advice on an error of a file.
     """
     from fca.store.files import DamagedFile
     from fca.types import FcaError, UnreadableImage

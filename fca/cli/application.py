@@ -189,7 +189,8 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
 
     The command's schema, a dataclass, declares the keys; a task may add groups. The keys inside of groups are checked
     later, by `component`.
-    root: the name of the command.    config: plain values, or a node of OmegaConf, which is resolved first.
+    root: the name of the command.
+    config: plain values, or a node of OmegaConf, which is resolved first.
     """
     declared_keys = rules_by_field(schema_of(root))
     values: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
@@ -200,15 +201,15 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
             other_values = _without(values, key)  # the error suggests keys of these, but not the wrong key itself
             raise unknown_key(root, str(key), str(value), declared_keys, other_values, CONF)
 
-    for name, (hint, _) in declared_keys.items():  # hint: the type of the key
+    for name, (type_of_key, _) in declared_keys.items():
         if values.get(name, MISSING) == MISSING:  # such as after ~model
             typed = "model@encoder" if name == "encoder" else name  # an encoder is an option of the group model
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
-        if is_dataclass(hint):  # a node with fixed keys, such as subset
-            _check_inner_keys(root, name, hint, values)
+        if is_dataclass(type_of_key):  # a node with fixed keys, such as subset
+            _check_inner_keys(root, name, type_of_key, values)
 
     # the others have the type Any: they are groups, which `component` checks
-    typed_values = {name: values[name] for name, (hint, _) in declared_keys.items() if hint is not Any}
+    typed_values = {name: values[name] for name, (type_of_key, _) in declared_keys.items() if type_of_key is not Any}
     check_values(schema_of(root), typed_values)
     check_folder("outputs", values["outputs"])
 
@@ -216,7 +217,9 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
 def _check_inner_keys(root: str, name: str, schema: Any, values: Mapping[str, Any]) -> None:
     """Raise FcaError for an unknown key inside of a node such as `subset`: subset.nlc.
 
-    root: the name of the command.    name: of the node.    schema: the dataclass of its keys.
+    root: the name of the command.
+    name: of the node.
+    schema: the dataclass of its keys.
     values: the whole configuration.
     """
     allowed = {inner_field.name for inner_field in fields(schema)}
@@ -259,7 +262,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     """
     register(root)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing tracebacks and exiting
-    words = list(arguments)  # an error names the word that caused it; below, these become the words for Hydra
+    words = list(arguments)  # an error names one of these; `_prepare_words` below replaces them by the words for Hydra
 
     def job(config: DictConfig) -> None:
         """Call `work` with one configuration. An error that the user can correct ends this process with exit code 2.
@@ -287,8 +290,10 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         # the completion for this name, which has to be a program: fca
         is_completion = {"-sc", "--shell-completion"} & set(flags)
         program = "fca" if is_completion else f"fca {root}"
-        # `_call_hydra` passes no words: Hydra reads them in sys.argv
-        sys.argv = [program, *flags, *_overrides_against_folders(root), *with_free_keys(words)]
+        # for a command that another package brings, overrides that keep Hydra from making folders and logs; else none
+        against_folders = _overrides_against_folders(root)
+        # `with_free_keys` adds ++, so that Hydra accepts keys which only some options of a swept group have
+        sys.argv = [program, *flags, *against_folders, *with_free_keys(words)]  # in which Hydra reads its words
         typed_package = get_args_parser().parse_known_args(flags)[0].package  # the value of Hydra's flag --package
         _call_hydra(root, job, typed_package)
     except USER_ERRORS as error:
@@ -303,7 +308,8 @@ def _prepare_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list
     """Check a command line and load the plugins that it names; returns Hydra's flags, and the overrides for Hydra.
 
     From then on, options are also searched for in the folders that the command line names (hydra.searchpath).
-    root: the name of the command.    arguments: the words behind it.
+    root: the name of the command.
+    arguments: the words behind it.
     Raises FcaError for words that are not allowed.
     """
     words = for_hydra(root, schema_of(root), arguments)  # filters such as ncl<=5 become the key `filters`
@@ -319,7 +325,8 @@ def _overrides_against_folders(root: str) -> list[str]:
     """Overrides that keep Hydra from making folders and logs, for a command that a package brings; else none.
 
     The files of fca's own commands, in conf/, have these values themselves. The file of a package may not set keys of
-    Hydra (see `fca.cli.trust`).    root: the name of the command.
+    Hydra (see `fca.cli.trust`).
+    root: the name of the command.
     """
     if options.root_file(root).parent == CONF:
         return []
@@ -347,7 +354,8 @@ def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
     """The message of an error for the user: the typed word or the path, what is wrong with it, and the next step.
 
     Returns None for an OSError that is not about a file, since that is a defect of fca.
-    root: the name of the command.    words: the typed overrides, among which the cause is searched for.
+    root: the name of the command.
+    words: the typed overrides, among which the cause is searched for.
     """
     if isinstance(error, DamagedFile):
         return f"{error}; next: repeat the command that made it, see fca status"
@@ -374,17 +382,19 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
     """Split a command line into Hydra's flags with their values, and the overrides; both may be typed in any order.
 
     Raises FcaError for words that Hydra would not understand, or that fca does not allow.
-    root: the name of the command.    arguments: the words behind it.
+    root: the name of the command.
+    arguments: the words behind it.
 
     >>> split_words("run", ["seed=1,2", "-m", "limit=8"])
     (['-m'], ['seed=1,2', 'limit=8'])
     """
+    # with Hydra's flags, as they are in its own parser
     parser = Words(prog=f"fca {root}", parents=[get_args_parser()], add_help=False)
     _check_flags(root, parser, arguments)
     parsed = parser.parse_intermixed_args(arguments)
     _check_modes(root, parsed)
 
-    typed = " ".join(parsed.overrides)  # beside -sc, what to do and the shell
+    typed = " ".join(parsed.overrides)  # behind -sc (completion): what to do and for which shell, install=bash
     if parsed.shell_completion and not re.fullmatch(r"(install|uninstall|query)=(bash|fish|zsh)", typed):
         raise FcaError("-sc", typed, "install=bash, install=fish, install=zsh, uninstall=...", "fca -sc install=bash")
     for flag in REFUSED_FLAGS:  # flags of Hydra that would load another configuration, or run code from a pickle
@@ -401,7 +411,8 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
 def _check_modes(root: str, parsed: Any) -> None:
     """Raise FcaError for flags that exclude each other, that need another flag, or that this command does not have.
 
-    root: the name of the command.    parsed: the flags of Hydra's parser, as argparse returns them.
+    root: the name of the command.
+    parsed: the flags of Hydra's parser, as argparse returns them.
     """
     modes = {"--multirun": parsed.multirun, "--run": parsed.run, "--cfg": parsed.cfg, "--info": parsed.info}
     typed_modes = [flag for flag, value in modes.items() if value]
@@ -417,19 +428,22 @@ def _check_modes(root: str, parsed: Any) -> None:
 def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
     """Raise FcaError for a key that is typed as a flag of other tools (--seed 1, --seed=1 or -seed=1).
 
-    The error shows what to type instead. Flags of `parser`, also abbreviated or joined ones, are allowed.
-    root: the name of the command.    arguments: the words behind it.
+    The error shows what to type instead. All other words pass: words that do not look like a key behind dashes, and the
+    flags of `parser`, also if they are abbreviated (--multi for --multirun) or joined (-mr for -m -r).
+    root: the name of the command.
+    arguments: the words behind it.
     """
     keys = keys_of_root(schema_of(root))
-    for i, flag in enumerate(arguments):
-        name, equals, value = flag.lstrip("-").partition("=")
-        looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None  # one or two dashes, a name
-        is_flag = flag in parser._option_string_actions or len(name) < 2  # argparse itself refuses unknown letters
-        if is_flag or not looks_like_key:
+    for i, word in enumerate(arguments):
+        name, equals, value = word.lstrip("-").partition("=")
+        looks_like_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", word) is not None  # one or two dashes, a name
+        is_flag = word in parser._option_string_actions
+        is_letter = len(name) < 2  # -x: argparse itself refuses unknown letters
+        if is_flag or is_letter or not looks_like_key:
             continue
-        is_short = not flag.startswith("--")
-        may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions  # -mr is -m -r
-        is_beginning_of_flag = bool(parser._get_option_tuples(flag))  # argparse accepts --multi for --multirun
+        is_short = not word.startswith("--")
+        may_be_joined = is_short and not equals and word[:2] in parser._option_string_actions  # begins with -m
+        is_beginning_of_flag = bool(parser._get_option_tuples(word))  # the flags that begin like this word
         is_key_with_one_dash = is_short and name in keys  # -model, which argparse would read as -m odel
         if (is_beginning_of_flag or may_be_joined) and not is_key_with_one_dash:
             continue
@@ -439,9 +453,10 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
         key = name.replace("-", "_")
         step = f"did you mean {key}={value}?"
         if key not in keys:
-            error = unknown_key(root, key, value, keys, composed(root, []), CONF)
+            default_config = composed(root, [])  # the error suggests keys of it
+            error = unknown_key(root, key, value, keys, default_config, CONF)
             step = str(error.args[3])  # the next step that this error suggests, such as a similar key
-        raise FcaError("words", flag, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
+        raise FcaError("words", word, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
 
 
 def check_word(root: str, word: str) -> None:
@@ -481,7 +496,8 @@ def check_word(root: str, word: str) -> None:
 def _parsed(root: str, word: str) -> tuple[Override, object]:
     """The override KEY=VALUE that Hydra reads in a word, and its value.
 
-    Raises FcaError, with what may have been meant, for a word that is no override or that Hydra cannot read.
+    Raises FcaError for a word that is no override or that Hydra cannot read. The error suggests what may have been
+    meant, from the keys of the default configuration, `composed(root, [])`.
     root: the name of the command.
     """
     try:
@@ -517,7 +533,9 @@ def _unreadable_word(word: str) -> FcaError:
 def _check_added_key(root: str, override: Override, content: object, value: str) -> None:
     """Raise FcaError for +KEY=VALUE, unless it adds a key inside of a node of the root, or chooses an option.
 
-    root: the name of the command.    content: the value as Hydra reads it.    value: as it was typed, for the message.
+    root: the name of the command.
+    content: the value as Hydra reads it.
+    value: as it was typed, for the message.
     """
     keys = [*keys_of_root(schema_of(root)), "hydra"]
     first = override.key_or_group.partition(".")[0]
@@ -559,7 +577,8 @@ def _check_paths(key: str, content: object) -> None:
 def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
     """The configuration of conf/<root>.yaml with these overrides, composed without a command line, as from Python.
 
-    words: overrides, as typed.    with_hydra: whether the node `hydra`, which has the chosen options, is included.
+    words: overrides, as typed.
+    with_hydra: whether the node `hydra`, which has the chosen options, is included.
     Raises FcaError for words that a command line would be refused for.
     """
     look_in_folders(words)
@@ -582,7 +601,8 @@ def look_in_folders(words: Sequence[str]) -> None:
     """Make the options of the folders and packages available that these words name.
 
     Only hydra.searchpath=[...] and plugins=[...] are read; other words are ignored. Hydra needs these options before
-    it composes.    Raises FcaError for a module that Python does not find.
+    it composes.
+    Raises FcaError for a module that Python does not find.
     """
     words_to_read = [word for word in words if word.startswith(("hydra.searchpath=", "plugins="))]
     overrides = OverridesParser.create().parse_overrides(words_to_read)
@@ -666,7 +686,8 @@ def with_free_keys(overrides: Sequence[str]) -> list[str]:
 def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError:
     """Translate an error of Hydra or OmegaConf into an FcaError: the typed word, what is allowed, and the next step.
 
-    root: the name of the command.    words: the overrides that were typed.
+    root: the name of the command.
+    words: the overrides that were typed.
     """
     inner: BaseException | None = error
     while inner is not None:
@@ -699,8 +720,10 @@ def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError
 def _missing_key_error(cause: Any, siblings_node: DictConfig, root: str, typed: Mapping[str, str]) -> FcaError:
     """The error for a key that a node of the configuration does not have.
 
-    cause:         OmegaConf's error.    siblings_node: the node, whose keys may be suggested.
-    root:          the name of the command.    typed: key -> value of the typed overrides.
+    cause:         OmegaConf's error.
+    siblings_node: the node, whose keys may be suggested.
+    root:          the name of the command.
+    typed:         key -> value of the typed overrides.
     """
     full_key = str(cause.full_key)
     siblings = [str(key) for key in siblings_node if key not in ("_target_", "hydra")]
@@ -731,7 +754,9 @@ def _several_values_error(error: Exception, root: str) -> FcaError | None:
 def _defaults_list_error(error: Exception, root: str, typed: Mapping[str, str]) -> FcaError | None:
     """The error for an override that cannot change, add or remove a group or key, recognised by Hydra's message.
 
-    None for other messages.    root: the name of the command.    typed: key -> value of the typed overrides.
+    None for other messages.
+    root: the name of the command.
+    typed: key -> value of the typed overrides.
     """
     message = str(error)
     if match := re.search(r"Could not override '(.*?)'", message):
@@ -781,7 +806,8 @@ def _culprit_error(error: Exception, words: Sequence[str]) -> FcaError:
     """The FcaError for an error of Hydra whose message is of no known kind, with the word that probably caused it.
 
     The word is the first whose value is in the message; else the first with ${...}; else the first whose key is in the
-    message. Without such a word, the error names the whole command line.    words: the typed overrides.
+    message. Without such a word, the error names the whole command line.
+    words: the typed overrides.
     """
     reason = one_line(error)
 
@@ -806,7 +832,9 @@ def _missing_option_error(file: str, names: Sequence[str], root: str, words: Seq
     """The error for an option that a group does not have, which names the group as it was typed.
 
     file:  the path that Hydra looked for: the group, a slash, and the option, such as recipe/augment/NAME.
-    names: the options that the group has.    root: the name of the command.    words: the typed overrides.
+    names: the options that the group has.
+    root:  the name of the command.
+    words: the typed overrides.
     """
     path = file.split("/")
     typed_keys = [word.partition("=")[0].lstrip("+") for word in words]
@@ -827,7 +855,8 @@ def _missing_option_error(file: str, names: Sequence[str], root: str, words: Seq
 def _allowed_in_words(root: str, key: str) -> str | None:
     """What values a key may have, in words, such as "a whole number, at least 0, ..." for subset.seed.
 
-    None for a key that the schema of the root does not declare, such as a key of a group.    key: with dots.
+    None for a key that the schema of the root does not declare, such as a key of a group.
+    key: with dots.
     """
     schema: Any = schema_of(root)
     *nodes, name = key.split(".")

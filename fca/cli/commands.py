@@ -46,7 +46,8 @@ def commands(plugins: Sequence[str] = ()) -> dict[str, Command]:
     """Name -> sub-command, for the commands of the core, of fca's studies, and of these plugins.
 
     If several commands have the same name, the command of the core is used, or else the first one, so that no plugin
-    replaces a command of fca.    plugins: names of modules.
+    replaces a command of fca.
+    plugins: names of modules.
 
     >>> commands()["results"].module
     'fca.cli.results'

@@ -70,7 +70,8 @@ def component(config: Mapping[str, Any] | DictConfig, group: str, contract: type
 def _check_contracts(instance: Any, values: Mapping[str, Any], name: str, contract: type | None) -> None:
     """Raise FcaError if a component, or a component that it holds, lacks a member of its contract (a protocol).
 
-    instance: the component.    values: the keys of its node in the configuration.
+    instance: the component.
+    values:   the keys of its node in the configuration.
     name:     its group, for messages; for a component inside of a data set, its key, such as dataset.generator.
     contract: the protocol of the component; None: there is none to check.
     """
@@ -107,7 +108,8 @@ class Checked(Protocol):
 def keys_of(group: str, instance: Any) -> Iterator[None]:
     """Make FcaErrors of the body name a field of a component as it is typed: task.budget in place of budget.
 
-    group: the group of the component.    instance: the component.
+    group: the group of the component.
+    instance: the component.
     """
     try:
         yield
@@ -146,8 +148,9 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
     """The configuration of a command with an option of one group and some keys changed, for use in Python.
 
     root, group, name: conf/<root>.yaml is composed with <group>=<name>.
-    keys:   of the group, without its name; `component` checks them.
-    words:  further overrides, as typed.    others: keys at the top of the configuration, with their values.
+    keys:              keys of the group with their values; lr for recipe.lr. `component` checks them later.
+    words:             further overrides, as typed.
+    others:            keys at the top of the configuration, with their values.
     Raises FcaError for an unknown name, and for a value of a wrong kind.
     """
     check_choice(group, name, option_names(group))
@@ -169,7 +172,8 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
 
     A value that is itself a component (it has a `_target_`), such as the generator of a data set, becomes a typed node
     inside of this one. A value may still be missing (`???`).
-    values: the keys of the component's node, `_target_` included.    name: of the component, for messages.
+    values: the keys of the component's node, `_target_` included.
+    name: of the component, for messages.
     Raises FcaError for an unknown key and a value of a wrong type.
     """
     nested = {
@@ -252,7 +256,8 @@ def _node_values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
 def _explaining_errors(values: Mapping[str, Any], group: str) -> Iterator[None]:
     """Turn OmegaConf's errors in the body into FcaError, with the key as it is typed, its value and what is allowed.
 
-    values: the keys of the node that the body reads, `_target_` included.    group: the name of the node.
+    values: the keys of the node that the body reads, `_target_` included.
+    group: the name of the node.
     """
     try:
         yield
@@ -284,7 +289,8 @@ def _explaining_errors(values: Mapping[str, Any], group: str) -> Iterator[None]:
 def _unknown_field_error(component_class: type, group: str, key: str, value: Any, files: str) -> FcaError:
     """The error for a key that is not a field of a component's class; it suggests the most similar field.
 
-    group, key, value: GROUP.KEY=VALUE was typed.    files: the next step to suggest if no field is similar.
+    group, key, value: GROUP.KEY=VALUE was typed.
+    files: the next step to suggest if no field is similar.
     """
     fields = similar_first(rules_by_field(component_class), key)
     allowed = choices_in_words(f"{group}.{name}" for name in fields)
@@ -373,7 +379,8 @@ _LISTED: dict[tuple[int, int | None], ImageData] = {}  # (id of the loader, limi
 class Job:
     """A configuration as objects: its task, the components that the task works with, and its planned runs.
 
-    values: the resolved configuration, as plain values.    command: the command line of this job alone.
+    values: the resolved configuration, as plain values.
+    command: the command line of this job alone.
     """
 
     task: Task
@@ -467,7 +474,8 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
 def _command(values: Mapping[str, Any], overrides: Sequence[str]) -> str:
     """The command line that runs this configuration alone, even if it is a point of a sweep.
 
-    values: the resolved configuration.    overrides: the words that were typed.
+    values: the resolved configuration.
+    overrides: the words that were typed.
     """
     words = [word for word in overrides if not word.startswith("sweep.")]  # they decide how a sweep does its runs
     if set(plugins()) != set(values["plugins"]):  # FCA_PLUGINS adds some, and may not be set in another shell
@@ -482,7 +490,8 @@ def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
     """The images of a configuration, without any download.
 
     Raises NotDownloaded for a public data set that is not on this machine.
-    values: the resolved configuration.    command: its command line, which that error carries.
+    values: the resolved configuration.
+    command: its command line, which that error carries.
     """
     dataset = values["dataset"]
     if not (isinstance(dataset, dict) and dataset.get("download")):  # not a public set: nothing would be downloaded
@@ -522,9 +531,10 @@ def store_with_images(outputs: str | Path) -> Store:
 
 
 def _images_of(store: Store, fingerprint: str) -> ImageData | None:
-    """The data set with this fingerprint, listed with the configuration of a recent run on it.
+    """The data set with this fingerprint, from which pages take their pictures.
 
-    None if no such run is found whose images are still on this machine. A store may come from a stranger and name any
+    It is listed with the configuration of a recent run on it. None if no such run is found whose images are still on
+    this machine. A store may come from a stranger and name any
     folder. So only fca's own loaders are called, none downloads, and none lists a folder or archive that this user has
     not listed before.
     """
@@ -577,7 +587,8 @@ def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) 
 
     A value from conf/model is allowed: cifar_resnet20.yaml, for one, lists the classes of the published weights, which
     do not matter for a training from scratch.
-    model: the keys of its node.    overrides: the words that were typed.
+    model: the keys of its node.
+    overrides: the words that were typed.
     """
     typed_keys = {word.partition("=")[0].lstrip("+") for word in overrides}
     is_from_scratch = "weights" in model and model["weights"] is None
@@ -589,7 +600,8 @@ def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) 
 def _replace_classes_by_class_keys(model: dict[str, Any], data: ImageData) -> None:
     """Replace values in model.classes that YAML read as numbers or truth values by the class keys of the data set.
 
-    A folder named 007 is the class key "007", which YAML reads as 7.    model: the keys of its node; changed in place.
+    A folder named 007 is the class key "007", which YAML reads as 7.
+    model: the keys of its node; changed in place.
     """
     classes = model.get("classes")
     if not isinstance(classes, list):

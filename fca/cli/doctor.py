@@ -48,7 +48,9 @@ INSTALL = "python -m pip install -c constraints.txt 'fca[{extra}]'"
 class Finding(NamedTuple):
     """What was found out about one thing, a line of the output.
 
-    state: OK, MISSING, BROKEN or NOTE.    what: the thing.    words: its description.
+    state: OK, MISSING, BROKEN or NOTE.
+    what:  the thing.
+    words: its description.
     step:  the command or action that corrects it; empty if there is nothing to correct.
     """
 
@@ -374,7 +376,10 @@ def _netrc_file_with(host: str) -> str | None:
 
 
 def _disk(outputs: str) -> Iterator[Finding]:
-    """Findings on how much space is free in each folder where fca writes.    outputs: the folder of the store."""
+    """Findings on how much space is free in each folder where fca writes.
+
+    outputs: the folder of the store.
+    """
     cache = Path(os.environ.get("FCA_CACHE", "~/.cache/fca")).expanduser()
     folders = {
         "outputs": Path(outputs),

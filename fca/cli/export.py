@@ -141,7 +141,8 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
 
     The network of a training may itself be an ONNX program: the training fitted a linear probe on a program that
     task=compile made. Such a network stays in ONNX. It can be quantised, but not be brought back from int8 to fp32.
-    classifier: the network of the training.    options: the command line, with format and precision.
+    classifier: the network of the training.
+    options: the command line, with format and precision.
     Raises FcaError for a format or precision in which this network cannot be exported.
     """
     from fca.models.export import export_content  # imports torch
@@ -150,7 +151,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
     if program is not None and options.format != "onnx":
         allowed = "onnx: the network of this run is an ONNX program"
         raise FcaError("format", options.format, allowed, "leave format out")
-    # no precision, or the precision that the network has already
+    # the file keeps the precision of the network, if none was typed or this one
     if options.precision is None or options.precision == _precision(trained, is_quantised=False):
         return program or export_content(classifier, options.format), False
     if options.precision == FP32:  # the network is a program in int8, otherwise fp32 would be its own precision
@@ -205,7 +206,8 @@ def _check_and_describe(
     """Compare the logits of the file with the logits of the network on these images; return the result in words.
 
     description: the content of the JSON. The result is added to it, and the interface of a file that is a program, too.
-    classifier:  the network.    content: the bytes of the file.
+    classifier:  the network.
+    content:     the bytes of the file.
     Raises FcaError if the logits differ by more than rounding allows.
     """
     if description["format"] != "safetensors":  # a file of weights alone has no inputs and outputs
@@ -274,7 +276,8 @@ def _images_to_compare(
 def _describe_interface(description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]) -> None:
     """Add the input, the outputs and ONNX's opset of a file that is a program to `description`.
 
-    description: the content of the JSON beside the file.    images: at the input size of the network.
+    description: the content of the JSON beside the file.
+    images: at the input size of the network.
     """
     from fca.models.export import INPUT, OPSET, OUTPUTS  # imports torch
 
@@ -294,8 +297,10 @@ def _compared_logits(
     """Compare the logits of the file with the logits of the network, both on the CPU; returns the largest difference.
 
     A file of weights is loaded by the command in its JSON, as a user would load it.
-    classifier: the network.    content: the bytes of the file.    description: the content of the JSON beside it.
-    images:     at the input size of the network.
+    classifier:  the network.
+    content:     the bytes of the file.
+    description: the content of the JSON beside it.
+    images:      at the input size of the network.
     Raises FcaError if the logits differ too much, or if the command gives a network with other classes.
     """
     from fca.models.export import compare_logits, logits_function  # imports torch
@@ -337,7 +342,7 @@ def loading_words(trained: Trained, path: Path) -> list[str]:
 
     option = options_of_class[0]  # any option of the class will do: all keys that differ from it are given
     defaults = values_by_option[option]
-    # the same changes with which StoredRun builds the network of a stored training
+    # the model as it was before the training, but with the trained weights and the classes of the training
     fields = {**asdict(model), "weights": str(path), "classes": classes}
     words = [f"model={option}"]
     for key, value in fields.items():

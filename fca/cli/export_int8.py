@@ -26,7 +26,8 @@ MAX_LOSS = 0.01  # default of max_loss=, a share of images
 class Loss(NamedTuple):
     """Accuracy of a network minus that of its file on the same images, with its 95 % interval.
 
-    images: their number.    right: number of them that the file classifies right.
+    images: their number.
+    right: number of them that the file classifies right.
     value, low, high: the difference and its interval; as text they are printed as a gain, with the opposite sign.
 
     >>> print(Loss(images=80, right=60, value=0.0125, low=-0.026, high=0.052))
@@ -65,7 +66,9 @@ def in_int8(trained: Trained, classifier: Classifier, content: bytes) -> bytes:
 def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes) -> Loss | None:
     """The accuracy that an ONNX file loses against the network on the images of a split of its training.
 
-    trained: the training.    classifier: its network.    content: the bytes of the file.
+    trained: the training.
+    classifier: its network.
+    content: the bytes of the file.
     Returns None if the split has no images.
     """
     from fca.models.export import logits_function
@@ -124,10 +127,10 @@ def allowed_loss(loss: Loss | None, max_loss: float, trained: Trained) -> Loss:
         raise FcaError("precision", INT8, allowed, "train with dataset.val.share=0.3, or export precision=fp32")
     if loss.value > max_loss:
         allowed = f"at most max_loss={max_loss:g} on validation images ({loss})"
-        probe = ""
+        step_of_probe = ""
         if isinstance(trained.started()[0], Probed):  # its backbone can be quantised before the probe is fitted
-            probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), "
-        raise FcaError("precision", INT8, allowed, f"{probe}export precision={FP32}, or allow more: max_loss=")
+            step_of_probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), "
+        raise FcaError("precision", INT8, allowed, f"{step_of_probe}export precision={FP32}, or allow more: max_loss=")
     return loss
 
 
@@ -136,7 +139,8 @@ def _pixels_at_input_size(
 ) -> UInt8[np.ndarray, "images size size 3"]:
     """The pixels of images of the training's data set, resized and cropped to the input size of the network.
 
-    rows: positions of the images in the data set.    Raises FcaError for a network with another kind of input.
+    rows: positions of the images in the data set.
+    Raises FcaError for a network with another kind of input.
     """
     geometry = classifier.geometry
     if not isinstance(geometry, ResizeCrop):

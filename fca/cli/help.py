@@ -117,7 +117,8 @@ class Key(NamedTuple):
 class Section(NamedTuple):
     """The keys of a group with its chosen option.
 
-    title: group=option.    question: what the option is for, from the head of its file.
+    title: group=option.
+    question: what the option is for, from the head of its file.
     """
 
     title: str
@@ -169,7 +170,8 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
 
     Keys of a group are only shown if the user typed the name of the group, or if the group comes with the chosen task.
 
-    root:   the command.    config: its whole configuration, with Hydra's part.
+    root:   the command.
+    config: its whole configuration, with Hydra's part.
     words:  the words of the form key=value that the user typed.
     """
     options = groups(root, config)
@@ -218,7 +220,8 @@ def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str])
     """The lines of `fca run GROUP --help`: the options of these groups, each with its purpose, then their keys.
 
     Only the keys of the chosen options are listed.
-    root:         the command.    config: the whole configuration, with Hydra's part.
+    root:         the command.
+    config:       the whole configuration, with Hydra's part.
     typed_groups: names of groups as a user types them. model@encoder: the options of model, used as the encoder.
     """
     options = groups(root, config)
@@ -244,7 +247,8 @@ def _lines_of_groups(root: str, config: DictConfig, typed_groups: Sequence[str])
 def _all_lines(root: str, config: DictConfig) -> Iterator[str]:
     """The lines of `fca run all --help`: every group with its options, and every key of the chosen options.
 
-    root: the command.    config: its whole configuration, with Hydra's part.
+    root: the command.
+    config: its whole configuration, with Hydra's part.
     """
     width = _terminal_width()
     yield _headline(root)
@@ -327,7 +331,8 @@ def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
     """The options of each group of a command that leaves a choice; keyed by the group as a user types it.
 
     A group with a single option leaves no choice and is left out, except debug and experiment, which may stay unset.
-    root: the command.    config: its whole configuration, with Hydra's part.
+    root: the command.
+    config: its whole configuration, with Hydra's part.
     """
     chosen_groups = [typed for typed, _ in _choices(config)]
     options_by_group: dict[str, list[str]] = {}
@@ -391,7 +396,8 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
     """The section of the command's own keys, then a section for each chosen option, in the order of the defaults list.
 
     A group inside another group (recipe/augment) has no section: its keys are in the section of the outer group.
-    root: the command.    config: its whole configuration, with Hydra's part.
+    root: the command.
+    config: its whole configuration, with Hydra's part.
     """
     yield Section(f"keys of fca {root}", "", list(_keys_of_root(root, config)))
 
@@ -410,18 +416,19 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
 def _keys_of_root(root: str, config: DictConfig) -> Iterator[Key]:
     """The keys of a command that belong to no group. A nested mapping gives its inner keys, such as sweep.retry.
 
-    root: the command.    config: its whole configuration, with Hydra's part.
+    root: the command.
+    config: its whole configuration, with Hydra's part.
     """
     comments = comments_of(root_file(root))
     groups_of_root = dict(_choices(config))
-    for name, (hint, _) in rules_by_field(schema_of(root)).items():  # hint: the type; Any for a component of a group
+    for name, (type_of_key, _) in rules_by_field(schema_of(root)).items():  # the type is Any for a component of a group
         value = config.get(name)
-        if is_dataclass(hint) and name not in groups_of_root:  # a nested mapping, not a group
+        if is_dataclass(type_of_key) and name not in groups_of_root:  # a nested mapping, not a group
             for key in value:
                 typed = f"{name}.{key}"
                 meaning = comments.get(typed, "")
-                yield _key(hint, key, typed, default=value[key], meaning=meaning)
-        elif hint is not Any and not is_dataclass(hint):
+                yield _key(type_of_key, key, typed, default=value[key], meaning=meaning)
+        elif type_of_key is not Any and not is_dataclass(type_of_key):
             yield _key(schema_of(root), name, typed=name, default=value, meaning=comments.get(name, ""))
 
 
@@ -431,7 +438,8 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
     root:  the command.
     group: the group of the option, such as model or recipe/augment.
     name:  the place of the option's keys in the configuration, such as recipe or recipe.augment.
-    file:  the YAML file of the option.    node: the option's part of the configuration.
+    file:  the YAML file of the option.
+    node:  the option's part of the configuration.
     """
     values: Any = OmegaConf.to_container(node, resolve=False)
     rules = rules_by_field(schema_of(root))
@@ -449,10 +457,10 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
             inner_group = CONF / group / str(key)
             folder = inner_group if inner_group.is_dir() else CONF / str(key)
             folder_name = folder.relative_to(CONF).as_posix()
-            # Which of these options was chosen is unknown here, and any file in the folder will do, even one that does
-            # not exist: the meanings of keys also come from the class and from the comments in the other files
-            any_file = folder / "none.yaml"
-            yield from _keys(root, folder_name, f"{name}.{key}", any_file, node[key])
+            # Which of these options was chosen is unknown here. A file that does not exist stands for it: `meanings`
+            # then takes the meanings of keys from their class, and from comments in the other files of the folder.
+            unknown_file = folder / "none.yaml"
+            yield from _keys(root, folder_name, f"{name}.{key}", unknown_file, node[key])
         else:
             meaning = meaning_by_key.get(str(key), "")
             yield _key(declaring_class, str(key), typed=f"{name}.{key}", default=value, meaning=meaning)
@@ -461,7 +469,9 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
 def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
     """A key with its default as it is typed, and the values that its class allows.
 
-    kind: the class that declares the key, or Any.    name: of its field.    typed: the key as it is typed.
+    kind: the class that declares the key, or Any.
+    name: of its field.
+    typed: the key as it is typed.
     """
     fields: Mapping[str, object] = rules_by_field(kind) if is_dataclass(kind) else {}  # type: ignore[arg-type]
     allowed = describe_allowed(kind, name) if name in fields else ""
@@ -475,7 +485,9 @@ def meanings(file: Path, target: str | None, kind: Any = None) -> dict[str, str]
     If the class of the option declares a meaning, that is used. Otherwise it is the comment beside the key in the file
     of the option, in a file that this file builds on, or in another file of the group with the same class.
 
-    file: of the option.    target: the name of its class.    kind: the class; None where there is none.
+    file: of the option.
+    target: the name of its class.
+    kind: the class; None where there is none.
     """
     files_of_group = tuple(option_files(group_of(file)).values())
     files_of_class = _files_by_class(files_of_group).get(target or "", [])
@@ -542,7 +554,8 @@ def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str,
     begins on the line after its key, the comment may be behind the key or behind the value.
 
     node:     the mapping, with the position of each key and value in the text.
-    lines:    the lines of the YAML text.    prefix: the outer keys, such as "recipe.".
+    lines:    the lines of the YAML text.
+    prefix:   the outer keys, such as "recipe.".
     comments: full key (recipe.lr) -> comment; it is changed in place.
     """
     for key, value in node.value:
@@ -570,8 +583,8 @@ def question_of(file: Path) -> str:
 
     The result is empty if there is no comment.
     file: of the option. Some options have no file of their own (the keys of `rows()`); then it is the path of the file
-          that the option would have. Such an option is a kind of corruption, whose cause is known, or an entry of an
-          options.yaml, with its comment beside it.
+          that the option would have. Such an option is a kind of corruption, which gets the question how much accuracy
+          is lost to its cause, or an entry of an options.yaml, with its comment beside it.
     """
     if file in rows() and file.parent == CORRUPTIONS:
         return _question_of_corruption(file.stem)
@@ -589,7 +602,10 @@ def question_of(file: Path) -> str:
 
 
 def _comment_beside_entry(file: Path) -> str:
-    """The comment beside an option's entry in an options.yaml.    file: the path of the file that it would have."""
+    """The comment beside an option's entry in an options.yaml.
+
+    file: the path of the file that it would have.
+    """
     key = file.relative_to(CONF).with_suffix("").as_posix().replace("/", ".", 1)  # group.option
     comments_by_file = [comments_of(options_file) for options_file in tables()]
     return next(comments[key] for comments in comments_by_file if key in comments)

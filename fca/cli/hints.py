@@ -56,7 +56,9 @@ def unknown_key(
 ) -> FcaError:
     """The error for a key that a configuration does not have; it suggests keys that may have been meant.
 
-    root:     the command, such as run.    key: as typed.    value: as typed; None: a key without a value.
+    root:     the command, such as run.
+    key:      as typed.
+    value:    as typed; None: a key without a value.
     siblings: the keys that exist at the place of the unknown key: for recipe.lrr, the keys of recipe.
     config:   the composed configuration, whose keys may be suggested; may be empty.
     conf:     the folder conf/ with the YAML files of the options.
@@ -67,13 +69,13 @@ def unknown_key(
     keys = [str(sibling) for sibling in siblings]
     allowed = choices_in_words(similar_first(keys, name), name)  # the text is shortened, so similar keys come first
 
-    # Suggestions are words KEY=VALUE with the typed value; if another tool has this name and value, with our value. The
-    # likeliest come first: a key that is spelled similarly, a key of another option, the same name in another group
-    suggestions = [_word(other, value, name) for other in _similar_keys(key, keys, config, conf)]
-    if not suggestions:
+    # Suggest KEY=VALUE with the typed value. `_word` replaces the value if `name` is what another tool calls our key:
+    # device=cuda becomes machine.accelerator=gpu. The likeliest keys are tried first.
+    suggestions = [_word(similar_key, value, name) for similar_key in _similar_keys(key, keys, config, conf)]
+    if not suggestions:  # the key may belong to another option of the group
         suggestions = list(_in_other_options(key, value, keys, conf))
-    if group and not suggestions:
-        suggestions = [_word(other, value, name) for other in _keys_named(name, config)]
+    if group and not suggestions:  # the same name may be in another group
+        suggestions = [_word(key_of_name, value, name) for key_of_name in _keys_named(name, config)]
 
     step = f"fca {root} --help lists groups and keys"
     if suggestions:
@@ -88,7 +90,9 @@ def unknown_key(
 def unknown_option(root: str, group: str, name: str, options: Sequence[str], file: str) -> FcaError:
     """The error for an option that a group does not have; it suggests the option that may have been meant.
 
-    root: the command.    name: the option as typed; may be empty.    options: the options that the group has.
+    root: the command.
+    name: the option as typed; may be empty.
+    options: the options that the group has.
     file: the file in conf/, without its ending, that the user could add to have the typed option.
     """
     similar_names = similar_choices(options, name)
@@ -105,7 +109,9 @@ def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str,
     """The error for a word that is not KEY=VALUE; it suggests what may have been meant.
 
     The word may be a key, KEY:VALUE, the name of an option, GROUP/OPTION, or the path of a data set.
-    root: the command.    keys: the keys at the top of the configuration.    config: the composed configuration.
+    root: the command.
+    keys: the keys at the top of the configuration.
+    config: the composed configuration.
     """
     all_keys = {*keys, *_leaves(config)}
     key, colon, value = word.partition(":")
@@ -174,7 +180,8 @@ def beside(group: str, name: str, siblings: Iterable[str]) -> list[str]:
     """The keys of a group that a user may have meant by a name that the group does not have.
 
     If other tools use this name for a key of the group, only this key is returned. Otherwise these are the keys with
-    similar names.    siblings: all keys of the group.
+    similar names.
+    siblings: all keys of the group.
 
     >>> beside("recipe", "learning_rate", ["epochs", "lr"]), beside("recipe", "epoch", ["epochs", "lr"])
     (['lr'], ['epochs'])
@@ -204,15 +211,16 @@ def _similar_keys(key: str, siblings: Sequence[str], config: Mapping[str, Any], 
 
     key:      the typed key, such as recipe.lrr, with dots in place of slashes unless it is a group.
     siblings: the keys that exist at its place: for recipe.lrr, the keys of recipe.
-    config:   the composed configuration.    conf: the folder conf/ with the YAML files of the options.
+    config:   the composed configuration.
+    conf:     the folder conf/ with the YAML files of the options.
     """
     group, _, name = key.rpartition(".")
     leaves = list(_leaves(config))
-    if key in leaves:  # recipe/lr, after its slash was replaced
+    if key in leaves:  # the user typed recipe/lr; the caller has put the dot of recipe.lr in place of the slash
         return [key]
-    dotted_group = group_as_key(key, conf)
-    if dotted_group is not None:
-        return [dotted_group]
+    group_with_slash = group_as_key(key, conf)  # recipe/augment for recipe.augment; None if the key is no group
+    if group_with_slash is not None:
+        return [group_with_slash]
 
     # Perhaps the name is what another tool calls one of our keys: learning_rate for recipe.lr
     prefix = f"{group}." if group else ""
@@ -254,7 +262,8 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
     An example is "dataset=folder dataset.root=photos". If some options require the key, only they are suggested.
     A key that was typed without a group is searched for in all groups that the command has.
 
-    key, value: as typed.    siblings: the keys that exist at the place of the key; without a group, the command's keys.
+    key, value: as typed.
+    siblings:   the keys that exist at the place of the key; without a group, the command's keys.
     conf:       the folder conf/ with the YAML files of the options.
     """
     typed_group, _, typed_name = key.rpartition(".")
@@ -275,7 +284,8 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
         candidates = requiring or [option for option, _ in options]
         preferred = [option for option in PREFERRED_OPTIONS if option in candidates]
         for option in dict.fromkeys([*preferred, *candidates]):  # each once
-            yield f"{group}={option} {_word(f'{group}.{name}', value, key)}"
+            key_with_value = _word(f"{group}.{name}", value, key)  # `key`: another tool's name may need another value
+            yield f"{group}={option} {key_with_value}"
 
 
 @cache
@@ -338,7 +348,8 @@ def _takes_any_key(config: Mapping[str, Any], key: str) -> bool:
 def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield all keys of a configuration as they are typed, with dots: the keys of nodes, and the keys inside of them.
 
-    Keys of Hydra are left out.    prefix: the key of this node with a dot behind it; empty at the top.
+    Keys of Hydra are left out.
+    prefix: the key of this node with a dot behind it; empty at the top.
     """
     for key in config:
         if key in ("hydra", "_target_"):
@@ -355,7 +366,8 @@ def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _word(key: str, value: str | None, name: str) -> str:
     """The word KEY=VALUE that is suggested to the user, quoted for a shell; the key alone if no value was typed.
 
-    key:   the suggested key.    value: the value that the user typed for another key; None: no value was typed.
+    key:   the suggested key.
+    value: the value that the user typed for another key; None: no value was typed.
     name:  this other key, or its last part. If it is a name that other tools use, the values of these tools are
            replaced by ours: device=cuda becomes machine.accelerator=gpu.
     """
@@ -370,6 +382,9 @@ def _quoted(key: str, value: str) -> str:
 
 
 def keys_of_root(root: type) -> list[str]:
-    """The keys at the top of a command's configuration, as they are typed.    root: the dataclass of its schema."""
+    """The keys at the top of a command's configuration, as they are typed.
+
+    root: the dataclass of its schema.
+    """
     # an encoder is an option of the group model
     return ["model@encoder" if field.name == "encoder" else field.name for field in fields(root)]

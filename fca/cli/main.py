@@ -75,7 +75,9 @@ def _end_at_once() -> None:
 
 
 def _run(words: Sequence[str]) -> int:
-    """Do what a command line asks for, and return its exit code.    words: the words behind `fca`.
+    """Do what a command line asks for, and return its exit code.
+
+    words: the words behind `fca`.
 
     Modules are imported only where they are needed, so that completion in a shell and --help answer quickly.
     """
@@ -99,7 +101,7 @@ def _run(words: Sequence[str]) -> int:
 
     command = by_name[words[0]]
     asks_for_help = "-h" in words or "--help" in words
-    has_configuration = composes(words[0], plugins)  # such a command is `run`; `show` is a command without one
+    has_configuration = composes(words[0], plugins)  # `run` has a configuration, `show` has none
     if asks_for_help and has_configuration:  # all other commands have their help from argparse
         return importlib.import_module("fca.cli.help").main(words[0], words[1:])
     return importlib.import_module(command.module).main(words[1:])
@@ -172,7 +174,10 @@ def _complete_options(module: str, words: Sequence[str]) -> int:
 
 
 def _help(plugins: Sequence[str]) -> str:
-    """The text of `fca --help`, which also lists the commands that plugins bring.    plugins: names of modules."""
+    """The text of `fca --help`, which also lists the commands that plugins bring.
+
+    plugins: names of modules.
+    """
     lines = "\n".join(f"  fca {name:<9}  {command.summary}" for name, command in commands(plugins).items())
     return (
         "fca: which image classifier, when the job has few classes?\n\n"

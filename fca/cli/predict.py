@@ -205,7 +205,8 @@ def choose(
 
     The best epoch was chosen on the same images. So the threshold is stricter, by the union bound over all epochs that
     could have been chosen (candidates). The threshold of the result is None if there are no validation images, or if
-    they do not show that the error is kept; `Chosen.why_not` then has the reason.
+    they do not show that the error is kept; `why_not` then has the reason. If answers to all images would have a larger
+    error, `to_all` states it. `group` names the column of groups whose images are alike, if the data have one.
     """
     from fca.training.infer import logits_of  # imports torch, which takes seconds
 
@@ -245,9 +246,7 @@ def choose(
         steps = _what_would_give_a_threshold(highest_p, is_right, error, confidence, candidates, labels)
         reason = to_all or f"{wrong_in_words}, also among the surest"
         why_not = f"{reason}; error={error:g} cannot be promised; next: {steps}"
-    group = row.get(
-        GROUP
-    )  # a column of the data, such as patient: images of one patient are alike; None: there is none
+    group = row.get(GROUP)  # a column of the data, such as patient: images of one patient are alike; None: none
     return Chosen(choice, candidates, why_not, to_all, group)
 
 
@@ -278,7 +277,8 @@ def _what_would_give_a_threshold(
 ) -> str:
     """What the user can change to get a threshold, in words, if the validation images give none.
 
-    highest_p:  the highest probability of each validation image.    is_right: whether its class is the true class.
+    highest_p:  the highest probability of each validation image.
+    is_right:   whether its class is the true class.
     error:      the requested error, kept with this confidence for each of `candidates` epochs.
     labels:     the true class of each image if the error is the mean over classes; otherwise None.
     """
@@ -372,7 +372,8 @@ def _answers_of_least_cost(frame: pd.DataFrame, classes: Sequence[str]) -> list[
 
     A last line also counts the answers that are not the most probable class. If no image can be read, there is only a
     line that states this.
-    frame: the result of `table` with costs.    classes: the class keys in the order of the logits.
+    frame: the result of `table` with costs.
+    classes: the class keys in the order of the logits.
     """
     read_images = frame[frame["error"] == ""]
     first_images = read_images.head(MAX_IMAGES)
@@ -393,7 +394,8 @@ def _first_images(read_images: pd.DataFrame, description: str, answers: Sequence
     """Lines for the terminal: how many images are answered, then a line for each of the first MAX_IMAGES images.
 
     read_images: the lines of `table` without images that cannot be read.
-    description: words that follow the number of images.    answers: a text for each of the first images.
+    description: words that follow the number of images.
+    answers: a text for each of the first images.
     """
     n_images = len(read_images)
     if not n_images:
@@ -411,7 +413,8 @@ def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
     """A line with the mean cost that the answers of least expected cost had on test images.
 
     The list is empty if the store has no predictions of these weights for the clean test images (without a shift).
-    network: the network that predicts.    costs: the cost of each answer for each true class.
+    network: the network that predicts.
+    costs: the cost of each answer for each true class.
     """
     if not isinstance(network, Trained):  # an exported file comes without these predictions
         return []
@@ -442,9 +445,11 @@ def _accuracy_on_test(network: Trained | Exported) -> list[str]:
 def _guarantee(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
     """Lines for the terminal: how many images are answered at the requested error, and on which data this is based.
 
-    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason. Of the `images`
-            validation images that chose it, `answered` have a higher probability, and `wrong` of these are wrong.
-    frame:  the result of `table`.    options: the command line, with error, confidence and metric.
+    chosen: the threshold and how it was chosen; without a threshold, the lines give the reason. Its `choice` has three
+            counts of validation images: `images`, all that chose the threshold; `answered`, those whose highest
+            probability is above it; and `wrong`, the answered images with a wrong answer.
+    frame:   the result of `table`.
+    options: the command line, with error, confidence and metric.
     """
     choice = chosen.choice
     n_read = int((frame["error"] == "").sum())

@@ -61,7 +61,7 @@ def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
         outputs, typed = path.parent.parent, path.name
     check_store(outputs)
     store = Store(Path(outputs))
-    table_ids = [path.name for path in store.outputs.glob("tables/*") if path.is_dir()]
+    table_ids = [folder.name for folder in store.outputs.glob("tables/*") if folder.is_dir()]
     all_ids = [*store.run_ids(), *table_ids]
     if typed in all_ids:
         return store, typed
@@ -123,7 +123,8 @@ def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
 def _state_lines(store: Store, run_id: str, state: State, damage: DamagedFile | None) -> Iterator[str]:
     """The lines on the state of a run: why it ended early, its progress, or when and where it was finished.
 
-    run_id: the id of the run.    damage: the error about a file of the run that is damaged; None: no file is damaged.
+    run_id: the id of the run.
+    damage: the error about a file of the run that is damaged; None: no file is damaged.
     """
     folder = store.folder(run_id)
     if damage is not None:
@@ -178,7 +179,7 @@ def _flat_items(node: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str
 def _configuration(config: Mapping[str, Any], whole: bool) -> Iterator[str]:
     """The lines on a configuration: the keys that differ from the defaults of `fca run`, each with its default.
 
-    config: dotted keys (recipe.lr) with their values, see `flat_config`.
+    config: the run's own keys with their values, inner keys with dots (recipe.lr).
     whole:  whether the keys with default values follow too; otherwise only their number.
     """
     from fca.cli.application import composed  # imports Hydra
@@ -243,7 +244,8 @@ def _relatives(store: Store, row: Row) -> Iterator[str]:
     """Lines on related runs: the run whose result this run read, and the first runs that read the result of this run.
 
     For example, a prediction reads the weights of a training. At most MAX_RELATIVES are listed, then the number of the
-    other related runs.    row: the stored row of this run.
+    other related runs.
+    row: the stored row of this run.
     """
     rows = store.rows()
     rows_by_relation = {
@@ -401,7 +403,8 @@ def show_failures(store: Store, runs: Iterable[str]) -> list[str]:
 def check_store(outputs: str | Path, key: str = "--outputs") -> None:
     """Raise FcaError unless `outputs` is a folder that can be read.
 
-    The default folder may be missing, because it is made by the first run.    key: what the error calls the folder.
+    The default folder may be missing, because it is made by the first run.
+    key: what the error calls the folder.
     """
     is_default_before_first_run = outputs == "outputs" and not os.path.lexists(outputs)
     if is_default_before_first_run:

@@ -34,7 +34,8 @@ Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
 class Trained:
     """A finished training in a store, with the weights of one of its snapshots.
 
-    row: the stored row of the training.    model: builds the network with these weights.
+    row: the stored row of the training.
+    model: builds the network with these weights.
     """
 
     store: Store
@@ -45,7 +46,8 @@ class Trained:
     def of(cls, outputs: str, run_id: str | None, snapshot: str) -> Trained:
         """The training with this id, with its weights at a snapshot ("best", or one of recipe.snapshots, as "0.5").
 
-        outputs: the folder of the store.    run_id: None if the user typed no id.
+        outputs: the folder of the store.
+        run_id: None if the user typed no id.
         Raises FcaError for no id, an unknown or unfinished run, a run that is no training, and weights that are missing
         or damaged.
         """
@@ -127,7 +129,10 @@ class Trained:
 
 @dataclass(frozen=True)
 class Exported:
-    """An ONNX file that `fca export` wrote.    outputs: the store in which its training may be."""
+    """An ONNX file that `fca export` wrote.
+
+    outputs: the store in which its training may be.
+    """
 
     model: OnnxFile
     outputs: str
@@ -186,7 +191,8 @@ def _unknown(store: Store, run_id: str | None) -> FcaError:
 
     The suggested ids begin with the typed text, or else are similar to it. If there are no such ids, or nothing was
     typed, the latest trainings are suggested. Trainings that diverged are not suggested, because they have no weights
-    to use.    run_id: None if none was typed.
+    to use.
+    run_id: None if none was typed.
     """
     rows = store.rows()
     is_usable = (rows[TASK] == "train") & rows[FLAG].ne(DIVERGED).fillna(value=True)  # most rows have no flag
@@ -211,7 +217,8 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
     cannot be read; for these the function raises UnreadableImage with the reason. A warning counts the files that are
     no images.
 
-    path:  the path of the directory, archive or file.    key: what the command calls this path, for errors.
+    path:  the path of the directory, archive or file.
+    key:   what the command calls this path, for errors.
     white: the value in 16-bit images that counts as white; None: 65535.
     Raises FcaError if there is no image.
     """
@@ -239,7 +246,8 @@ def _root_and_names(path: str, key: str) -> tuple[Files, list[str]]:
     """The directory or archive at this path, and the paths of the files in it.
 
     For a path of a single image, these are the folder of the image, and the image's name alone.
-    key: what the command calls the path, for the error.    Raises FcaError if the path is nothing of this kind.
+    key: what the command calls the path, for the error.
+    Raises FcaError if the path is nothing of this kind.
     """
     file = Path(path).expanduser()
     if file.is_file():  # an image, or an archive, which `open_root` opens below
@@ -258,8 +266,10 @@ def _root_and_names(path: str, key: str) -> tuple[Files, list[str]]:
 def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UInt8[np.ndarray, "size size 3"] | str]:
     """Yield each image, in order, at the input size of a network; for an unreadable image, the reason as a text.
 
-    read: returns the image at a position, see `loose_images`.    geometry: crops and resizes an image.
-    n: the number of images.    doing: the label of the progress bar.
+    read: returns the image at a position, see `loose_images`.
+    geometry: crops and resizes an image.
+    n: the number of images.
+    doing: the label of the progress bar.
     """
 
     def image_or_reason(position: int) -> Any:
@@ -275,10 +285,11 @@ def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UIn
 def logits_in_batches(
     classifier: Classifier, images: Iterator[UInt8[np.ndarray, "size size 3"] | str]
 ) -> Iterator[Float32[np.ndarray, " logits"] | str]:
-    """Yield the logits of each image, in order; for an unreadable image, the reason as `at_input` yielded it.
+    """Yield the logits of each image, in order; for an unreadable image, yield its reason again.
 
     The images are classified in batches, so that all images need not be in memory at the same time.
-    classifier: the network.    images: at its input size, or the reason as a text, see `at_input`.
+    classifier: the network.
+    images: each image at the input size of the network; for an unreadable image, the reason as a text.
     """
     from fca.training.infer import batch_size_of, logits_of
 

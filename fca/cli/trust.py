@@ -49,13 +49,14 @@ def _create_defaults_list(
 ) -> DefaultsList:
     """Follow the defaults lists of files as Hydra does, but raise FcaError for lists at which Hydra fails.
 
+    A defaults list is at the head of a YAML file and names other files, on which this file builds.
     It replaces Hydra's function of this name, with the same arguments.
     """
     try:
         return _hydras_create_defaults_list(
             repo=repo, config_name=config_name, overrides_list=overrides_list, **options
         )
-    except FcaError:  # from the checks of each file (see `watch`); it has the reason
+    except FcaError:  # from fca's own checks of each file; it has the reason
         raise
     except RecursionError:  # Hydra follows the lists without end
         problem = "the files that a list names lead back to it"
@@ -119,9 +120,11 @@ def watch(conf: Path) -> None:
     def load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
         """Load a file for the composition. Raises FcaError for what it may not set, depending on whose file it is.
 
-        default: the entry of Hydra's defaults list that names the file.    repo: the folders in which Hydra looks.
+        default: the entry of Hydra's defaults list that names the file.
+        repo: the folders in which Hydra looks.
         """
-        # as Hydra loads it, but our launchers without the schemas that Hydra's plugins have for launchers of that name
+        # A plugin of Hydra has a schema for a launcher of the same name as ours. Ours has more keys, so it must not be
+        # checked against this schema. All other files are loaded just as Hydra does.
         result = _load_without_foreign_schema(loader, default, repo)
         address = urlsplit(result.path)  # file://FOLDER, pkg://PACKAGE or structured://
         file = str(default.config_path)
@@ -160,10 +163,7 @@ def plain_values(file: Path) -> dict[str, Any]:
     _check_yaml(file)
     try:
         return yaml.load(content_of(file), yaml.CSafeLoader) or {}  # {}: the file is empty
-    except (
-        yaml.YAMLError,
-        ValueError,
-    ) as error:  # ValueError: such as an impossible date, or a number with too many digits
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date, a number with too many digits
         raise _not_a_configuration(file, f"is no YAML ({error})") from error
 
 
@@ -171,7 +171,8 @@ def check_file(file: str, config: Any) -> None:
     """Raise FcaError, naming the key, for a file that does what only the user may do.
 
     Only the user may list plugins, set keys of Hydra that could run code, and read the environment.
-    file: its name, for messages.    config: its content, as a node of OmegaConf.
+    file: its name, for messages.
+    config: its content, as a node of OmegaConf.
     """
     for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):
         key = ".".join(path)
@@ -186,7 +187,8 @@ def check_file(file: str, config: Any) -> None:
 def _check_references(file: str, values: Any) -> None:
     """Raise FcaError for a key or value with ${...} that is no reference to a key, the time or one of Hydra's values.
 
-    file: its name, for messages.    values: its content, unresolved.
+    file: its name, for messages.
+    values: its content, unresolved.
     """
     for path, value in _leaves(values):
         for text in (*path, value):
@@ -198,7 +200,8 @@ def _check_secrets(file: str, config: Any) -> None:
     """Raise FcaError for a value that reads a variable of the environment whose name looks like a secret (TOKEN, ...).
 
     The value would be stored with every run and shown on pages.
-    file: its name, for messages.    config: its content.
+    file: its name, for messages.
+    config: its content.
     """
     for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):
         for name in _VARIABLE.findall(str(value)):
@@ -262,7 +265,8 @@ def check_words(words: Sequence[str]) -> None:
 def _is_harmless(path: tuple[str, ...], value: Any) -> bool:
     """Whether a file that may come from a stranger may set this key below `hydra` to this value.
 
-    path: the parts of the key, without `hydra`.    value: a leaf: a plain value, or an empty mapping.
+    path: the parts of the key, without `hydra`.
+    value: a leaf: a plain value, or an empty mapping.
     """
     match path:
         case ("mode",) | ("sweeper", "params"):  # a text such as MULTIRUN; params without any axis, an empty mapping

@@ -65,7 +65,10 @@ class Tracker(Protocol):
     def close(self) -> None: ...  # the job has ended, or the sweep: no row follows
 
     def publish(self, tables: Sequence[Table], page: Path, metadata: Mapping[str, Any]) -> None:
-        """A report: its tables, its page and the pictures beside it.    metadata: its report, query and command."""
+        """A report: its tables, its page and the pictures beside it.
+
+        metadata: its report, query and command.
+        """
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,10 @@ class RunContext:
         return self.store.outputs / "cache"
 
     def check_clean(self, task: str) -> None:
-        """Raise FcaError if a shift is configured.    task: the name of the task, which reads images as they are."""
+        """Raise FcaError if a shift is configured.
+
+        task: the name of the task, which reads images as they are.
+        """
         shifts = [shift.label() for shift in self.shifts if shift.label() != "clean"]
         if shifts:
             raise FcaError("shift", ", ".join(shifts[:3]), f"clean for task={task}", "use task=predict or task=train")

@@ -47,7 +47,8 @@ class MaskGeometry:
     ) -> tuple[UInt8[np.ndarray, "size size 3"], None]:
         """The resized mask as an image of 0 and 1, and None, as a geometry returns an image and its mask.
 
-        image: the mask, with three equal channels.    mask: ignored, as a mask has no mask of its own.
+        image: the mask, with three equal channels.
+        mask: ignored, as a mask has no mask of its own.
         """
         _, resized_mask = self.image_geometry(image, image[..., 0] > 0)
         grey = np.asarray(resized_mask, np.uint8)[..., None]
@@ -66,7 +67,8 @@ class AtInput:
     def __init__(self, data: ImageData, split: str, rows: Rows, classifier: Classifier, context: RunContext) -> None:
         """Open the images now; masks and backgrounds are opened when a shift first needs them.
 
-        split: the split of the images.    rows: positions in `data.items` of all images that shifts will read.
+        split: the split of the images.
+        rows: positions in `data.items` of all images that shifts will read.
         """
         machine = context.machine
         self.data = data
@@ -141,7 +143,8 @@ class AtInput:
         So shifts that are computed in turn on one batch share its tensors. Only one tensor of each kind is kept: those
         of earlier batches are freed.
 
-        kind: images, masks, noise, or a name that a shift chooses.    key: what the tensor depends on, such as rows.
+        kind: images, masks, noise, or a name that a shift chooses.
+        key: what the tensor depends on, such as rows.
         """
         latest = self._latest_tensors.get(kind)
         if latest is not None and latest[0] == key:
@@ -211,7 +214,8 @@ MANY = 2000  # forwarded images from which on there is a progress bar
 class OutputsUnderShifts(NamedTuple):
     """Outputs of a classifier for images under several shifts.
 
-    logits, examples: one array per shift.    examples: some of the shifted images, SIDE pixels a side.
+    logits, examples: one array per shift.
+    examples: some of the shifted images, SIDE pixels a side.
     mask_area: share of each image that is object.
     """
 

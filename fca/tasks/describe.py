@@ -168,7 +168,8 @@ def describe_images(data: ImageData, workers: int = 0) -> Arrays:
 def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
     """The columns of the run: counts of images, extreme sizes, counts of duplicates and of bad files, checksum.
 
-    A pair of duplicates is counted as exact or near, and again if its images differ in split, in label, or in both.
+    A pair of duplicates is counted as exact or as near. Pairs whose images differ in split, in label, or in both are
+    also counted in columns of their own.
     Sizes are those of readable images; without any, there are no columns of sizes. The checksum is a hash over the id,
     label, split and pixels of every image, by which people compare their data; None if an image cannot be read.
 
@@ -193,17 +194,18 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
         "n_images": len(splits) + data.unused,
         **{f"n_{split}": int((splits == split).sum()) for split in ("train", "val", "test")},
         N_UNUSED: data.unused,
-        "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),
+        "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),  # images of the smallest class
         **sizes,
         "duplicates_exact": len(arrays["duplicates_exact"]),
         "duplicates_near": len(arrays["duplicates_near"]),
         "duplicates_between_splits": int(differs_in_split.sum()),
         "duplicates_two_labels": int(differs_in_label.sum()),
         "duplicates_between_splits_two_labels": int((differs_in_split & differs_in_label).sum()),
+        # groups, such as patients, whose images are in several splits
         "groups_across_splits": None if data.group is None else len(groups_across_splits(data)),
         "n_unreadable": int((~is_readable).sum()),
         "n_damaged": int(arrays["damaged"].sum()),
-        "n_few_bits": int(_uses_few_bits(arrays["largest"]).sum()),
+        "n_few_bits": int(_uses_few_bits(arrays["largest"]).sum()),  # 16-bit files that are shown too dark
         CHECKSUM: checksum(data, arrays["sha256"]) if is_readable.all() else None,
     }
 
@@ -249,7 +251,9 @@ def _crossing_groups(data: ImageData) -> pd.DataFrame:
 def _contradicting_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pairs 2"], kind: str) -> pd.DataFrame:
     """A line for each pair of duplicates whose images are in two splits, or have two labels.
 
-    images: image_id, split and label of all images.    pairs: positions among `images`.    kind: exact or near.
+    images: image_id, split and label of all images.
+    pairs: positions among `images`.
+    kind: exact or near.
     """
     first = images.iloc[pairs[:, 0]].reset_index(drop=True)
     second = images.iloc[pairs[:, 1]].reset_index(drop=True)
@@ -268,7 +272,8 @@ def _contradicting_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pair
 def _damaged_files(images: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:
     """A line for each damaged JPEG file, whose detail states the damage.
 
-    images: image_id, split and label of all images.    arrays: the result of `describe_images`.
+    images: image_id, split and label of all images.
+    arrays: the result of `describe_images`.
     """
     damaged = images[arrays["damaged"]]
     damages = arrays["damages"].tolist()
@@ -305,7 +310,8 @@ def _files_of_few_bits(images: pd.DataFrame, largest: Float32[np.ndarray, " imag
 
     Its detail is the largest value of the file and what the user can do.
 
-    images: image_id, split and label of all images.    largest: the largest value of each; NaN without 16 bits.
+    images: image_id, split and label of all images.
+    largest: the largest value of each; NaN without 16 bits.
     """
     largest_of_set = _largest_of_set(largest)
     if largest_of_set < QUARTER_OF_16_BITS:  # all files use few bits: one setting corrects them

@@ -95,11 +95,11 @@ def encoder_keys_in_errors() -> Iterator[None]:
 def embed_run(work: ForwardWork) -> Run[ForwardWork]:
     """The run that computes the features of the images of a split, or of all images, with an encoder.
 
-    Unless all images are embedded, raises FcaError for an encoder without weights and for a split without images.
+    Raises FcaError for an encoder without weights and for a split without images. With all images, nothing is checked.
     """
     data = work.data
     encoder = work.model
-    if work.split != ALL_SPLITS:  # the check looks for images of the split, and "all" is not the name of a split
+    if work.split != ALL_SPLITS:  # `check_forward` looks for images of one split, and "all" is not the name of a split
         check_forward(work)
 
     identity = {  # the id of the run is a hash of it
@@ -197,7 +197,8 @@ def mean_similarities(
 
         mean[i, c] = sum of s(i, j) over j in J / |J|,   J = the images j != i with label c;   NaN where J is empty
 
-    pixels: the images, at the encoder's input size.    labels: their classes, from 0 to n_classes - 1.
+    pixels: the images, at the encoder's input size.
+    labels: their classes, from 0 to n_classes - 1.
     """
     n = len(labels)
     sums = np.zeros((n, n_classes))

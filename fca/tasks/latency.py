@@ -120,7 +120,7 @@ class Latency:
                 OTHERS_CPU: share_of_others,  # processor time that other processes took during the measurement
                 DEVICE: device_name(used_accelerator),
                 GFLOPS: subject.cost.flops / 1e9 or None,  # 0: not counted, as for HOG in NumPy
-                MEMORY: subject.cost.memory / 2**20,
+                MEMORY: subject.cost.memory / 2**20,  # of the weights and the intermediate results of one image
                 PARAMS: subject.cost.params,
                 INPUT_SIZE: subject.network.input_size,
                 FILE_MB: subject.file_mb,
@@ -146,7 +146,8 @@ def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subj
     it. An ONNX file keeps the head that it has. A model that takes no head, such as HOG, is measured without one; this
     hardly matters, as a linear layer is cheap.
 
-    keys: class keys of the head.    threads: number of threads of onnxruntime; torch has its number already.
+    keys: class keys of the head.
+    threads: number of threads of onnxruntime; torch has its number already.
     """
     from fca.training.speed import cost  # imports torch
 
@@ -168,7 +169,8 @@ def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subj
 def _program_in_onnxruntime(content: bytes, size: int, threads: int) -> _Subject:
     """A classifier's ONNX program in onnxruntime, and its cost.
 
-    content: the bytes of its file.    size: side of its input in pixels.
+    content: the bytes of its file.
+    size: side of its input in pixels.
     """
     from fca.models.programs import LOGITS, Session, cost_of
     from fca.training.speed import Program  # imports torch
@@ -179,7 +181,9 @@ def _program_in_onnxruntime(content: bytes, size: int, threads: int) -> _Subject
 
 
 def _interval_columns(column: Column, estimate: Sequence[float]) -> dict[str, float | None]:
-    """An estimate and the ends of its interval as columns.    estimate: the value, the lower and the upper end.
+    """An estimate and the ends of its interval as columns.
+
+    estimate: the value, the lower and the upper end.
 
     After too few rounds the ends are NaN; their columns are None.
     """

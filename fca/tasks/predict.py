@@ -283,7 +283,8 @@ def subset_columns(subset: ClassSubset) -> dict[str, Any]:
 def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str, Any]:
     """Columns of a row that describe the images: their data set and split, and the shift that changes them.
 
-    `corrupted_at` is the size at which the images are corrupted; None for shifts that are no corruption.
+    `corrupted_at` is "reference" if large images were corrupted at the reference size of ImageNet-C (224 pixels), and
+    "stored" if all were corrupted at their stored size. It is None if no image is large, and for other shifts.
     """
     return {
         "dataset": data.name,
@@ -433,7 +434,9 @@ def finish_predictions(runs: Sequence[Run[ForwardWork]], context: RunContext) ->
 class KnownImages(NamedTuple):
     """The images that a classifier predicts: those of a split whose class it knows.
 
-    rows: positions in the data's items.    true: the logit column of each image's class.    classes: label indices.
+    rows: positions in the data's items.
+    true: the logit column of each image's class.
+    classes: label indices.
     """
 
     rows: Int[np.ndarray, " images"]
@@ -566,7 +569,8 @@ def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: Class
     Column `flag` is "chance" if the interval of the accuracy reaches down to chance, the accuracy of always predicting
     the most frequent class; otherwise None.
 
-    predicted: the columns of the predictions.    data, subset: the images, and the classes whose images were predicted.
+    predicted: the columns of the predictions.
+    data, subset: the images, and the classes whose images were predicted.
     """
     top1 = accuracy_columns("top1", predicted["top1_open"], predicted["n_test"])
     test_labels = data.labels[data.rows("test", subset.classes)]

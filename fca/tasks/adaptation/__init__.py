@@ -28,7 +28,8 @@ def check_has_weights(context: RunContext, name: str) -> None:
 def training_columns(context: RunContext, data: ImageData, name: str) -> dict[str, Any]:
     """The columns that both a training and its predictions have, for any adaptation.
 
-    They describe the test images, the subset, the model and the adaptation.    name: the name of the adaptation.
+    They describe the test images, the subset, the model and the adaptation.
+    name: the name of the adaptation.
     """
     return {
         **data_columns(data, "test"),
@@ -49,7 +50,8 @@ def prediction_runs(
     For each snapshot of the weights, there is first a run for the clean images, then a run for each shift of the
     configuration. Raises FcaError for a shift that needs masks which the images do not have.
 
-    train: the run of the training.    snapshots: names of weights that it keeps.
+    train: the run of the training.
+    snapshots: names of weights that it keeps.
     """
     check_masks(context.shifts, data, "test", context.subset.classes)
     shift_by_label = {shift.label(): shift for shift in (CLEAN, *context.shifts)}  # clean once, and first

@@ -268,7 +268,8 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
     if work.features is not None:
         _fit_probe_as_last_layer(classifier, work.features, train_rows, train_labels, context)
 
-    # a recipe that crops takes its crops from whole training images; only validation images are read at input size
+    # Images are read at the input size of the network. But a recipe that crops takes its crops from whole training
+    # images, so only its validation images are read so.
     cache = (context.cache, machine.workers, machine.cache_gb)
     if work.recipe.crops:
         pixels = open_pixels(data, classifier.geometry, *cache, rows=val_rows)
@@ -289,7 +290,7 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
         logger=context.tracker.start(run),
         trainer=context.trainer,
     )
-    write_json(place.folder / "model.json", describe_model(work.model, keys))
+    write_json(place.folder / "model.json", describe_model(work.model, keys))  # for later runs that load the weights
     begins_with_probe = work.features is not None  # the start then competes with the epochs to be the best weights
     fitted = fit(classifier, train, val, work.recipe, context.seed, place, start_counts=begins_with_probe)
     if fitted.diverged:

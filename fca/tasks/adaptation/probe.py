@@ -57,8 +57,9 @@ class ProbeWork:
 def features_run_and_work(context: RunContext, data: ImageData) -> tuple[Run[ForwardWork], ProbeWork]:
     """The run that computes the features of all images, and the work of the probes that are fitted to these features.
 
-    The features do not depend on the subset, so the probes of all subsets share this run. The run of a compiled network
-    computes the features of all its depths (stages after which it can be truncated), so they share it, too.
+    The features do not depend on the subset, so the probes of all subsets share this run. A compiled network is an ONNX
+    program that gives features at several depths, the stages after which the network can be truncated. Its run stores
+    the features of all depths, so the probes of all depths share it, too.
     Raises FcaError for a model without weights, and with compat, which reproduces an original that has no probes.
     """
     check_has_weights(context, "probe")
@@ -126,10 +127,10 @@ class Probe:
         identity = {
             **probe_identity(context, data),
             "adaptation": "probe",
-            # these change the id of the run, as the results of earlier versions differ
-            "layer": "as solved",  # the stored layer had the same numbers in another order
-            "penalty": LEFT_OUT,  # it was chosen on the validation images
-            "judgement": "kept",  # the logits of the images left out were not stored
+            # Earlier versions stored other results; these keys give the run an id of its own.
+            "layer": "as solved",  # earlier: weights were stored with their numbers in a wrong order
+            "penalty": LEFT_OUT,  # earlier: the penalty was chosen on the validation images
+            "judgement": "kept",  # earlier: the logits of left-out images were not stored
         }
         columns = {**training_columns(context, data, "probe"), PENALTY_BY: LEFT_OUT}
         training = Run("train", identity, columns, features_run.run_id, light=True, work=work)
@@ -213,7 +214,9 @@ def write_probe(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: 
 
     `model=run` reads them to predict with the probe.
 
-    weight: classes x features.    bias: one for each class.    keys: the class keys.
+    weight: classes x features.
+    bias: one for each class.
+    keys: the class keys.
     """
     folder = context.store.folder(run.run_id)
     write_json(folder / "model.json", describe_model(Probed.of(context.model), keys))
