@@ -115,7 +115,8 @@ def _number_parts(
 def _warn_of_parts(dataset: str, link: str, descriptions: Sequence[str]) -> None:
     """Log a warning that subjects of several parts cannot be compared, and what to do about it.
 
-    link: what the subjects of two parts do not have in common, "item" or "image".    descriptions: of each part.
+    link: what the subjects of two parts do not have in common, "item" or "image".
+    descriptions: of each part.
     """
     n_parts = len(descriptions)
     shown_descriptions = list(descriptions[:SHOWN_PARTS])

@@ -176,7 +176,8 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     for a, and its loss on a helps to choose the model for b.
 
     Losses are negative log likelihoods of the held-out responses.
-    names: the candidate models.    network: of each subject, 0..k-1.
+    names: the candidate models.
+    network: of each subject, 0..k-1.
     watch: given the fits to be made, as (model, folds left out), yields them one by one, for a progress bar.
     """
     split = split_networks(responses, network, np.random.default_rng(seed))
@@ -270,7 +271,8 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
 def _unhide_linking_cells(responses: Matrix, hidden: Cells, network: Network) -> Cells:
     """Make hidden responses visible again until common items link all subjects; return those that are still hidden.
 
-    hidden: True where a response is hidden.    network: of each subject, 0..k-1.
+    hidden: True where a response is hidden.
+    network: of each subject, 0..k-1.
     While the visible responses fall into several parts without a common item (`parts_of`), one hidden response is made
     visible, for all snapshots of its network. It is a response to an item to which the subject's own part has no
     visible response, so that it can link this part to another.
@@ -294,7 +296,8 @@ def _unhide_linking_cells(responses: Matrix, hidden: Cells, network: Network) ->
 class Split(NamedTuple):
     """Networks divided into folds, for predicting each fold with items that are fitted to the other folds.
 
-    fold: of each subject; all snapshots of a network are in one fold.    folds: their number.
+    fold: of each subject; all snapshots of a network are in one fold.
+    folds: their number.
     shown: the responses from which a subject's ability is found when its fold is left out; the others are predicted.
     """
 
@@ -435,7 +438,8 @@ def _score_predictions(
 
     The score (`nll`) is the mean negative log likelihood of a response: -log chance where it is right, -log (1 -
     chance) where it is wrong. AUC, accuracy at a chance of 0.5, and sums by network come with it.
-    hold_out: "cells" or "subjects", for the result.    network: of each subject, 0..k-1; the interval is over networks.
+    hold_out: "cells" or "subjects", for the result.
+    network: of each subject, 0..k-1; the interval is over networks.
     Raises FcaError if no response was predicted.
     """
     from sklearn.metrics import roc_auc_score  # half a second to import

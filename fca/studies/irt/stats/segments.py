@@ -108,7 +108,8 @@ def class_counts(quarter: Codes, label: Codes, classes: int) -> Integer[np.ndarr
 def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes) -> Share:
     """Each subject's share of right responses among its responses in each quarter, with Wilson's 95 % interval.
 
-    correct: 1 right, 0 wrong, NaN for no response.    quarter: of each item, 0 to 3.
+    correct: 1 right, 0 wrong, NaN for no response.
+    quarter: of each item, 0 to 3.
 
     >>> segment_shares(np.array([[1.0, 0.0, np.nan, 1.0]]), np.array([0, 0, 0, 3])).share
     array([[0.5, nan, nan, 1. ]])
@@ -199,13 +200,15 @@ def class_robustness(
     """Instability, trend and change of every class, with 95 % intervals over its images.
 
     instability: standard deviation over severities of the class's mean of each part, averaged over parts.
-    trend: slope of the class's mean value over severity.    change: its mean value over severities, less `clean`.
+    trend: slope of the class's mean value over severity.
+    change: its mean value over severities, less `clean`.
 
     parts: what instability is measured on, for each image at each severity. Their means over a class are the class's
     shares of images in the four quarters (with `quarter_parts`), or its mean difficulty as the only part.
     value: of each image at each severity, expected success or difficulty.
     label: class of each image, 0 to classes - 1, each with at least one image.
-    severity: two or more, all above 0.    clean: value of each image at severity 0; None: change is NaN.
+    severity: two or more, all above 0.
+    clean: value of each image at severity 0; None: change is NaN.
     seed, resamples: of the bootstrap for the interval of instability.
 
     The intervals take the fit and the cuts of quarters as known. The interval of instability is made of percentiles of
@@ -316,7 +319,8 @@ def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
 
     The two classes with the highest scores are robust, the two with the lowest are susceptible (one each among two or
     three classes); the others have no verdict.
-    score: robustness of each class.    resampled: scores of all classes in bootstrap resamples.
+    score: robustness of each class.
+    resampled: scores of all classes in bootstrap resamples.
 
     >>> verdict_kept(np.array([-0.1, -0.3]), np.array([[-0.1, -0.3], [-0.2, -0.1]]))
     array([0.5, 0.5])

@@ -74,9 +74,11 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
 
     z = a (θ - b),   dz/dθ = a,   dz/db = -a,   dz/d(log a) = z
 
-    θ is ability, a discrimination, b difficulty. An item's gradient and block are those of one item of its group. The
-    abilities and the prior's centre (the mean difficulty) are shared by all items; of them the result has the gradient,
-    the diagonal of the negative Hessian, which has nothing beside it, and the cross with each item's parameters.
+    θ is ability, a discrimination, b difficulty. The negative Hessian has three kinds of entries that are not 0:
+    - a block for the parameters of each item; the result has one block, and one gradient, for each group of equal items
+    - a diagonal for the abilities and the prior's centre (the mean difficulty), which all items share
+    - the cross: second derivatives by a parameter of an item and one of these shared parameters
+
     cells: computed at `state` by `fill`; `error` and `weight` are the first and minus the second derivative by z of the
     log likelihood of each subject's response to each item, `mixed` minus the second by an asymptote and z.
     count: items in each group of items with equal responses.
@@ -85,7 +87,7 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
     """
     theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
     k = len(state.item)
-    gradient, block = own_derivatives(state, cells, observed)
+    gradient, block = own_derivatives(state, cells, observed)  # of each item in its own parameters
 
     # negative second derivatives by an item's and a shared parameter, k x shared x groups: the k parameters of an item
     # are asymptotes, log a and b; the shared ones are the abilities and, last, the prior's centre
@@ -198,7 +200,8 @@ FAR_STEP = 0.1  # a step of an item, relative to 1 + the parameter, that a quadr
 class Learning(NamedTuple):
     """Which scales of the prior are learned from the responses; the others are held where they are.
 
-    spread: of difficulty.    slope: mean log discrimination, which is the unit of ability.
+    spread: of difficulty.
+    slope: mean log discrimination, which is the unit of ability.
     """
 
     spread: bool = True
@@ -234,7 +237,8 @@ def find_mode(
     are then moved further, to where the changes of the last EM steps lead: in the first 30 steps by secants of the
     change as a function of the scales (Anderson's acceleration), which can cycle; later by Aitken's extrapolation.
 
-    fixed_ability: abilities stay as they are in `state`.    learning: the scales that are learned.
+    fixed_ability: abilities stay as they are in `state`.
+    learning: the scales that are learned.
     The result has `converged` if the last Newton step and the last EM step were both at most `tolerance`, within 1,000
     steps. It also holds the state, and the log likelihoods and derivatives (`Cells`) there.
     """
@@ -252,6 +256,7 @@ def find_mode(
     while max(moved, _last_change(history)) > tolerance and iteration < STEPS:
         iteration += 1
         is_observed = iteration > n_careful
+        # the steps of shared and item parameters, and the posterior variances from which the EM step learns the scales
         shared, item, difficulty_variance, ability_variance = _newton_step(state, cells, data, is_observed, free)
         state, moved = _take_step(data, state, cells, trial_cells, shared, item)
         cells, trial_cells = trial_cells, cells  # `cells` are now at the new state; the next step fills the others
@@ -268,7 +273,10 @@ def find_mode(
         scales = _log_scales(state.prior)
         state = _learn_scales(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
         change = ScaleChange(scales, _log_scales(state.prior) - scales)
-        history = _with_change(history, change) if may_use_secants else [*history[-2:], change]
+        if may_use_secants:
+            history = _with_change(history, change)  # starts again if the change has grown, as old secants then mislead
+        else:
+            history = [*history[-2:], change]  # the three steps that Aitken's extrapolation needs
 
         # the scales are not moved further in the careful steps, far from the mode, nor when they have converged
         if iteration > n_careful and _last_change(history) > tolerance:
@@ -361,8 +369,10 @@ def _take_step(
 
     Returns the state reached, and the size of the whole step before it was halved: the largest move of a shared
     parameter, or of an item's parameter relative to 1 + its value.
-    cells: at `state`.    trial_cells: arrays that are filled at the state reached.
-    shared: step of the abilities and, last, of the prior's centre.    item: step of the items (parameters x groups).
+    cells: at `state`.
+    trial_cells: arrays that are filled at the state reached.
+    shared: step of the abilities and, last, of the prior's centre.
+    item: step of the items (parameters x groups).
     Newton's step takes the log posterior as quadratic, which is wrong for an item that would move far. Such an item
     climbs to its own mode instead, at the abilities reached. If the whole step lowers the log posterior, the shorter
     steps are of abilities and centre alone, and all items climb to their own modes.
@@ -394,7 +404,8 @@ def _newton_step(
     Returns the step of the shared parameters (abilities and, last, the prior's centre), the step of the items, the
     variance of the difficulty of an item of each group with abilities taken as known, and the variance of each ability
     with items taken as known.
-    observed: True for the Hessian itself, False for its expectation.    free: the shared parameters that may move.
+    observed: True for the Hessian itself, False for its expectation.
+    free: the shared parameters that may move.
     """
     system = derivatives(state, cells, data.count, observed)
     eliminated = eliminate(system, data.count)
@@ -440,8 +451,9 @@ def _learn_scales(
     root of this mean, θ and b are divided by u and log u is added to log a: z = a (θ - b) and probabilities stay.
     With fixed abilities the unit is given, and the mean log discrimination becomes the mean over the items.
 
-    difficulty_variance: of an item of each group.    ability_variance: of each subject. Both are posterior variances by
-    Laplace's approximation.    learning: the scales that are learned; the others stay.
+    difficulty_variance: of an item of each group.
+    ability_variance: of each subject. Both are posterior variances by Laplace's approximation.
+    learning: the scales that are learned; the others stay.
     """
     prior = state.prior
     item = state.item  # the rows end with log discrimination (not in the 1pl) and difficulty
@@ -482,7 +494,8 @@ def find_best_mode(
 
     If there are many items, a sample of them is solved first, to save time, and the fit starts from the abilities and
     the prior of that sample.
-    fixed_ability: abilities stay as they are in `start`.    learning: the scales of the prior that are learned.
+    fixed_ability: abilities stay as they are in `start`.
+    learning: the scales of the prior that are learned.
     """
     has_asymptotes = len(start.item) > 2  # parameters beyond slope and difficulty
     if not has_asymptotes:
@@ -616,11 +629,10 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
     learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl all slopes are 1
-    if learns_slope and fixed_ability:  # abilities have a unit: only a slope that grows without end is in doubt
+    if learns_slope and fixed_ability:  # abilities have a unit: only a slope that grows without end is rejected
         learning = learning._replace(slope=prior.log_slope < LARGEST_LOG_SLOPE)
-        learns_slope = False
     doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)
-    doubts_slope = learns_slope and (ability_spread < SMALL_SPREAD or not mode.converged)
+    doubts_slope = learns_slope and not fixed_ability and (ability_spread < SMALL_SPREAD or not mode.converged)
     if not doubts_spread and not doubts_slope:
         return learning
 
@@ -630,7 +642,7 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
         ability_information = float(np.mean(system.diagonal[:-1])) - 1.0
         ability_variance = 1.0  # in the unit that was learned, by its definition
         if not _exceeds_chance(ability_variance, ability_information, len(mode.state.ability)):
-            return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
+            return learning._replace(slope=False)  # the next fit learns the spread of difficulty in the fixed unit
     if not doubts_spread:
         return learning
 

@@ -57,7 +57,8 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
 
     q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2),   q(μ) = N(E τ Σ E z / t, 1/t),   t = n E τ + 10⁻⁶
 
-    Each of q(μ) and q(τ) depends on the other. So they are updated in turn until the variance of q(μ) stays the same.
+    The priors are μ ~ N(0, 10⁶), hence the 10⁻⁶ (1 / MEAN_VARIANCE below), and τ ~ Gamma(1, 1). Each of q(μ) and q(τ)
+    depends on the other. So they are updated in turn until the variance of q(μ) stays the same.
     mean, variance: of the posterior of each z.
     count: how many parameters each entry stands for, since items with equal responses are one group; n = Σ count.
 
@@ -81,10 +82,11 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
         centre_variance = 1 / (n * precision + 1 / MEAN_VARIANCE)
         centre = centre_variance * precision * total
 
-    # evidence: E log p(z | μ, τ) - E log N(z; E μ, 1 / E τ), then E log (p / q) of μ, then the same of τ
+    # E log p(z | μ, τ) - E log N(z; E μ, 1 / E τ)
     log_precision = float(digamma(shape) - np.log(rate))  # E log τ
-    ratio = centre_variance / MEAN_VARIANCE
     evidence = n / 2 * (log_precision - np.log(precision) - precision * centre_variance)
+    # E log (prior / q) of μ, then of τ
+    ratio = centre_variance / MEAN_VARIANCE
     evidence += 0.5 * (1 + np.log(ratio) - ratio - centre**2 / MEAN_VARIANCE)
     evidence += shape - np.log(rate) + gammaln(shape) + (1 - shape) * digamma(shape) - precision
     return Population(centre, precision, float(evidence))
@@ -145,7 +147,7 @@ def grid(model: str, subjects: int) -> Grid:
     return Grid(
         difficulty=difficulty,
         slope=slope,
-        weight=log_weight,
+        weight=log_weight,  # the field holds logarithms
         feasibility=feasibility,
         cap_prior=cap_prior,
         width=(b[1] - b[0], slope_width),
@@ -265,7 +267,8 @@ def logs(state: State, points: Grid) -> Logs:
 class Items(NamedTuple):
     """Posterior of the items of each group (items with equal responses), computed on the points of a grid.
 
-    difficulty, slope: mean and variance of b and of log a.    feasibility: mean of λ.
+    difficulty, slope: mean and variance of b and of log a.
+    feasibility: mean of λ.
     uncapped: probability that the item has no cap (λ = 1).
     right, wrong: how many right and wrong responses of each subject are to items at each point. An item counts at every
     point by the posterior probability of this point.
@@ -292,7 +295,8 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     of log a, the mean of λ and the probability that λ is 1; and for each subject the expected numbers of right and of
     wrong responses to items at each point, where an item counts at a point by its posterior probability there.
     log_chances: log P(right) and log P(wrong) of each subject at each point, from `logs`.
-    scale: the priors of items.    points: values of b, log a and λ, with b and log a in standard deviations of `scale`.
+    scale: the priors of items.
+    points: values of b, log a and λ, with b and log a in standard deviations of `scale`.
 
     >>> data = prepare(np.eye(3))
     >>> state, points = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
@@ -486,7 +490,8 @@ def fit_variational(
     the prior of the items that have a cap, and the share of items without one (λ = 1) is learned: the second addition.
 
     responses: 1 right, 0 wrong, NaN missing.
-    model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.    epochs: sweeps at most; `converged` if these were enough.
+    model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.
+    epochs: sweeps at most; `converged` if these were enough.
     seed:   of the noise that is added to the start, the logit accuracies. It changes the result by little more than the
             tolerance, 3e-4.
 
