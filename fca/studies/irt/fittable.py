@@ -59,6 +59,7 @@ def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | 
 
     image: number of the image of each item; None: each item is an image of its own. If given, a common image links
     subjects, even if it was corrupted differently for each.
+
     A warning names the parts. Parts that cannot be fitted, for example with too few subjects, are left out with a
     warning. Raises FcaError if no part can be fitted.
     """

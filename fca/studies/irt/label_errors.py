@@ -293,6 +293,7 @@ def judge(verdicts: pd.Series, items: pd.Series) -> Judged | None:
 
     verdicts: whether a label is wrong, by name of the item, from `read_verdicts`.
     items: names of the items.
+
     Names are matched as in `positions`. None if no verdict is on any of the items.
     """
     item_positions = positions(verdicts.index, items)

@@ -273,6 +273,7 @@ def _unhide_linking_cells(responses: Matrix, hidden: Cells, network: Network) ->
 
     hidden: True where a response is hidden.
     network: of each subject, 0..k-1.
+
     While the visible responses fall into several parts without a common item (`parts_of`), one hidden response is made
     visible, for all snapshots of its network. It is a response to an item to which the subject's own part has no
     visible response, so that it can link this part to another.
@@ -366,10 +367,11 @@ def _predict_folds(
     Items are fitted to the largest part of the other subjects that common items link (`parts_of`). The ability of a new
     subject, one of the folds left out, is found from its shown responses (`split.shown`). Its other responses to these
     items are predicted.
-    name: of the model.    Rows of the result are the new subjects, in their order.
-    The chance is NaN for shown responses, for items that were not fitted, and for subjects without a shown response to
-    a fitted item. All are NaN if no item has both right and wrong responses of the fitted subjects, since nothing can
-    be fitted then.
+    name: of the model.
+
+    Rows of the result are the new subjects, in their order. The chance is NaN for shown responses, for items that were
+    not fitted, and for subjects without a shown response to a fitted item. All are NaN if no item has both right and
+    wrong responses of the fitted subjects, since nothing can be fitted then.
     """
     is_new = np.isin(split.fold, left_out)
     chance = np.full((int(is_new.sum()), responses.shape[1]), np.nan)

@@ -66,6 +66,7 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
 
     responses: 1 right, 0 wrong, NaN missing.
     fit: a fit of these responses, which gives the information of each.
+
     None where no group is set apart: if nothing is missing, if fewer than two subjects had both right and wrong
     responses, or if every group has half of its information or more in common with the others.
 

@@ -167,6 +167,7 @@ def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
     factor L of its block B, L⁻¹ h (`half_item`) for its gradient h, and L⁻¹ C (`half_cross`) for its cross C with the
     shared parameters.
     free: positions of the shared parameters that may move. The others, such as fixed abilities, get a step of 0.
+
     Where the posterior is not concave in the shared parameters, negative curvatures are flipped, so that the step
     ascends. The step of the shared parameters is shortened to LONGEST_STEP.
     """
@@ -239,6 +240,7 @@ def find_mode(
 
     fixed_ability: abilities stay as they are in `state`.
     learning: the scales that are learned.
+
     The result has `converged` if the last Newton step and the last EM step were both at most `tolerance`, within 1,000
     steps. It also holds the state, and the log likelihoods and derivatives (`Cells`) there.
     """
@@ -373,6 +375,7 @@ def _take_step(
     trial_cells: arrays that are filled at the state reached.
     shared: step of the abilities and, last, of the prior's centre.
     item: step of the items (parameters x groups).
+
     Newton's step takes the log posterior as quadratic, which is wrong for an item that would move far. Such an item
     climbs to its own mode instead, at the abilities reached. If the whole step lowers the log posterior, the shorter
     steps are of abilities and centre alone, and all items climb to their own modes.

@@ -25,6 +25,7 @@ def one_class(
 
     correct: 1 right, 0 wrong, NaN missing.
     labels: class of each item; items without one (None, NaN) are left out.
+
     With fewer than two classes no subject can be judged, and all are False.
 
     >>> correct = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 0]], dtype=float)

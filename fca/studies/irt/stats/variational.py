@@ -96,7 +96,7 @@ class Grid(NamedTuple):
     """Points where the posterior of an item is computed: every λ at every pair of b and log a, in this order.
 
     difficulty, slope: b and log a of every pair, in standard deviations of their priors, from the priors' means.
-    weight: log prior probability of every pair.
+    log_prior: log prior probability of every pair.
     feasibility: the levels of λ; the last one is 1, an item without a cap.
     cap_prior: prior probability of every level for an item with a cap (λ < 1); 0 for the level 1.
     width: distance from point to point, of b and of log a; 0 for a parameter with one point.
@@ -104,7 +104,7 @@ class Grid(NamedTuple):
 
     difficulty: Pairs
     slope: Pairs
-    weight: Pairs
+    log_prior: Pairs
     feasibility: Float[np.ndarray, " levels"]
     cap_prior: Float[np.ndarray, " levels"]
     width: tuple[float, float]
@@ -133,8 +133,8 @@ def grid(model: str, subjects: int) -> Grid:
     slope_grid, difficulty_grid = np.meshgrid(log_a, b, indexing="ij")
     slope = slope_grid.ravel()
     difficulty = difficulty_grid.ravel()
-    log_weight = -(slope**2 + difficulty**2) / 2  # log density of standard normal priors, without constants
-    log_weight -= np.log(np.exp(log_weight).sum())  # so that the prior probabilities sum to 1
+    log_prior = -(slope**2 + difficulty**2) / 2  # log density of standard normal priors, without constants
+    log_prior -= np.log(np.exp(log_prior).sum())  # so that the prior probabilities sum to 1
 
     if model == "3pl-upper":
         node, node_weight = np.polynomial.legendre.leggauss(CAP_POINTS)  # of [-1, 1]
@@ -147,7 +147,7 @@ def grid(model: str, subjects: int) -> Grid:
     return Grid(
         difficulty=difficulty,
         slope=slope,
-        weight=log_weight,  # the field holds logarithms
+        log_prior=log_prior,
         feasibility=feasibility,
         cap_prior=cap_prior,
         width=(b[1] - b[0], slope_width),
@@ -308,7 +308,7 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     is_uncapped = points.feasibility == 1
     with np.errstate(divide="ignore"):  # a level without prior mass has log 0 = -inf
         log_level_prior = np.log((1 - scale.uncapped) * points.cap_prior + scale.uncapped * is_uncapped)
-    log_prior = (log_level_prior[:, None] + points.weight).ravel().astype(points.dtype)  # by point
+    log_prior = (log_level_prior[:, None] + points.log_prior).ravel().astype(points.dtype)  # by point
 
     functions = _moment_functions(points)  # b, b², log a, (log a)², λ and whether λ is 1: points x 6
     log_right, log_wrong = log_chances.value  # subjects x points
