@@ -284,18 +284,11 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     """
     corrupted = images.item[:, images.severity > 0]  # images x severities
     severity = images.severity[images.severity > 0].astype(float)
-    is_by_counts = analysis.mode == "count"
-    # `value` of each item is for trend and change, `scored_values` (images x severities x parts) for instability
-    if is_by_counts:
-        value: PerItem = quartered_items.success
-        # a part for each quarter: 1 for the quarter that the image is in, else 0
-        scored_values = segments.quarter_parts(quartered_items.quarter["difficulty"][corrupted])
-    else:
-        value = quartered_items.difficulty
-        scored_values = value[corrupted][..., None]  # a single part
+    # `value` of each item, for trend and change; `parts` of each image at each severity, for instability
+    value, parts = _measured_values(quartered_items, corrupted, analysis.mode)
     clean = value[images.item[:, 0]] if images.severity[0] == 0 else None  # severities ascend
     # instability, trend and change of each class with intervals; `resampled`: instability in bootstrap resamples
-    measures = segments.class_robustness(scored_values, value[corrupted], images.label, severity, clean, analysis.seed)
+    measures = segments.class_robustness(parts, value[corrupted], images.label, severity, clean, analysis.seed)
 
     sign = 1.0 if analysis.compat == COMPAT_AS_PAPER else -1.0
     robustness = sign * measures.instability
@@ -303,6 +296,8 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     # the share of the resamples whose robustness gives the class the same verdict
     share_with_same_verdict = segments.verdict_kept(robustness, sign * measures.resampled)
     measure_columns = {name: values for name, values in measures._asdict().items() if name != "resampled"}
+    # expected success rises where a class becomes easier, difficulty falls
+    sign_of_easier = 1.0 if analysis.mode == "count" else -1.0
     columns: dict[str, Any] = {
         "mode": analysis.mode,
         "label": images.keys,
@@ -318,8 +313,7 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
         # by the sign of the paper, so that both versions can be compared
         RANK_WRITTEN: segments.ranks(measures.instability),
         VERDICT_WRITTEN: segments.verdicts(measures.instability),
-        # expected success rises where a class becomes easier, difficulty falls
-        "direction": _directions(measures.change_low, measures.change_high, easier=1.0 if is_by_counts else -1.0),
+        "direction": _directions(measures.change_low, measures.change_high, sign_of_easier),
     }
     return pd.DataFrame(columns)
 
@@ -334,6 +328,23 @@ def _directions(low: Float[np.ndarray, " classes"], high: Float[np.ndarray, " cl
     low, high = np.sort(easier * np.stack([low, high]), axis=0)  # a sign of -1 swaps the ends
     words: Any = [None, "harder", "easier"]
     return np.select([np.isnan(low), high < 0, low > 0], words, "unclear")
+
+
+def _measured_values(
+    quartered_items: Quartered, corrupted: Integer[np.ndarray, "images severities"], mode: str
+) -> tuple[PerItem, segments.Parts]:
+    """What the measures of classes are computed from: a value of each item, and parts of each image at each severity.
+
+    The value is for trend and change: expected success (mode "count") or difficulty ("mean_b").
+    The parts (images x severities x parts) are for instability. In mode "count" there is one for each quarter of
+    difficulty: 1 for the quarter that the image is in, else 0, so that their means are shares. In mode "mean_b" the
+    difficulty is the only part.
+    corrupted: position of the item of each image at each severity above 0.
+    """
+    if mode == "count":
+        return quartered_items.success, segments.quarter_parts(quartered_items.quarter["difficulty"][corrupted])
+    difficulty = quartered_items.difficulty
+    return difficulty, difficulty[corrupted][..., None]
 
 
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ network are always on the same side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -210,14 +210,8 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
         _score_predictions(responses, chance_by_model[name], baseline, name, "subjects", network) for name in names
     )
 
-    # nested: each fold is predicted by the model that is best on the other folds. So several models may take part; the
-    # score has the name of the model that is chosen overall
-    inner_losses = [inner_loss_by_model[name] for name in names]  # models x folds
-    best_model_of_fold = np.argmin(inner_losses, axis=0)  # positions in names
-    best_model_of_subject = best_model_of_fold[split.fold]
-    chances = [chance_by_model[name] for name in names]
-    # the chances of each subject as predicted by the model that is best for its fold
-    nested_chance = np.choose(best_model_of_subject[:, None], chances)
+    # several models may take part in the outer score; it has the name of the model that is chosen overall
+    nested_chance = _nested_chance(split, chance_by_model, inner_loss_by_model)
     outer = _score_predictions(responses, nested_chance, baseline, candidates[0].model, "subjects", network)
     return Choice(candidates, outer._replace(unlinked=_unlinked_networks(responses, split, network)))
 
@@ -233,6 +227,22 @@ def excess(score: HeldOut, reference: HeldOut) -> Estimated:
     True
     """
     return _mean_with_interval(score.loss - reference.loss, score.number, within=EVERYWHERE)
+
+
+def _nested_chance(
+    split: Split, chance_by_model: Mapping[str, Matrix], inner_loss_by_model: Mapping[str, Float[np.ndarray, " folds"]]
+) -> Matrix:
+    """Chances of right responses (subjects x items), each fold predicted by the model that is best on all other folds.
+
+    chance_by_model: of each model, the chances that it predicts for all folds, in fits without the predicted fold.
+    inner_loss_by_model: of each model, its loss on the other folds, by the fold for which a model is chosen.
+    """
+    names = list(chance_by_model)
+    inner_losses = [inner_loss_by_model[name] for name in names]  # models x folds
+    best_model_of_fold = np.argmin(inner_losses, axis=0)  # positions in names
+    best_model_of_subject = best_model_of_fold[split.fold]
+    chances = [chance_by_model[name] for name in names]
+    return np.choose(best_model_of_subject[:, None], chances)  # each subject's row, from its fold's best model
 
 
 def hide(responses: Matrix, share: float, seed: int | np.random.Generator, network: Network | None = None) -> Cells:

@@ -622,17 +622,16 @@ def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = Fal
 def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
     """Which of the scales that `mode` learned are determined by the responses: spread of difficulty, unit of ability.
 
-    A scale is in doubt if it is small, or if the fit did not converge. The variance that belongs to it (of difficulty,
-    or of ability) must then be larger than chance explains: at least two standard errors above 0, where a standard
-    error is √(2 / n) / I for n values (abilities or difficulties), with I the mean information of the responses on one
-    value. The unit of ability is tested by the spread of ability in logits, exp(mean log discrimination). With fixed
-    abilities, the mean log discrimination is rejected only if it grows without end.
-    At most one scale is rejected at a time, because the other is learned anew without it.
+    A scale is in doubt if it is small, or if the fit did not converge. It is then rejected unless the variance that
+    belongs to it (of ability, or of difficulty) is larger than chance explains. Of two scales in doubt the unit of
+    ability is tested first; if it is rejected, the next fit learns the spread of difficulty without it, which may make
+    that one estimable. With fixed abilities the unit is given, and the mean log discrimination is rejected only if it
+    grows without end.
     """
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
     learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl all slopes are 1
-    if learns_slope and fixed_ability:  # abilities have a unit: only a slope that grows without end is rejected
+    if learns_slope and fixed_ability:
         learning = learning._replace(slope=prior.log_slope < LARGEST_LOG_SLOPE)
     doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)
     doubts_slope = learns_slope and not fixed_ability and (ability_spread < SMALL_SPREAD or not mode.converged)
@@ -640,22 +639,36 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
         return learning
 
     system = derivatives(mode.state, mode.cells, data.count, observed=True)
-    if doubts_slope:
-        # the diagonal has the information on every ability and, last, on the prior's centre; 1 is the prior's
-        ability_information = float(np.mean(system.diagonal[:-1])) - 1.0
-        ability_variance = 1.0  # in the unit that was learned, by its definition
-        if not _exceeds_chance(ability_variance, ability_information, len(mode.state.ability)):
-            return learning._replace(slope=False)  # the next fit learns the spread of difficulty in the fixed unit
-    if not doubts_spread:
-        return learning
+    if doubts_slope and not _ability_exceeds_chance(system):
+        return learning._replace(slope=False)
+    if doubts_spread:
+        exceeds_floor = prior.spread > SPREAD_FLOOR
+        learning = learning._replace(spread=exceeds_floor and _difficulty_exceeds_chance(system, prior, data.count))
+    return learning
 
-    items = int(data.count.sum())
-    # difficulty is the last parameter of an item: its precision, with the item's other parameters unknown and abilities
-    # known, is the square of the last element of the Cholesky factor
+
+def _ability_exceeds_chance(system: System) -> bool:
+    """Whether the variance of ability is larger than chance explains; it is 1, in the unit that was learned.
+
+    system: derivatives of the log posterior at the mode. Its `diagonal` has the information on every ability, by the
+    responses and by the prior (1), and comes to the prior's centre last.
+    """
+    ability_information = float(np.mean(system.diagonal[:-1])) - 1.0  # by the responses
+    return _exceeds_chance(1.0, ability_information, len(system.diagonal) - 1)
+
+
+def _difficulty_exceeds_chance(system: System, prior: Prior, count: Groups) -> bool:
+    """Whether the learned variance of difficulty, prior.spread², is larger than chance explains.
+
+    system: derivatives of the log posterior at the mode. Its `block` is the negative Hessian in an item's parameters,
+    of which difficulty is the last. The precision of difficulty, with abilities known and the item's other parameters
+    unknown, is the square of the last element of the block's Cholesky factor. It includes the prior's 1 / spread².
+    count: items in each group of items with equal responses.
+    """
+    items = int(count.sum())
     difficulty_precision = cholesky(system.block)[-1, -1] ** 2  # by group
-    difficulty_information = float(data.count @ difficulty_precision) / items - prior.spread**-2  # less the prior's
-    exceeds_chance = _exceeds_chance(prior.spread**2, difficulty_information, items)
-    return learning._replace(spread=prior.spread > SPREAD_FLOOR and exceeds_chance)
+    difficulty_information = float(count @ difficulty_precision) / items - prior.spread**-2  # by the responses
+    return _exceeds_chance(prior.spread**2, difficulty_information, items)
 
 
 def _exceeds_chance(variance: float, information: float, number: int) -> bool:

@@ -324,20 +324,16 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     width = max(BLOCK // len(log_prior), 1)
     for start in range(0, len(data.count), width):
         block = slice(start, start + width)
-        # first the log density, then in place, because it is large, the posterior probability: groups x points
-        density = correct[:, block].T @ gain
-        density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
-        highest = density.max(axis=1, keepdims=True)  # taken off, so that exp cannot overflow
-        np.exp(density - highest, out=density)
-        total = density.sum(axis=1, keepdims=True)
-        density /= total
+        log_density = correct[:, block].T @ gain  # groups x points
+        log_density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
+        posterior, log_evidence = _normalise(log_density)
+        moments[:, block] = (posterior @ functions).T
 
-        # sums over groups, each of which counts as often as it has items; total exp(highest) is P(responses)
-        evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
-        moments[:, block] = (density @ functions).T
-        density *= data.count[block, None].astype(points.dtype)
-        expected_right += correct[:, block] @ density
-        expected_responses += density.sum(axis=0) if data.present is None else present[:, block] @ density
+        # sums over groups, each of which counts as often as it has items
+        evidence += float(data.count[block] @ log_evidence)
+        posterior *= data.count[block, None].astype(points.dtype)  # now the expected number of items at each point
+        expected_right += correct[:, block] @ posterior
+        expected_responses += posterior.sum(axis=0) if data.present is None else present[:, block] @ posterior
 
     return Items(
         # from moments in standard deviations of the prior to mean and variance on the scale of ability, and of log a
@@ -349,6 +345,19 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         wrong=np.maximum(expected_responses - expected_right, 0),
         evidence=evidence,
     )
+
+
+def _normalise(log_density: Float[np.ndarray, "groups points"]) -> tuple[Float[np.ndarray, "groups points"], Vector]:
+    """The posterior probability of each point, and log P(responses), the log of the sum of the densities of all points.
+
+    log_density: log likelihood plus log prior of each group of items at each point. It is overwritten by the posterior,
+    because it is large.
+    """
+    highest = log_density.max(axis=1, keepdims=True)  # taken off, so that exp cannot overflow
+    posterior = np.exp(log_density - highest, out=log_density)
+    total = posterior.sum(axis=1, keepdims=True)
+    posterior /= total
+    return posterior, np.log(total[:, 0]) + highest[:, 0]
 
 
 def _moment_functions(points: Grid) -> Float[np.ndarray, "points 6"]:
