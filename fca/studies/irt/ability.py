@@ -137,7 +137,7 @@ class Ability:
     def _lines_by_scale(
         self, gathered: DatasetResponses, corruption: str, item_groups: Sequence[tuple[str, str, pd.DataFrame]]
     ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-        """Score the subjects of one source of responses on every scale of the bank that has items of theirs.
+        """Score the subjects of one source of responses on every scale of the bank that they have responses to.
 
         Yields, for each scale, its items and the lines of table bank_ability. Where a source has items of several data
         sets of the bank, the column dataset of its lines also names the data set of the scale, because abilities on two

@@ -75,10 +75,9 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     responses alone; `kept`, the share of it that the prior leaves; `balanced_se`, the standard error in a balanced
     design with as many responses.
 
-    How groups are found: an item informs on the difference of two groups by w v / (w + v), with w and v the Fisher
-    information of each group's responses to it. Subjects are put in the order of the second eigenvector of the graph
-    whose edges are the information that two subjects have in common (normalised cut; Shi & Malik 2000). This order is
-    cut where least information crosses.
+    How groups are found: subjects are ordered so that those with much information in common are neighbours (normalised
+    cut; Shi & Malik 2000), and this order is cut into two groups where least information crosses. An item informs on
+    the difference of two groups by w v / (w + v), with w and v the Fisher information of each group's responses to it.
 
     An item that all subjects got right, or all got wrong, informs on no difference (Fischer 1981), nor does a subject
     with only right or only wrong responses. Both are left out.

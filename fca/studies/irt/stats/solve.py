@@ -246,7 +246,7 @@ def find_mode(
     """
     # the first steps use the expected Hessian, which is positive everywhere; it is not available with asymptotes
     has_asymptotes = len(state.item) > 2  # parameters beyond slope and difficulty
-    n_careful = 0 if has_asymptotes else EXPECTED_HESSIAN_STEPS
+    n_expected_steps = 0 if has_asymptotes else EXPECTED_HESSIAN_STEPS
     free = slice(len(state.ability) if fixed_ability else 0, None)  # abilities are the first shared parameters
     cells = Cells.empty(data, state.model)
     trial_cells = Cells.empty(data, state.model)
@@ -254,17 +254,17 @@ def find_mode(
 
     iteration = 0
     moved = np.inf  # size of the last Newton step
-    history: list[ScaleChange] = []  # the last EM steps, three at most
+    history: list[ScaleChange] = []  # the last EM steps, three at most; `_last_change` is the size of the last one
     while max(moved, _last_change(history)) > tolerance and iteration < STEPS:
         iteration += 1
-        is_observed = iteration > n_careful
+        is_observed = iteration > n_expected_steps  # uses the Hessian itself
         # the steps of shared and item parameters, and the posterior variances from which the EM step learns the scales
         shared, item, difficulty_variance, ability_variance = _newton_step(state, cells, data, is_observed, free)
         state, moved = _take_step(data, state, cells, trial_cells, shared, item)
         cells, trial_cells = trial_cells, cells  # `cells` are now at the new state; the next step fills the others
 
-        # near the end, where the scales change little, Newton steps settle before the scales are learned again: secants
-        # compare EM steps, which should each start from the mode at their scales
+        # secants compare EM steps, each of which should start from the mode at its scales. So near the end, where the
+        # scales change little, Newton steps are repeated without an EM step until they are small
         may_use_secants = iteration < SECANT_STEPS
         last_change = _last_change(history)
         is_unsettled = tolerance < moved and moved > SETTLED_RATIO * last_change
@@ -280,8 +280,8 @@ def find_mode(
         else:
             history = [*history[-2:], change]  # the three steps that Aitken's extrapolation needs
 
-        # the scales are not moved further in the careful steps, far from the mode, nor when they have converged
-        if iteration > n_careful and _last_change(history) > tolerance:
+        # the scales are not moved further in the first steps, far from the mode, nor when they have converged
+        if is_observed and _last_change(history) > tolerance:
             prior, history = _extrapolate_scales(state.prior, history, may_use_secants)
             state = replace(state, prior=prior)
 
