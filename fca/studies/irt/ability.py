@@ -84,7 +84,8 @@ class Ability:
             (str(dataset), str(kind), bank_items)
             for (dataset, kind), bank_items in bank.groupby(["dataset", "corruption"])
         ]
-        # responses of files are among the first, whatever corruptions their images have
+        # each source with the corruption of its images. A file is called clean here whatever its images are:
+        # `_lines_by_scale` finds the scales of a file by the corruptions of its items, not by this name
         sources: Iterable[tuple[str, DatasetResponses]] = [("clean", gathered) for gathered in clean_sources]
         if (bank["corruption"] != "clean").any():
             # one subject is enough, because nothing is fitted to these responses
@@ -93,7 +94,7 @@ class Ability:
         # score the responses of each source on each scale
         frames: list[pd.DataFrame] = []
         scored_sources: list[DatasetResponses] = []
-        used_items: list[pd.DataFrame] = []
+        used_items: list[pd.DataFrame] = []  # of the scales that have scores, for the notes on their fits
         for corruption, gathered in sources:
             for bank_items, lines in self._lines_by_scale(gathered, corruption, item_groups):
                 frames.append(lines)
@@ -136,12 +137,13 @@ class Ability:
     def _lines_by_scale(
         self, gathered: DatasetResponses, corruption: str, item_groups: Sequence[tuple[str, str, pd.DataFrame]]
     ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-        """Score the subjects of one source of responses on every scale of the bank with items that they responded to.
+        """Score the subjects of one source of responses on every scale of the bank that they have responses to.
 
         Yields, for each scale, its items and the lines of table bank_ability. Where a source has items of several data
         sets of the bank, the column dataset of its lines also names the data set of the scale, because abilities on two
         scales cannot be compared.
-        corruption: of the images of the source.    item_groups: data set, corruption and items of each scale.
+        corruption: of the images of the source; not used for a file, whose items have their own corruptions.
+        item_groups: data set, corruption and items of each scale.
         """
         scored = []
         for dataset, kind, bank_items in item_groups:
@@ -161,7 +163,9 @@ class Ability:
 def _may_have_items_of(gathered: DatasetResponses, corruption: str, dataset: str, kind: str) -> bool:
     """Whether these responses can be to items that a bank has under this data set and kind of corruption.
 
-    gathered: responses of one source.    corruption: of their images.    dataset, kind: of the items of the bank.
+    gathered: responses of one source.
+    corruption: of their images.
+    dataset, kind: of the items of the bank.
 
     Stored responses are matched by their data set and corruption. Those of a file (without fingerprint) are matched by
     the corruptions of their items, because a file may have another name than the data set.
@@ -176,10 +180,11 @@ def _score_subjects(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, s
 
     No lines are returned where no subject has such a response.
 
-    gathered: the responses of the subjects.    kind: corruption of the items, for the lines.
+    gathered: the responses of the subjects.
+    kind: corruption of the items, for the lines.
     bank: items that were fitted together, as lines of table irt_items. Items that a subject did not respond to count as
-    missing.    score: how abilities are estimated, a key of SCORES: map (most probable ability) or eap (expected
-    ability).
+    missing.
+    score: how abilities are estimated, a key of SCORES: map (most probable ability) or eap (expected ability).
     """
     responses = gathered.responses
     names = pd.Index(responses.items["item"])

@@ -223,7 +223,7 @@ def _items_of_file(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
     required_columns = (*TEXT_COLUMNS, *PARAMETER_RANGES)
     lengths = {len(values) if isinstance(values, list) else -1 for values in columns.values()}  # -1: not a list
     has_all_columns = all(name in columns for name in required_columns)
-    has_equal_lengths = len(lengths) == 1 and not lengths <= {0, -1}  # all are lists, and they are not empty
+    has_equal_lengths = len(lengths) == 1 and min(lengths) > 0  # all are lists, and they are not empty
     if not has_all_columns or not has_equal_lengths:
         allowed = f"a file of fca bank: columns {', '.join(required_columns)}, as long as each other"
         raise FcaError("bank", bank, allowed, NEXT_STEP)

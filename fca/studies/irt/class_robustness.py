@@ -270,36 +270,34 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     """Lines of table class_robustness for one corruption, without the data set, corruption and at_chance.
 
     Each class has its instability (standard deviation over severities), rank, verdict and trend over the severities
-    above 0, and its change from the clean images (severity 0) to the mean over the severities above 0. By
-    `analysis.mode`, instability is that of the shares of a class's images in the quarters of difficulty ("count"), or
-    of its mean difficulty ("mean_b"). Trend and change are those of the class's mean expected success ("count") or of
-    its mean difficulty ("mean_b"). A verdict is robust, susceptible or none.
+    above 0, and its change from the clean images (severity 0) to the mean over the severities above 0. A verdict is
+    robust, susceptible or none. `analysis.mode` chooses what is measured:
+    count:  instability of the shares of a class's images in the four quarters of difficulty; trend and change of its
+            mean expected success.
+    mean_b: all three of the class's mean difficulty.
+
+    Robustness is minus instability: a class that changes less is more robust, as the paper (Sharma et al. 2023) defines
+    the word. With analysis.compat it is plus instability, as the paper computes the score.
 
     images: the images with a label, and the position of the item of each at every severity.
     quartered_items: expected success (mean chance of a right response), difficulty and quarter of every item.
     """
     corrupted = images.item[:, images.severity > 0]  # images x severities
     severity = images.severity[images.severity > 0].astype(float)
-    is_by_counts = analysis.mode == "count"
-    # value: of each item, for trend and change.    scored_values: of each image and severity, for instability
-    if is_by_counts:
-        value: PerItem = quartered_items.success
-        # images x severities x quarters: 1 for the quarter that the image is in, else 0
-        scored_values = segments.quarter_parts(quartered_items.quarter["difficulty"][corrupted])
-    else:
-        value = quartered_items.difficulty
-        scored_values = value[corrupted][..., None]  # a single part: images x severities x 1
+    # `value` of each item, for trend and change; `parts` of each image at each severity, for instability
+    value, parts = _measured_values(quartered_items, corrupted, analysis.mode)
     clean = value[images.item[:, 0]] if images.severity[0] == 0 else None  # severities ascend
     # instability, trend and change of each class with intervals; `resampled`: instability in bootstrap resamples
-    measures = segments.class_robustness(scored_values, value[corrupted], images.label, severity, clean, analysis.seed)
+    measures = segments.class_robustness(parts, value[corrupted], images.label, severity, clean, analysis.seed)
 
-    # a class that changes less over severities is more robust; the paper (Sharma et al. 2023) has the opposite sign
     sign = 1.0 if analysis.compat == COMPAT_AS_PAPER else -1.0
     robustness = sign * measures.instability
     n_images = np.bincount(images.label)
     # the share of the resamples whose robustness gives the class the same verdict
     share_with_same_verdict = segments.verdict_kept(robustness, sign * measures.resampled)
     measure_columns = {name: values for name, values in measures._asdict().items() if name != "resampled"}
+    # expected success rises where a class becomes easier, difficulty falls
+    sign_of_easier = 1.0 if analysis.mode == "count" else -1.0
     columns: dict[str, Any] = {
         "mode": analysis.mode,
         "label": images.keys,
@@ -315,8 +313,7 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
         # by the sign of the paper, so that both versions can be compared
         RANK_WRITTEN: segments.ranks(measures.instability),
         VERDICT_WRITTEN: segments.verdicts(measures.instability),
-        # expected success rises where a class becomes easier, difficulty falls
-        "direction": _directions(measures.change_low, measures.change_high, easier=1.0 if is_by_counts else -1.0),
+        "direction": _directions(measures.change_low, measures.change_high, sign_of_easier),
     }
     return pd.DataFrame(columns)
 
@@ -324,12 +321,30 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
 def _directions(low: Float[np.ndarray, " classes"], high: Float[np.ndarray, " classes"], easier: float) -> np.ndarray:
     """Direction of each class's change by its interval: "harder", "easier", or "unclear" if the interval contains 0.
 
-    None where there is no interval.    low, high: ends of the interval, NaN where there is none.
+    None where there is no interval.
+    low, high: ends of the interval, NaN where there is none.
     easier: the sign that a change to easier images has, 1 or -1.
     """
     low, high = np.sort(easier * np.stack([low, high]), axis=0)  # a sign of -1 swaps the ends
     words: Any = [None, "harder", "easier"]
     return np.select([np.isnan(low), high < 0, low > 0], words, "unclear")
+
+
+def _measured_values(
+    quartered_items: Quartered, corrupted: Integer[np.ndarray, "images severities"], mode: str
+) -> tuple[PerItem, segments.Parts]:
+    """What the measures of classes are computed from: a value of each item, and parts of each image at each severity.
+
+    The value is for trend and change: expected success (mode "count") or difficulty ("mean_b").
+    The parts (images x severities x parts) are for instability. In mode "count" there is one for each quarter of
+    difficulty: 1 for the quarter that the image is in, else 0, so that their means are shares. In mode "mean_b" the
+    difficulty is the only part.
+    corrupted: position of the item of each image at each severity above 0.
+    """
+    if mode == "count":
+        return quartered_items.success, segments.quarter_parts(quartered_items.quarter["difficulty"][corrupted])
+    difficulty = quartered_items.difficulty
+    return difficulty, difficulty[corrupted][..., None]
 
 
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
@@ -397,7 +412,8 @@ def shown_severities(severities: pd.DataFrame, classes: pd.DataFrame, parameter:
 
     These are the lines of the lowest and of the highest quarter by one parameter. Up to twelve classes of a corruption
     are all shown; of more, only the five most and the five least robust.
-    severities, classes: the frames of class_severity and class_robustness.    parameter: difficulty or discrimination.
+    severities, classes: the frames of class_severity and class_robustness.
+    parameter: difficulty or discrimination.
     """
     keys = ["dataset", "corruption", "label"]
     verdicts = shown_classes(classes, at_most=2 * ENDS + 2)[[*keys, "rank", "verdict", "classes"]]

@@ -183,8 +183,8 @@ def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: 
     images are cut into four equal parts, and the same limits place the images of all severities. With compat "seed001"
     the quarters are by difficulty b, and the items of each severity are cut separately, as in the paper (Sharma et al.
     2023).
-    model: the item response model to fit.    seed: draws the order of images with equal values; with compat also the
-    noise at the start of the fit.
+    model: the item response model to fit.
+    seed: draws the order of images with equal values; with compat also the noise at the start of the fit.
     Raises FcaError for an unknown compat, and where there are no clean items to cut on.
     """
     if compat not in COMPAT:

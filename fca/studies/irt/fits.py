@@ -89,6 +89,7 @@ def fitted(
     hold_out: what "auto" holds out, "cells" (some responses) or "subjects" (whole networks).
     compat: None for the default fit; "seed001" for variational inference as in the paper (Sharma et al. 2023).
     seed: of the responses held out by "auto", and of the noise at the start under compat.
+
     A warning lists scales that the responses do not determine. Another one names a group of subjects whose abilities
     cannot be compared with the others, because too few common items link them.
     Raises FcaError for responses that cannot be fitted.
@@ -142,8 +143,9 @@ def weak_link_note(responses: Responses, link: Link) -> str:
 
     Subjects with responses to different items are on one scale only through items to which both responded.
     link: the group of these subjects that has least in common with the others (`weakest_link`), if its link is weak.
-    Its `shift_se` is the standard error of the difference of the two groups' mean abilities by the responses alone,
-    `kept` the share of this difference that the prior leaves.
+
+    `link.shift_se` is the standard error of the difference of the two groups' mean abilities by the responses alone,
+    `link.kept` the share of this difference that the prior leaves.
     """
     names = responses.subjects["subject"][link.group].tolist()
     shown_names = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
@@ -161,6 +163,7 @@ def chosen(gathered: DatasetResponses, seed: int = 0, hold_out: str = "cells") -
     """Choose the model that predicts held-out responses best (`fca.studies.irt.stats.choose_model`).
 
     hold_out: "cells" (some responses) or "subjects" (whole networks). All snapshots of a network are held out together.
+
     The choice is computed once per process for the same responses and settings, with a progress bar. A warning names
     networks without which no common items link the other subjects.
     """
@@ -179,6 +182,7 @@ def held_out(gathered: DatasetResponses, model: str, seed: int = 0, hold_out: st
     """Score one model of item responses on held-out responses (`fca.studies.irt.stats.held_out_fit`).
 
     hold_out: "cells" (some responses) or "subjects" (whole networks). All snapshots of a network are held out together.
+
     The score is computed once per process for the same responses and settings. A warning names networks without which
     no common items link the other subjects.
     """

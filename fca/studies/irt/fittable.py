@@ -59,6 +59,7 @@ def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | 
 
     image: number of the image of each item; None: each item is an image of its own. If given, a common image links
     subjects, even if it was corrupted differently for each.
+
     A warning names the parts. Parts that cannot be fitted, for example with too few subjects, are left out with a
     warning. Raises FcaError if no part can be fitted.
     """
@@ -115,7 +116,8 @@ def _number_parts(
 def _warn_of_parts(dataset: str, link: str, descriptions: Sequence[str]) -> None:
     """Log a warning that subjects of several parts cannot be compared, and what to do about it.
 
-    link: what the subjects of two parts do not have in common, "item" or "image".    descriptions: of each part.
+    link: what the subjects of two parts do not have in common, "item" or "image".
+    descriptions: of each part.
     """
     n_parts = len(descriptions)
     shown_descriptions = list(descriptions[:SHOWN_PARTS])

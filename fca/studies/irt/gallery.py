@@ -126,7 +126,7 @@ def _gallery_lines(source: DatasetResponses, fit: IrtFit, analysis: Gallery) -> 
         wrong_share = modal_wrong(responses.correct, responses.pred).share
 
     random_order = np.random.default_rng(analysis.seed).permutation(len(top1))  # of images that are equally hard
-    half = max(1, len(top1) // 2)  # at most: so no image is both among the hardest and among the easiest
+    half = max(1, len(top1) // 2)  # no image is both hardest and easiest, unless it is the only one
     hardest_first = np.lexsort((random_order, -fit.difficulty))
     items_by_kind = {"hardest": hardest_first[:half], "easiest": hardest_first[::-1][:half]}
     if responses.pred is not None and not subjects_at_chance(responses).all():

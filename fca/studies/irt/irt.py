@@ -255,9 +255,10 @@ class Irt:
 
         Returns the tables irt_abilities, irt_fits, irt_items, irt_plane, irt_severity and irt_curves, and with
         model=auto also irt_choice. A saved irt_items is an item bank: with it, new models are tested on fewer images.
-        The tables irt_curves and irt_choice describe only the fits of clean images (of a file, of all its images); the
-        other tables also describe the fits of stored corruptions. The parameter not_estimable lists the fits whose
-        responses do not determine a scale such as the spread of ability, which is then taken from the prior.
+        The tables irt_curves and irt_choice describe only the fits of clean images and of files, each of which is
+        fitted with all its images. The other tables also describe the fits of stored corruptions. The parameter
+        not_estimable lists the fits whose responses do not determine a scale such as the spread of ability, which is
+        then taken from the prior.
         """
         runs: set[str] = set()
         left_out: list[str] = []
@@ -399,6 +400,7 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
         scale = Calibrated(
             corruption,
             severity=0 if is_clean else None,  # all severities of a file share one scale
+            # a file is always fitted as a whole: only corruptions of stored runs are fitted by severity, below
             calibration=analysis.calibration if is_clean else "joint",
             gathered=gathered,
             fit=fit,
@@ -440,7 +442,8 @@ def corruption_of(gathered: DatasetResponses) -> str:
 def _fit_at_clean_abilities(kind: str, gathered: DatasetResponses, clean: Calibrated | None) -> IrtFit:
     """Fit the items of each severity at the abilities of the clean fit, and join them into one fit of all severities.
 
-    kind: of corruption.    gathered: responses to images under it, at all severities.
+    kind: of corruption.
+    gathered: responses to images under it, at all severities.
     clean: fit of the clean images; None where there is none. Raises FcaError, naming the subjects that lack an ability
     on clean images.
     """
@@ -498,7 +501,8 @@ def ranked(
 ) -> pd.DataFrame:
     """One line per subject: its share of right responses and its ability with the 95 % interval, ablest first.
 
-    correct: 1 right, 0 wrong, NaN missing.    estimates: abilities of these subjects, in the same order.
+    correct: 1 right, 0 wrong, NaN missing.
+    estimates: abilities of these subjects, in the same order.
     """
     half_width = Z_95 * estimates.ability_se
     frame = subjects[["subject", "model", "snapshot"]].assign(
@@ -526,6 +530,7 @@ def fit_line(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
         "share_missing": float(np.isnan(responses.correct).mean()),
     }
 
+    # with calibration ability, only the fit of clean images estimates abilities; the others take them from it
     has_own_abilities = scale.calibration != "ability" or scale.corruption == "clean"
     is_split_possible = analysis.hold_out != "cells" or line["n_models"] > 1
     if has_own_abilities and is_split_possible:
@@ -612,8 +617,8 @@ def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     """Columns on one fit: the model, its size, and whether abilities can be trusted to order the subjects.
 
     The columns on trust are Kendall's tau of ability with accuracy, the subjects that nearly always predict a single
-    class, the scales that the responses do not determine, and the uncertainty of the difference between the two groups
-    of subjects that have the fewest items in common.
+    class, and the scales that the responses do not determine. `shift_se` is about the two groups of subjects that have
+    the fewest items in common: it is the standard error of the difference of their mean abilities.
     """
     models = responses.subjects["model"]
     labels = responses.items["label"]

@@ -211,9 +211,9 @@ class LabelErrors:
     def _parameters(self, all_sources: Sequence[DatasetResponses], datasets_at_chance: Sequence[str]) -> dict[str, Any]:
         """Parameters of the tables: settings, methods, and what the tables lack.
 
-        What they lack: data sets that are left out (without predicted classes), data sets whose suspects are not
-        listed, and estimates of a spread of ability or difficulty that the responses do not determine, so that the fit
-        takes it from the prior (not estimable).
+        The tables lack data sets without predicted classes (left_out), and the suspects of data sets on which all
+        subjects are at the level of chance. Where the responses do not determine a spread of ability or difficulty, the
+        fit takes it from the prior; a note names each such data set (not estimable).
         all_sources: all data sets, also those without predicted classes.
         datasets_at_chance: names of the data sets on which all subjects are at the level of chance.
         """
@@ -241,7 +241,8 @@ class LabelErrors:
 class Judged(NamedTuple):
     """People's verdicts on the labels of items.
 
-    reviewed: whether an item has a verdict.    error: whether the verdict is that its label is wrong.
+    reviewed: whether an item has a verdict.
+    error: whether the verdict is that its label is wrong.
     unmatched: number of verdicts on items that are not among these.
     """
 
@@ -290,7 +291,9 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
 def judge(verdicts: pd.Series, items: pd.Series) -> Judged | None:
     """Match verdicts to items by name: which items were reviewed, and which labels are wrong.
 
-    verdicts: whether a label is wrong, by name of the item, from `read_verdicts`.    items: names of the items.
+    verdicts: whether a label is wrong, by name of the item, from `read_verdicts`.
+    items: names of the items.
+
     Names are matched as in `positions`. None if no verdict is on any of the items.
     """
     item_positions = positions(verdicts.index, items)
@@ -348,7 +351,8 @@ def no_match(path: str, verdicts: pd.Series, items: pd.Series) -> FcaError:
 class Scored(NamedTuple):
     """The items of one data set, how suspect their labels are by each rule, and people's verdicts on the labels.
 
-    frame: lines of table label_error_scores.    rules: score of each item by name of the rule; higher is more suspect.
+    frame: lines of table label_error_scores.
+    rules: score of each item by name of the rule; higher is more suspect.
     judged: None if there are no verdicts on these items.
     """
 
@@ -364,7 +368,8 @@ def _score_items(
     """Score how suspect the label of every item of one data set is by each rule, and match the verdicts to the items.
 
     Each rule gives every item a score; higher is more suspect.
-    source: responses with predicted classes.    model: item response model of the fit that some rules use.
+    source: responses with predicted classes.
+    model: item response model of the fit that some rules use.
     compat: if not None, one more rule is scored: low discrimination and feasibility in the fit of the paper.
     verdicts: whether a label is wrong, by name of the item, from `read_verdicts`; None without verdicts.
     """

@@ -108,7 +108,9 @@ def classes_figure(shown: Table) -> alt.FacetChart:
 def ranking_figure(shown: Table) -> alt.FacetChart:
     """Draw every class's instability with its interval, the most robust class first; one panel per corruption.
 
-    Instability is how much a class moves between severities (standard deviation). shown: table class_robustness_shown.
+    Instability is how much a class moves between severities (standard deviation). With compat=seed001 the classes that
+    move most are called robust, as in the paper (Sharma et al. 2023); the subtitle then states this.
+    shown: table class_robustness_shown.
     """
     frame = shown.frame.assign(panel=style.panels(shown.frame, DATASET, CORRUPTION))
     mode = frame["mode"].iloc[0]
@@ -132,6 +134,8 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
 def table_figure(named: Table) -> alt.FacetChart:
     """Mark the susceptible and the robust classes of every corruption in a grid of corruptions and classes.
 
+    The verdicts are robust and susceptible. Robust classes are those that move least over severities or, with
+    compat=seed001, those that move most, as the ranks in the paper have it (Sharma et al. 2023).
     named: table robust_classes.
     """
     # one line per corruption, verdict and class
@@ -143,11 +147,12 @@ def table_figure(named: Table) -> alt.FacetChart:
     rows = kinds.category(alt.Y, CORRUPTION, list(dict.fromkeys(frame[CORRUPTION])))
     colours = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))
     chart = kinds.scatter(label_axis, rows, (DATASET, CORRUPTION, LABEL, VERDICT), colours, size=130)
-    sense = _note_of_paper_sense(named.parameters)  # with compat, robust means what moves most
+    sense = _note_of_paper_sense(named.parameters)  # states with compat that robust classes move most; else empty
     title = style.title(
         ROBUST_CLASSES.question,
         f"These are the two classes that move most and the two that move least{sense}.",
-        "The paper calls robust what is consistent, and what deviates most: by its other sign both change places.",
+        "The paper contradicts itself: it calls consistent classes robust, but ranks highest those that deviate most;",
+        "by its ranks robust and susceptible change places.",
     )
     height = max(80, 24 * frame[CORRUPTION].nunique())
     figure = style.faceted(chart, frame, title, filters=(DATASET, CORRUPTION), height=height, columns=1)
@@ -158,7 +163,8 @@ def severities_figure(shown: Table) -> alt.FacetChart:
     """Draw the share of each class's images in the lowest and the highest quarter at every severity.
 
     Each line is a class, which is named where it has a verdict (susceptible or robust). One panel per corruption and
-    quarter. shown: table class_severity_difficulty (quarters of difficulty) or class_severity_discrimination.
+    quarter. With compat=seed001 the subtitle states that robust classes are those that move most.
+    shown: table class_severity_difficulty (quarters of difficulty) or class_severity_discrimination.
     """
     frame = shown.frame.assign(segment_words=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
     frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(SEGMENT.choices), ordered=True)  # sorts from low to high
@@ -233,7 +239,10 @@ def _describe_shown_classes(frame: pd.DataFrame) -> str:
 
 
 def _note_of_paper_sense(parameters: Mapping[str, Any]) -> str:
-    """Words for a subtitle where, with compat=seed001, the classes that move most are called robust; else empty."""
+    """Words for a subtitle where, with compat=seed001, the classes that move most are called robust; else empty.
+
+    parameters: of the table that the figure draws.
+    """
     return " (as that paper has it, robust = moves most)" if parameters.get("compat") else ""
 
 
@@ -403,8 +412,9 @@ def robust_classes_statements(named: pd.DataFrame) -> Iterator[Statement]:
 
 
 def _most_often(labels_by_corruption: pd.Series) -> str:
-    """Words that name the classes that most corruptions have in common, and how many corruptions these are.
+    """Words that name the classes listed under most corruptions, and under how many corruptions each of them is listed.
 
+    The words are "no class more than once" if no class is listed under two corruptions.
     labels_by_corruption: for each of two or more corruptions, a tuple of class names.
     """
     counts = Counter(label for labels in labels_by_corruption for label in labels)
@@ -442,7 +452,7 @@ classes.
         yield Statement(_not_known_at_chance(with_instability), _instability_dots(with_instability))
         return
 
-    # instability over other severities is not comparable
+    # only corruptions with the same severities are compared; `left_out_text` names the others
     compared, left_out_text = of_equal_severities(above_chance)
     ending = f"; {left_out_text}." if left_out_text else "."
     yield Statement(_least_stable(compared, ending), _instability_dots(compared))
@@ -466,7 +476,8 @@ def _instability_dots(classes: pd.DataFrame) -> Any:
 def _least_stable(classes: pd.DataFrame, ending: str) -> str:
     """A sentence that names the class that changes most over severities, with its instability.
 
-    classes: lines of table class_robustness, the least stable first.    ending: of the sentence.
+    classes: lines of table class_robustness, the least stable first.
+    ending: of the sentence.
     """
     first = classes.iloc[0].to_dict()
     dataset, label, corruption = first[DATASET], first[LABEL], first[CORRUPTION]

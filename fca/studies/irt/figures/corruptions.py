@@ -74,7 +74,7 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     """
     subject = losses.sort_values(TOP1_CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
     losses_of_subject = losses[losses[SUBJECT] == subject].sort_values(MEAN_ACCURACY, kind="stable")
-    # means over other severities are not comparable
+    # only corruptions with the same severities are compared; `left_out_text` names the others
     compared, left_out_text = of_equal_severities(losses_of_subject)
     line = compared.iloc[0].to_dict()
 
@@ -102,12 +102,12 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
 def _most_harmful(compared: pd.DataFrame) -> str:
     """A clause that names the corruptions under which one subject is least accurate, or states that none harms it.
 
-    A corruption lowers accuracy if the interval of the loss is above 0 or, where there is no interval, the loss itself.
-    If the most harmful corruption does not, none does. Without an accuracy on clean images the loss is not known, and
-    the clause only compares the corruptions.
+    The most harmful corruption is taken to lower accuracy if the whole interval of its loss is above 0; without an
+    interval, if its loss is above 0. If it does not lower accuracy, the clause states that no corruption does. Without
+    an accuracy on clean images no loss is known, and the clause only compares the corruptions.
     compared: the lines of the subject in table corruption_loss, the least accurate first.
     """
-    line = compared.iloc[0].to_dict()
+    line = compared.iloc[0].to_dict()  # of the most harmful corruption
     dataset, subject = line[DATASET], line[SUBJECT]
     knows_clean = pd.notna(line[TOP1_CLEAN])
     on_clean = f", {_clean_accuracy(line)} on clean images" if knows_clean else ""

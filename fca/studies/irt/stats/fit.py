@@ -111,10 +111,12 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
         ability = ability[tied_subject]
         ability_se = ability_se[tied_subject]
 
+    # `learning` has a flag for each scale of the prior: whether it was learned. The mean log discrimination (`slope`)
+    # stands for the spread of ability, unless abilities are held fixed and have their spread from elsewhere
     not_estimable: list[str] = []
-    if not mode.learning.spread:  # `learning` has a flag for each scale of the prior: whether it was learned
+    if not mode.learning.spread:
         not_estimable.append("spread of difficulty")
-    if not mode.learning.slope:  # the mean log discrimination, which is the unit of ability where this is not fixed
+    if not mode.learning.slope:
         not_estimable.append("mean discrimination" if fixed_ability else "spread of ability")
 
     return IrtFit(

@@ -7,7 +7,7 @@ network are always on the same side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -176,7 +176,8 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     for a, and its loss on a helps to choose the model for b.
 
     Losses are negative log likelihoods of the held-out responses.
-    names: the candidate models.    network: of each subject, 0..k-1.
+    names: the candidate models.
+    network: of each subject, 0..k-1.
     watch: given the fits to be made, as (model, folds left out), yields them one by one, for a progress bar.
     """
     split = split_networks(responses, network, np.random.default_rng(seed))
@@ -209,14 +210,8 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
         _score_predictions(responses, chance_by_model[name], baseline, name, "subjects", network) for name in names
     )
 
-    # nested: each fold is predicted by the model that is best on the other folds. So several models may take part; the
-    # score has the name of the model that is chosen overall
-    inner_losses = [inner_loss_by_model[name] for name in names]  # models x folds
-    best_model_of_fold = np.argmin(inner_losses, axis=0)  # positions in names
-    best_model_of_subject = best_model_of_fold[split.fold]
-    chances = [chance_by_model[name] for name in names]
-    # the chances of each subject as predicted by the model that is best for its fold
-    nested_chance = np.choose(best_model_of_subject[:, None], chances)
+    # several models may take part in the outer score; it has the name of the model that is chosen overall
+    nested_chance = _nested_chance(split, chance_by_model, inner_loss_by_model)
     outer = _score_predictions(responses, nested_chance, baseline, candidates[0].model, "subjects", network)
     return Choice(candidates, outer._replace(unlinked=_unlinked_networks(responses, split, network)))
 
@@ -232,6 +227,22 @@ def excess(score: HeldOut, reference: HeldOut) -> Estimated:
     True
     """
     return _mean_with_interval(score.loss - reference.loss, score.number, within=EVERYWHERE)
+
+
+def _nested_chance(
+    split: Split, chance_by_model: Mapping[str, Matrix], inner_loss_by_model: Mapping[str, Float[np.ndarray, " folds"]]
+) -> Matrix:
+    """Chances of right responses (subjects x items), each fold predicted by the model that is best on all other folds.
+
+    chance_by_model: of each model, the chances that it predicts for all folds, in fits without the predicted fold.
+    inner_loss_by_model: of each model, its loss on the other folds, by the fold for which a model is chosen.
+    """
+    names = list(chance_by_model)
+    inner_losses = [inner_loss_by_model[name] for name in names]  # models x folds
+    best_model_of_fold = np.argmin(inner_losses, axis=0)  # positions in names
+    best_model_of_subject = best_model_of_fold[split.fold]
+    chances = [chance_by_model[name] for name in names]
+    return np.choose(best_model_of_subject[:, None], chances)  # each subject's row, from its fold's best model
 
 
 def hide(responses: Matrix, share: float, seed: int | np.random.Generator, network: Network | None = None) -> Cells:
@@ -270,7 +281,9 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
 def _unhide_linking_cells(responses: Matrix, hidden: Cells, network: Network) -> Cells:
     """Make hidden responses visible again until common items link all subjects; return those that are still hidden.
 
-    hidden: True where a response is hidden.    network: of each subject, 0..k-1.
+    hidden: True where a response is hidden.
+    network: of each subject, 0..k-1.
+
     While the visible responses fall into several parts without a common item (`parts_of`), one hidden response is made
     visible, for all snapshots of its network. It is a response to an item to which the subject's own part has no
     visible response, so that it can link this part to another.
@@ -294,7 +307,8 @@ def _unhide_linking_cells(responses: Matrix, hidden: Cells, network: Network) ->
 class Split(NamedTuple):
     """Networks divided into folds, for predicting each fold with items that are fitted to the other folds.
 
-    fold: of each subject; all snapshots of a network are in one fold.    folds: their number.
+    fold: of each subject; all snapshots of a network are in one fold.
+    folds: their number.
     shown: the responses from which a subject's ability is found when its fold is left out; the others are predicted.
     """
 
@@ -363,10 +377,11 @@ def _predict_folds(
     Items are fitted to the largest part of the other subjects that common items link (`parts_of`). The ability of a new
     subject, one of the folds left out, is found from its shown responses (`split.shown`). Its other responses to these
     items are predicted.
-    name: of the model.    Rows of the result are the new subjects, in their order.
-    The chance is NaN for shown responses, for items that were not fitted, and for subjects without a shown response to
-    a fitted item. All are NaN if no item has both right and wrong responses of the fitted subjects, since nothing can
-    be fitted then.
+    name: of the model.
+
+    Rows of the result are the new subjects, in their order. The chance is NaN for shown responses, for items that were
+    not fitted, and for subjects without a shown response to a fitted item. All are NaN if no item has both right and
+    wrong responses of the fitted subjects, since nothing can be fitted then.
     """
     is_new = np.isin(split.fold, left_out)
     chance = np.full((int(is_new.sum()), responses.shape[1]), np.nan)
@@ -435,7 +450,8 @@ def _score_predictions(
 
     The score (`nll`) is the mean negative log likelihood of a response: -log chance where it is right, -log (1 -
     chance) where it is wrong. AUC, accuracy at a chance of 0.5, and sums by network come with it.
-    hold_out: "cells" or "subjects", for the result.    network: of each subject, 0..k-1; the interval is over networks.
+    hold_out: "cells" or "subjects", for the result.
+    network: of each subject, 0..k-1; the interval is over networks.
     Raises FcaError if no response was predicted.
     """
     from sklearn.metrics import roc_auc_score  # half a second to import

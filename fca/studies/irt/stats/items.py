@@ -77,9 +77,14 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
 
     z = a (θ - b),   dz/db = -a,   dz/d(log a) = z
 
-    θ is ability, b difficulty, a discrimination. The k free parameters of an item are, in this order: the m learned
-    asymptotes (as logits), log a (not in the 1PL), b. The gradient is k x groups, the Hessian k x k x groups. The
-    second derivatives follow by the chain rule from those by z.
+    gradient by p = Σ error dz/dp,   negative Hessian by p and q = Σ (weight dz/dp dz/dq - error d²z/dp dq)
+
+    θ is ability, b difficulty, a discrimination; p and q stand for log a or b. Of the log likelihood of a response,
+    error is the first derivative by z and weight minus the second; the sums are over subjects. The log prior's
+    derivatives are added.
+
+    The k free parameters of an item are, in this order: the m learned asymptotes (as logits), log a (not in the 1PL),
+    b. The gradient is k x groups, the Hessian k x k x groups.
     cells: derivatives of the log likelihood, filled at `state`. By z, summed over subjects: `by_item`. By asymptotes:
     `asymptote` (the gradient, m x groups) and `own` (the negative Hessian, m x m x groups).
     observed: True for the Hessian itself, made positive definite where it is not; False for its expectation (Fisher
@@ -88,8 +93,8 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
     a = state.slope
     k = len(state.item)
     m = len(cells.asymptote)
-    # error: first derivative by z; weight: minus the second; mixed: minus the second by an asymptote and z. Row 0 of
-    # each is the sum over subjects, row 1 the sum times z, row 2 (of weight) the sum times z²
+    # sums over subjects; mixed: minus the second derivative by an asymptote and z. Row 0 of each is Σ x, row 1 Σ x z,
+    # row 2 (of weight alone) Σ x z²
     error, weight, *mixed = cells.by_item
     _, gradient, curvature = state.item_prior()  # derivatives of the log prior; those of the likelihood are added
     block = np.eye(k)[:, :, None] * curvature  # k x k x groups, the prior's curvature on the diagonal
@@ -110,9 +115,9 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
         block[i, -1] = block[-1, i] = -a * sums[0]
         block[i, -2] = block[-2, i] = sums[1]
 
-    if observed and k > 1:  # less error times the second derivatives of z: z by (log a, log a), -a by (log a, b)
-        block[-2, -2] -= error[1]
-        block[[-2, -1], [-1, -2]] += a * error[0]
+    if observed and k > 1:  # the terms - error d²z/dp dq, whose expectation is 0
+        block[-2, -2] -= error[1]  # d²z/d(log a)² = z
+        block[[-2, -1], [-1, -2]] += a * error[0]  # d²z/d(log a) db = -a, in both places of the symmetric block
         _make_positive(block)
     return gradient, block
 

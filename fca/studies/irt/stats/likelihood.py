@@ -37,7 +37,8 @@ def log_beta(logit: Items, shape: tuple[float, float]) -> tuple[Items, Items, It
 
     It is the prior of an asymptote p. The density is one of the logit, not of p, because its mode, p = u / (u + d), is
     then inside (0, 1). The density of p itself can have its mode at a bound: Beta(5, 1) is highest at 1.
-    logit: of p, one value for each item.    shape: (u, d).
+    logit: of p, one value for each item.
+    shape: (u, d).
 
     >>> log_beta(np.array([np.log(5.0)]), (5.0, 1.0))[1].round(12)
     array([0.])
@@ -96,23 +97,23 @@ class State:
     def item_prior(self) -> tuple[Array, Array, Array]:
         """Log prior density of each item's free parameters, its gradient, and minus its second derivative.
 
-        The density is one number for each group of items; the derivatives are parameters x groups. Log discrimination
-        and difficulty have normal priors. Asymptotes have Beta priors, as densities of their logits (`log_beta`).
+        The log density is one number for each group of items; the derivatives are parameters x groups. Difficulty and
+        log discrimination have normal priors. Asymptotes have Beta priors, as densities of their logits (`log_beta`).
         """
         mean_of = {"slope": self.prior.log_slope, "difficulty": self.prior.centre}
         sd_of = {"slope": LOG_SLOPE_SD, "difficulty": self.prior.spread}
-        density = np.zeros(self.item.shape[1])
+        log_density = np.zeros(self.item.shape[1])
         gradient, curvature = np.empty((2, *self.item.shape))
         for i, (name, value) in enumerate(zip(LEARNED[self.model], self.item, strict=True)):
             if name in ASYMPTOTES:
-                log_density, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
+                parameter_log_density, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
             else:
                 mean, sd = mean_of[name], sd_of[name]
-                log_density = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
+                parameter_log_density = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
                 gradient[i] = -(value - mean) / sd**2
                 curvature[i] = sd**-2
-            density += log_density
-        return density, gradient, curvature
+            log_density += parameter_log_density
+        return log_density, gradient, curvature
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,8 @@ def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = Fa
     of the same subjects and equally many right ones: this number is sufficient for the difficulty (Rasch 1960), and a
     subject's responses enter its likelihood only as their sum. The responses of such a group are the items' mean.
 
-    responses: 1 right, 0 wrong, NaN missing.    one_slope: whether the model is the 1PL.
+    responses: 1 right, 0 wrong, NaN missing.
+    one_slope: whether the model is the 1PL.
 
     >>> prepare(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).count
     array([1., 2.])
@@ -272,7 +274,8 @@ class Cells:
     error:  derivative of a cell's log likelihood by z = a (θ - b); right - p without asymptotes.
     weight: minus its second derivative by z; p (1 - p) without asymptotes.
     For the m asymptotes that are learned, as logits:
-    asymptote: gradient by them.    own: minus second derivatives by each two of them.
+    asymptote: gradient by them.
+    own: minus second derivatives by each two of them.
     mixed: minus second derivatives of each cell by an asymptote and z, one matrix for each asymptote.
     by_item: sums over subjects of error, weight and each mixed matrix, times 1 and z, for weight also times z².
 
@@ -361,7 +364,9 @@ def _fill_without_asymptotes(
     All three need one exponential, small = exp(-|z|): log(1 + exp z) = max(z, 0) + log(1 + small), and
     p (1 - p) = small / (1 + small)². Error and weight are first and minus second derivative of a cell's log likelihood
     by z, and 0 where a response is missing.
-    z: a (θ - b) of each cell, overwritten.    right: 1 or 0, and 0 where missing.    present: None if none is missing.
+    z: a (θ - b) of each cell, overwritten.
+    right: 1 or 0, and 0 where missing.
+    present: None if none is missing.
     """
     if present is not None:  # z = small = 0 where missing: such a cell then adds 0 to everything
         z *= present
@@ -398,7 +403,9 @@ def _fill_with_asymptotes(
 
     Returns matrices of subjects x groups of the block, 0 where a response is missing: error and weight (first and minus
     second derivative of log c by z), and for each learned asymptote minus the mixed derivative by its logit and z.
-    z: a (θ - b) of each cell, overwritten.    right: 1 or 0, and 0 where missing.    present: None if none is missing.
+    z: a (θ - b) of each cell, overwritten.
+    right: 1 or 0, and 0 where missing.
+    present: None if none is missing.
     asymptotes: feasibility and share of each group of the block.
     """
     feasibility, share = asymptotes

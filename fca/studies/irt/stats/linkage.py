@@ -64,7 +64,9 @@ class Link(NamedTuple):
 def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     """Find the two groups of subjects that have least in common, and how firmly their items link them on one scale.
 
-    responses: 1 right, 0 wrong, NaN missing.    fit: a fit of these responses, which gives the information of each.
+    responses: 1 right, 0 wrong, NaN missing.
+    fit: a fit of these responses, which gives the information of each.
+
     None where no group is set apart: if nothing is missing, if fewer than two subjects had both right and wrong
     responses, or if every group has half of its information or more in common with the others.
 
@@ -73,10 +75,9 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     responses alone; `kept`, the share of it that the prior leaves; `balanced_se`, the standard error in a balanced
     design with as many responses.
 
-    How groups are found: an item informs on the difference of two groups by w v / (w + v), with w and v the Fisher
-    information of each group's responses to it. Subjects are put in the order of the second eigenvector of the graph
-    whose edges are the information that two subjects have in common (normalised cut; Shi & Malik 2000). This order is
-    cut where least information crosses.
+    How groups are found: subjects are ordered so that those with much information in common are neighbours (normalised
+    cut; Shi & Malik 2000), and this order is cut into two groups where least information crosses. An item informs on
+    the difference of two groups by w v / (w + v), with w and v the Fisher information of each group's responses to it.
 
     An item that all subjects got right, or all got wrong, informs on no difference (Fischer 1981), nor does a subject
     with only right or only wrong responses. Both are left out.
@@ -98,8 +99,8 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     informative_responses = responses[np.ix_(subjects, items)]
     part_of_subject = parts_of(informative_responses)
     if part_of_subject.max() > 0:  # no informative items link the parts: the smallest part, which comes last, is apart
-        is_in_last_part = _membership(len(responses), subjects[part_of_subject == part_of_subject.max()])
-        return Link(is_in_last_part, responses=0, shift_se=float("inf"), kept=0.0)
+        last_part = subjects[part_of_subject == part_of_subject.max()]  # positions among all subjects
+        return Link(_membership(len(responses), last_part), responses=0, shift_se=float("inf"), kept=0.0)
 
     # information of each response, and what each two subjects have in common: Σ w_i w_j / Σ w over the items
     information = _response_information(fit, subjects, items)
@@ -120,6 +121,7 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
         group=_membership(len(responses), subjects[is_in_group]),
         responses=_count_common_responses(informative_responses, is_in_group),
         shift_se=float(np.sqrt(shift_variance)),
+        # a normal prior with mean 0 multiplies an estimate by posterior variance / variance without the prior
         kept=variance_with_prior / shift_variance,
         gap=float(contrast @ fit.ability[subjects]),
         balanced_se=float(np.sqrt(balanced_variance)),
@@ -143,7 +145,8 @@ def _shift_variances(
     (Yates 1936).
 
     weight: information of each response, subjects x items; 0 where missing.
-    common: information that each two subjects have in common.    contrast: c, one value for each subject.
+    common: information that each two subjects have in common.
+    contrast: c, one value for each subject.
     """
     by_subject = weight.sum(axis=1)
     by_item = weight.sum(axis=0)

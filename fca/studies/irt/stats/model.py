@@ -68,9 +68,12 @@ class IrtFit:
 
     ability:        θ, in standard deviations of the fitted subjects (2pl and wider) or in logits (1pl).
     difficulty:     b, the ability half-way between guess and feasibility, on the scale of ability.
-    discrimination: a > 0, slope at b; 1 in 1pl.    feasibility, guess: asymptotes; 1 and 0 where not learned.
+    discrimination: a > 0, slope at b; 1 in 1pl.
+    feasibility:    upper asymptote; 1 where not learned.
+    guess:          lower asymptote; 0 where not learned.
     *_se:           standard errors (Laplace), given the learned hyperparameters; 0 for what is not learned.
-    log_posterior:  at the mode, given the learned hyperparameters.    converged: False if the steps ran out.
+    log_posterior:  at the mode, given the learned hyperparameters.
+    converged:      False if the steps ran out.
     not_estimable:  scales that the responses do not determine, so that the prior's take their place: "spread of
                     difficulty" (then 1), "spread of ability" (then ability is in logits, as in 1pl), "mean
                     discrimination" (at fixed abilities; then 1).
@@ -252,7 +255,7 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
             height_by_point.append(height)
         ability = START_GRID[np.stack(height_by_point).argmax(axis=0)]
 
-    # height: log posterior.    slope: its derivative.    information: 1 + I(θ)
+    # log posterior (height), its derivative (slope) and 1 + I(θ) (information), each by subject
     height, slope, information = _local_posterior(responses, bank, ability)
     for _ in range(STEPS):
         step = np.clip(slope / information, -2.0, 2.0)  # of every subject; long steps overshoot

@@ -53,7 +53,8 @@ def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
 def log_posterior(responses: Matrix, bank: ItemBank, ability: Subjects) -> Subjects:
     """Log posterior of each subject's ability, without constants: log likelihood of its responses, less θ²/2.
 
-    responses: 1 right, 0 wrong, NaN missing.    ability: one value for each subject.
+    responses: 1 right, 0 wrong, NaN missing.
+    ability: one value for each subject.
 
     >>> one = np.ones(1)
     >>> log_posterior(np.array([[1.0]]), ItemBank("1pl", 0 * one, one, one, 0 * one), np.zeros(1)).round(3)

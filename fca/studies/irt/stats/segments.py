@@ -36,6 +36,7 @@ Severities = Float[np.ndarray, " severities"]
 Values = Float[np.ndarray, "images severities"]
 Parts = Float[np.ndarray, "images severities parts"]
 Resampled = Float[np.ndarray, "resamples classes"]
+ResampledMeans = Float[np.ndarray, "resamples severities parts"]
 
 
 class Cuts(NamedTuple):
@@ -108,7 +109,8 @@ def class_counts(quarter: Codes, label: Codes, classes: int) -> Integer[np.ndarr
 def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes) -> Share:
     """Each subject's share of right responses among its responses in each quarter, with Wilson's 95 % interval.
 
-    correct: 1 right, 0 wrong, NaN for no response.    quarter: of each item, 0 to 3.
+    correct: 1 right, 0 wrong, NaN for no response.
+    quarter: of each item, 0 to 3.
 
     >>> segment_shares(np.array([[1.0, 0.0, np.nan, 1.0]]), np.array([0, 0, 0, 3])).share
     array([[0.5, nan, nan, 1. ]])
@@ -199,24 +201,23 @@ def class_robustness(
     """Instability, trend and change of every class, with 95 % intervals over its images.
 
     instability: standard deviation over severities of the class's mean of each part, averaged over parts.
-    trend: slope of the class's mean value over severity.    change: its mean value over severities, less `clean`.
+    trend: slope of the class's mean value over severity.
+    change: its mean value over severities, less `clean`.
 
     parts: what instability is measured on, for each image at each severity. Their means over a class are the class's
     shares of images in the four quarters (with `quarter_parts`), or its mean difficulty as the only part.
     value: of each image at each severity, expected success or difficulty.
     label: class of each image, 0 to classes - 1, each with at least one image.
-    severity: two or more, all above 0.    clean: value of each image at severity 0; None: change is NaN.
+    severity: two or more, all above 0.
+    clean: value of each image at severity 0; None: change is NaN.
     seed, resamples: of the bootstrap for the interval of instability.
 
     The intervals take the fit and the cuts of quarters as known. The interval of instability is made of percentiles of
-    a bootstrap over images, corrected for bias. Few images stand for a class, so the variance of its means over
-    severities includes their sampling variance; a resample adds the same amount once more. So twice the sampling
-    variance is subtracted from a resample's variance (not below 0) before its root is taken. In simulation this
-    interval contains the true instability in 93 to 100 % of the draws; plain percentiles never do if the class does not
-    move. It needs five images. The other intervals are those of means (`mean_interval`). With one image in a class all
-    intervals are NaN.
+    a bootstrap over images, less what sampling adds to instability. In simulation it contains the true instability in
+    93 to 100 % of the draws; plain percentiles never do if the class does not move. It needs five images. The other
+    intervals are those of means (`mean_interval`). With one image in a class all intervals are NaN.
 
-    `Robustness` also has the instability of every class in each resample, without this correction.
+    `Robustness` also has the instability of every class in each resample (`resampled`); from it nothing is subtracted.
 
     Raises FcaError for fewer than two severities.
 
@@ -239,26 +240,44 @@ def class_robustness(
         parts_of_class = parts[images]
         image_groups = np.arange(len(images))  # for `mean_interval`: every image is an independent draw
 
-        # instability of the class in resamples of its images, less what sampling adds
-        weights = _resample_weights(len(images), rng, resamples)  # resamples x images, each row sums to 1
-        resampled_means = weights @ parts_of_class.reshape(len(images), -1)
-        resampled_means = resampled_means.reshape(resamples, *parts.shape[1:])  # resamples x severities x parts
-        net_variance = resampled_means.var(axis=1) - 2 * _sampling_variance(parts_of_class)
-        net_instability = np.sqrt(np.clip(net_variance, 0, None)).mean(axis=1)
+        resampled_means = _means_of_resamples(parts_of_class, rng, resamples)
+        resampled_instability.append(instability(resampled_means))
+        net_instability = _instability_without_sampling(resampled_means, parts_of_class)  # for the interval
 
-        estimates.append(  # instability, trend and change, as `Robustness` orders them
+        estimates.append(  # instability, trend and change, each with low and high end, as `Robustness` orders them
             [
                 float(instability(parts_of_class.mean(axis=0))),
-                *percentile_interval(net_instability, len(images)),  # low and high end, as below
+                *percentile_interval(net_instability, len(images)),
                 trend[images].mean(),
                 *mean_interval(trend[images], image_groups),
                 change[images].mean(),
                 *mean_interval(change[images], image_groups),
             ]
         )
-        resampled_instability.append(instability(resampled_means))
     measures = np.array(estimates).T  # measures x classes
     return Robustness._make([*measures, np.stack(resampled_instability, axis=1)])
+
+
+def _means_of_resamples(parts: Parts, rng: np.random.Generator, resamples: int) -> ResampledMeans:
+    """The mean of each part at each severity in bootstrap resamples of the images of one class.
+
+    parts: of the images of the class.
+    """
+    weights = _resample_weights(len(parts), rng, resamples)  # resamples x images, each row sums to 1
+    means = weights @ parts.reshape(len(parts), -1)
+    return means.reshape(resamples, *parts.shape[1:])
+
+
+def _instability_without_sampling(resampled_means: ResampledMeans, parts: Parts) -> Float[np.ndarray, " resamples"]:
+    """Instability of one class in each resample of its images, less what sampling adds to it.
+
+    Few images stand for a class, so the variance of its means over severities includes their sampling variance; a
+    resample adds the same amount once more. So twice the sampling variance is subtracted from the variance in a
+    resample (not below 0) before its root is taken. The roots are averaged over parts, as in `instability`.
+    parts: of the images of the class.
+    """
+    net_variance = resampled_means.var(axis=1) - 2 * _sampling_variance(parts)  # resamples x parts
+    return np.asarray(np.sqrt(np.clip(net_variance, 0, None)).mean(axis=1))
 
 
 def _resample_weights(images: int, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "resamples images"]:
@@ -316,7 +335,8 @@ def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
 
     The two classes with the highest scores are robust, the two with the lowest are susceptible (one each among two or
     three classes); the others have no verdict.
-    score: robustness of each class.    resampled: scores of all classes in bootstrap resamples.
+    score: robustness of each class.
+    resampled: scores of all classes in bootstrap resamples.
 
     >>> verdict_kept(np.array([-0.1, -0.3]), np.array([[-0.1, -0.3], [-0.2, -0.1]]))
     array([0.5, 0.5])

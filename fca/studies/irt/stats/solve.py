@@ -74,9 +74,11 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
 
     z = a (θ - b),   dz/dθ = a,   dz/db = -a,   dz/d(log a) = z
 
-    θ is ability, a discrimination, b difficulty. An item's gradient and block are those of one item of its group. The
-    abilities and the prior's centre (the mean difficulty) are shared by all items; of them the result has the gradient,
-    the diagonal of the negative Hessian, which has nothing beside it, and the cross with each item's parameters.
+    θ is ability, a discrimination, b difficulty. The negative Hessian has three kinds of entries that are not 0:
+    - a block for the parameters of each item; the result has one block, and one gradient, for each group of equal items
+    - a diagonal for the abilities and the prior's centre (the mean difficulty), which all items share
+    - the cross: second derivatives by a parameter of an item and one of these shared parameters
+
     cells: computed at `state` by `fill`; `error` and `weight` are the first and minus the second derivative by z of the
     log likelihood of each subject's response to each item, `mixed` minus the second by an asymptote and z.
     count: items in each group of items with equal responses.
@@ -85,7 +87,7 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
     """
     theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
     k = len(state.item)
-    gradient, block = own_derivatives(state, cells, observed)
+    gradient, block = own_derivatives(state, cells, observed)  # of each item in its own parameters
 
     # negative second derivatives by an item's and a shared parameter, k x shared x groups: the k parameters of an item
     # are asymptotes, log a and b; the shared ones are the abilities and, last, the prior's centre
@@ -165,6 +167,7 @@ def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
     factor L of its block B, L⁻¹ h (`half_item`) for its gradient h, and L⁻¹ C (`half_cross`) for its cross C with the
     shared parameters.
     free: positions of the shared parameters that may move. The others, such as fixed abilities, get a step of 0.
+
     Where the posterior is not concave in the shared parameters, negative curvatures are flipped, so that the step
     ascends. The step of the shared parameters is shortened to LONGEST_STEP.
     """
@@ -198,7 +201,8 @@ FAR_STEP = 0.1  # a step of an item, relative to 1 + the parameter, that a quadr
 class Learning(NamedTuple):
     """Which scales of the prior are learned from the responses; the others are held where they are.
 
-    spread: of difficulty.    slope: mean log discrimination, which is the unit of ability.
+    spread: of difficulty.
+    slope: mean log discrimination, which is the unit of ability.
     """
 
     spread: bool = True
@@ -234,13 +238,15 @@ def find_mode(
     are then moved further, to where the changes of the last EM steps lead: in the first 30 steps by secants of the
     change as a function of the scales (Anderson's acceleration), which can cycle; later by Aitken's extrapolation.
 
-    fixed_ability: abilities stay as they are in `state`.    learning: the scales that are learned.
+    fixed_ability: abilities stay as they are in `state`.
+    learning: the scales that are learned.
+
     The result has `converged` if the last Newton step and the last EM step were both at most `tolerance`, within 1,000
     steps. It also holds the state, and the log likelihoods and derivatives (`Cells`) there.
     """
     # the first steps use the expected Hessian, which is positive everywhere; it is not available with asymptotes
     has_asymptotes = len(state.item) > 2  # parameters beyond slope and difficulty
-    n_careful = 0 if has_asymptotes else EXPECTED_HESSIAN_STEPS
+    n_expected_steps = 0 if has_asymptotes else EXPECTED_HESSIAN_STEPS
     free = slice(len(state.ability) if fixed_ability else 0, None)  # abilities are the first shared parameters
     cells = Cells.empty(data, state.model)
     trial_cells = Cells.empty(data, state.model)
@@ -248,16 +254,17 @@ def find_mode(
 
     iteration = 0
     moved = np.inf  # size of the last Newton step
-    history: list[ScaleChange] = []  # the last EM steps, three at most
+    history: list[ScaleChange] = []  # the last EM steps, three at most; `_last_change` is the size of the last one
     while max(moved, _last_change(history)) > tolerance and iteration < STEPS:
         iteration += 1
-        is_observed = iteration > n_careful
+        is_observed = iteration > n_expected_steps  # uses the Hessian itself
+        # the steps of shared and item parameters, and the posterior variances from which the EM step learns the scales
         shared, item, difficulty_variance, ability_variance = _newton_step(state, cells, data, is_observed, free)
         state, moved = _take_step(data, state, cells, trial_cells, shared, item)
         cells, trial_cells = trial_cells, cells  # `cells` are now at the new state; the next step fills the others
 
-        # near the end, where the scales change little, Newton steps settle before the scales are learned again: secants
-        # compare EM steps, which should each start from the mode at their scales
+        # secants compare EM steps, each of which should start from the mode at its scales. So near the end, where the
+        # scales change little, Newton steps are repeated without an EM step until they are small
         may_use_secants = iteration < SECANT_STEPS
         last_change = _last_change(history)
         is_unsettled = tolerance < moved and moved > SETTLED_RATIO * last_change
@@ -268,10 +275,13 @@ def find_mode(
         scales = _log_scales(state.prior)
         state = _learn_scales(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
         change = ScaleChange(scales, _log_scales(state.prior) - scales)
-        history = _with_change(history, change) if may_use_secants else [*history[-2:], change]
+        if may_use_secants:
+            history = _with_change(history, change)  # starts again if the change has grown, as old secants then mislead
+        else:
+            history = [*history[-2:], change]  # the three steps that Aitken's extrapolation needs
 
-        # the scales are not moved further in the careful steps, far from the mode, nor when they have converged
-        if iteration > n_careful and _last_change(history) > tolerance:
+        # the scales are not moved further in the first steps, far from the mode, nor when they have converged
+        if is_observed and _last_change(history) > tolerance:
             prior, history = _extrapolate_scales(state.prior, history, may_use_secants)
             state = replace(state, prior=prior)
 
@@ -361,8 +371,11 @@ def _take_step(
 
     Returns the state reached, and the size of the whole step before it was halved: the largest move of a shared
     parameter, or of an item's parameter relative to 1 + its value.
-    cells: at `state`.    trial_cells: arrays that are filled at the state reached.
-    shared: step of the abilities and, last, of the prior's centre.    item: step of the items (parameters x groups).
+    cells: at `state`.
+    trial_cells: arrays that are filled at the state reached.
+    shared: step of the abilities and, last, of the prior's centre.
+    item: step of the items (parameters x groups).
+
     Newton's step takes the log posterior as quadratic, which is wrong for an item that would move far. Such an item
     climbs to its own mode instead, at the abilities reached. If the whole step lowers the log posterior, the shorter
     steps are of abilities and centre alone, and all items climb to their own modes.
@@ -394,7 +407,8 @@ def _newton_step(
     Returns the step of the shared parameters (abilities and, last, the prior's centre), the step of the items, the
     variance of the difficulty of an item of each group with abilities taken as known, and the variance of each ability
     with items taken as known.
-    observed: True for the Hessian itself, False for its expectation.    free: the shared parameters that may move.
+    observed: True for the Hessian itself, False for its expectation.
+    free: the shared parameters that may move.
     """
     system = derivatives(state, cells, data.count, observed)
     eliminated = eliminate(system, data.count)
@@ -440,8 +454,9 @@ def _learn_scales(
     root of this mean, θ and b are divided by u and log u is added to log a: z = a (θ - b) and probabilities stay.
     With fixed abilities the unit is given, and the mean log discrimination becomes the mean over the items.
 
-    difficulty_variance: of an item of each group.    ability_variance: of each subject. Both are posterior variances by
-    Laplace's approximation.    learning: the scales that are learned; the others stay.
+    difficulty_variance: of an item of each group.
+    ability_variance: of each subject. Both are posterior variances by Laplace's approximation.
+    learning: the scales that are learned; the others stay.
     """
     prior = state.prior
     item = state.item  # the rows end with log discrimination (not in the 1pl) and difficulty
@@ -482,7 +497,8 @@ def find_best_mode(
 
     If there are many items, a sample of them is solved first, to save time, and the fit starts from the abilities and
     the prior of that sample.
-    fixed_ability: abilities stay as they are in `start`.    learning: the scales of the prior that are learned.
+    fixed_ability: abilities stay as they are in `start`.
+    learning: the scales of the prior that are learned.
     """
     has_asymptotes = len(start.item) > 2  # parameters beyond slope and difficulty
     if not has_asymptotes:
@@ -606,41 +622,53 @@ def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = Fal
 def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
     """Which of the scales that `mode` learned are determined by the responses: spread of difficulty, unit of ability.
 
-    A scale is in doubt if it is small, or if the fit did not converge. The variance that belongs to it (of difficulty,
-    or of ability) must then be larger than chance explains: at least two standard errors above 0, where a standard
-    error is √(2 / n) / I for n values (abilities or difficulties), with I the mean information of the responses on one
-    value. The unit of ability is tested by the spread of ability in logits, exp(mean log discrimination). With fixed
-    abilities, the mean log discrimination is rejected only if it grows without end.
-    At most one scale is rejected at a time, because the other is learned anew without it.
+    A scale is in doubt if it is small, or if the fit did not converge. It is then rejected unless the variance that
+    belongs to it (of ability, or of difficulty) is larger than chance explains. Of two scales in doubt the unit of
+    ability is tested first; if it is rejected, the next fit learns the spread of difficulty without it, which may make
+    that one estimable. With fixed abilities the unit is given, and the mean log discrimination is rejected only if it
+    grows without end.
     """
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
     learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl all slopes are 1
-    if learns_slope and fixed_ability:  # abilities have a unit: only a slope that grows without end is in doubt
+    if learns_slope and fixed_ability:
         learning = learning._replace(slope=prior.log_slope < LARGEST_LOG_SLOPE)
-        learns_slope = False
     doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)
-    doubts_slope = learns_slope and (ability_spread < SMALL_SPREAD or not mode.converged)
+    doubts_slope = learns_slope and not fixed_ability and (ability_spread < SMALL_SPREAD or not mode.converged)
     if not doubts_spread and not doubts_slope:
         return learning
 
     system = derivatives(mode.state, mode.cells, data.count, observed=True)
-    if doubts_slope:
-        # the diagonal has the information on every ability and, last, on the prior's centre; 1 is the prior's
-        ability_information = float(np.mean(system.diagonal[:-1])) - 1.0
-        ability_variance = 1.0  # in the unit that was learned, by its definition
-        if not _exceeds_chance(ability_variance, ability_information, len(mode.state.ability)):
-            return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
-    if not doubts_spread:
-        return learning
+    if doubts_slope and not _ability_exceeds_chance(system):
+        return learning._replace(slope=False)
+    if doubts_spread:
+        exceeds_floor = prior.spread > SPREAD_FLOOR
+        learning = learning._replace(spread=exceeds_floor and _difficulty_exceeds_chance(system, prior, data.count))
+    return learning
 
-    items = int(data.count.sum())
-    # difficulty is the last parameter of an item: its precision, with the item's other parameters unknown and abilities
-    # known, is the square of the last element of the Cholesky factor
+
+def _ability_exceeds_chance(system: System) -> bool:
+    """Whether the variance of ability is larger than chance explains; it is 1, in the unit that was learned.
+
+    system: derivatives of the log posterior at the mode. Its `diagonal` has the information on every ability, by the
+    responses and by the prior (1), and comes to the prior's centre last.
+    """
+    ability_information = float(np.mean(system.diagonal[:-1])) - 1.0  # by the responses
+    return _exceeds_chance(1.0, ability_information, len(system.diagonal) - 1)
+
+
+def _difficulty_exceeds_chance(system: System, prior: Prior, count: Groups) -> bool:
+    """Whether the learned variance of difficulty, prior.spread², is larger than chance explains.
+
+    system: derivatives of the log posterior at the mode. Its `block` is the negative Hessian in an item's parameters,
+    of which difficulty is the last. The precision of difficulty, with abilities known and the item's other parameters
+    unknown, is the square of the last element of the block's Cholesky factor. It includes the prior's 1 / spread².
+    count: items in each group of items with equal responses.
+    """
+    items = int(count.sum())
     difficulty_precision = cholesky(system.block)[-1, -1] ** 2  # by group
-    difficulty_information = float(data.count @ difficulty_precision) / items - prior.spread**-2  # less the prior's
-    exceeds_chance = _exceeds_chance(prior.spread**2, difficulty_information, items)
-    return learning._replace(spread=prior.spread > SPREAD_FLOOR and exceeds_chance)
+    difficulty_information = float(count @ difficulty_precision) / items - prior.spread**-2  # by the responses
+    return _exceeds_chance(prior.spread**2, difficulty_information, items)
 
 
 def _exceeds_chance(variance: float, information: float, number: int) -> bool:

@@ -23,7 +23,9 @@ def one_class(
     0.98, and 0.98 without such subjects (experiments/irt_corruption/one_class.py). With ten classes of equal size, 20
     such subjects leave it at 0.95 to 0.98.
 
-    correct: 1 right, 0 wrong, NaN missing.    labels: class of each item; items without one (None, NaN) are left out.
+    correct: 1 right, 0 wrong, NaN missing.
+    labels: class of each item; items without one (None, NaN) are left out.
+
     With fewer than two classes no subject can be judged, and all are False.
 
     >>> correct = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 0]], dtype=float)

@@ -57,7 +57,8 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
 
     q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2),   q(μ) = N(E τ Σ E z / t, 1/t),   t = n E τ + 10⁻⁶
 
-    Each of q(μ) and q(τ) depends on the other. So they are updated in turn until the variance of q(μ) stays the same.
+    The priors are μ ~ N(0, 10⁶), hence the 10⁻⁶ (1 / MEAN_VARIANCE below), and τ ~ Gamma(1, 1). Each of q(μ) and q(τ)
+    depends on the other. So they are updated in turn until the variance of q(μ) stays the same.
     mean, variance: of the posterior of each z.
     count: how many parameters each entry stands for, since items with equal responses are one group; n = Σ count.
 
@@ -81,10 +82,11 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
         centre_variance = 1 / (n * precision + 1 / MEAN_VARIANCE)
         centre = centre_variance * precision * total
 
-    # evidence: E log p(z | μ, τ) - E log N(z; E μ, 1 / E τ), then E log (p / q) of μ, then the same of τ
+    # E log p(z | μ, τ) - E log N(z; E μ, 1 / E τ)
     log_precision = float(digamma(shape) - np.log(rate))  # E log τ
-    ratio = centre_variance / MEAN_VARIANCE
     evidence = n / 2 * (log_precision - np.log(precision) - precision * centre_variance)
+    # E log (prior / q) of μ, then of τ
+    ratio = centre_variance / MEAN_VARIANCE
     evidence += 0.5 * (1 + np.log(ratio) - ratio - centre**2 / MEAN_VARIANCE)
     evidence += shape - np.log(rate) + gammaln(shape) + (1 - shape) * digamma(shape) - precision
     return Population(centre, precision, float(evidence))
@@ -94,7 +96,7 @@ class Grid(NamedTuple):
     """Points where the posterior of an item is computed: every λ at every pair of b and log a, in this order.
 
     difficulty, slope: b and log a of every pair, in standard deviations of their priors, from the priors' means.
-    weight: log prior probability of every pair.
+    log_prior: log prior probability of every pair.
     feasibility: the levels of λ; the last one is 1, an item without a cap.
     cap_prior: prior probability of every level for an item with a cap (λ < 1); 0 for the level 1.
     width: distance from point to point, of b and of log a; 0 for a parameter with one point.
@@ -102,7 +104,7 @@ class Grid(NamedTuple):
 
     difficulty: Pairs
     slope: Pairs
-    weight: Pairs
+    log_prior: Pairs
     feasibility: Float[np.ndarray, " levels"]
     cap_prior: Float[np.ndarray, " levels"]
     width: tuple[float, float]
@@ -131,8 +133,8 @@ def grid(model: str, subjects: int) -> Grid:
     slope_grid, difficulty_grid = np.meshgrid(log_a, b, indexing="ij")
     slope = slope_grid.ravel()
     difficulty = difficulty_grid.ravel()
-    log_weight = -(slope**2 + difficulty**2) / 2  # log density of standard normal priors, without constants
-    log_weight -= np.log(np.exp(log_weight).sum())  # so that the prior probabilities sum to 1
+    log_prior = -(slope**2 + difficulty**2) / 2  # log density of standard normal priors, without constants
+    log_prior -= np.log(np.exp(log_prior).sum())  # so that the prior probabilities sum to 1
 
     if model == "3pl-upper":
         node, node_weight = np.polynomial.legendre.leggauss(CAP_POINTS)  # of [-1, 1]
@@ -145,7 +147,7 @@ def grid(model: str, subjects: int) -> Grid:
     return Grid(
         difficulty=difficulty,
         slope=slope,
-        weight=log_weight,
+        log_prior=log_prior,
         feasibility=feasibility,
         cap_prior=cap_prior,
         width=(b[1] - b[0], slope_width),
@@ -265,7 +267,8 @@ def logs(state: State, points: Grid) -> Logs:
 class Items(NamedTuple):
     """Posterior of the items of each group (items with equal responses), computed on the points of a grid.
 
-    difficulty, slope: mean and variance of b and of log a.    feasibility: mean of λ.
+    difficulty, slope: mean and variance of b and of log a.
+    feasibility: mean of λ.
     uncapped: probability that the item has no cap (λ = 1).
     right, wrong: how many right and wrong responses of each subject are to items at each point. An item counts at every
     point by the posterior probability of this point.
@@ -292,7 +295,8 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     of log a, the mean of λ and the probability that λ is 1; and for each subject the expected numbers of right and of
     wrong responses to items at each point, where an item counts at a point by its posterior probability there.
     log_chances: log P(right) and log P(wrong) of each subject at each point, from `logs`.
-    scale: the priors of items.    points: values of b, log a and λ, with b and log a in standard deviations of `scale`.
+    scale: the priors of items.
+    points: values of b, log a and λ, with b and log a in standard deviations of `scale`.
 
     >>> data = prepare(np.eye(3))
     >>> state, points = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
@@ -304,7 +308,7 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     is_uncapped = points.feasibility == 1
     with np.errstate(divide="ignore"):  # a level without prior mass has log 0 = -inf
         log_level_prior = np.log((1 - scale.uncapped) * points.cap_prior + scale.uncapped * is_uncapped)
-    log_prior = (log_level_prior[:, None] + points.weight).ravel().astype(points.dtype)  # by point
+    log_prior = (log_level_prior[:, None] + points.log_prior).ravel().astype(points.dtype)  # by point
 
     functions = _moment_functions(points)  # b, b², log a, (log a)², λ and whether λ is 1: points x 6
     log_right, log_wrong = log_chances.value  # subjects x points
@@ -320,20 +324,16 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     width = max(BLOCK // len(log_prior), 1)
     for start in range(0, len(data.count), width):
         block = slice(start, start + width)
-        # first the log density, then in place, because it is large, the posterior probability: groups x points
-        density = correct[:, block].T @ gain
-        density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
-        highest = density.max(axis=1, keepdims=True)  # taken off, so that exp cannot overflow
-        np.exp(density - highest, out=density)
-        total = density.sum(axis=1, keepdims=True)
-        density /= total
+        log_density = correct[:, block].T @ gain  # groups x points
+        log_density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
+        posterior, log_evidence = _normalise(log_density)
+        moments[:, block] = (posterior @ functions).T
 
-        # sums over groups, each of which counts as often as it has items; total exp(highest) is P(responses)
-        evidence += float(data.count[block] @ (np.log(total[:, 0]) + highest[:, 0]))
-        moments[:, block] = (density @ functions).T
-        density *= data.count[block, None].astype(points.dtype)
-        expected_right += correct[:, block] @ density
-        expected_responses += density.sum(axis=0) if data.present is None else present[:, block] @ density
+        # sums over groups, each of which counts as often as it has items
+        evidence += float(data.count[block] @ log_evidence)
+        posterior *= data.count[block, None].astype(points.dtype)  # now the expected number of items at each point
+        expected_right += correct[:, block] @ posterior
+        expected_responses += posterior.sum(axis=0) if data.present is None else present[:, block] @ posterior
 
     return Items(
         # from moments in standard deviations of the prior to mean and variance on the scale of ability, and of log a
@@ -345,6 +345,19 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         wrong=np.maximum(expected_responses - expected_right, 0),
         evidence=evidence,
     )
+
+
+def _normalise(log_density: Float[np.ndarray, "groups points"]) -> tuple[Float[np.ndarray, "groups points"], Vector]:
+    """The posterior probability of each point, and log P(responses), the log of the sum of the densities of all points.
+
+    log_density: log likelihood plus log prior of each group of items at each point. It is overwritten by the posterior,
+    because it is large.
+    """
+    highest = log_density.max(axis=1, keepdims=True)  # taken off, so that exp cannot overflow
+    posterior = np.exp(log_density - highest, out=log_density)
+    total = posterior.sum(axis=1, keepdims=True)
+    posterior /= total
+    return posterior, np.log(total[:, 0]) + highest[:, 0]
 
 
 def _moment_functions(points: Grid) -> Float[np.ndarray, "points 6"]:
@@ -486,7 +499,8 @@ def fit_variational(
     the prior of the items that have a cap, and the share of items without one (λ = 1) is learned: the second addition.
 
     responses: 1 right, 0 wrong, NaN missing.
-    model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.    epochs: sweeps at most; `converged` if these were enough.
+    model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.
+    epochs: sweeps at most; `converged` if these were enough.
     seed:   of the noise that is added to the start, the logit accuracies. It changes the result by little more than the
             tolerance, 3e-4.
 
