@@ -91,7 +91,8 @@ class HuggingFace:
         An integer label is a position in `classes`, or else in the list of names that its own file declares. If there
         is neither, its key is the integer with leading zeros. A label that is text is a class key itself.
 
-        paths:  the files.    labels: for each file, the labels of its images, as text.
+        paths:  the files.
+        labels: for each file, the labels of its images, as text.
 
         Raises FcaError if some files have class names and others only integers, or if `classes` is given although the
         files declare their names in several orders.
@@ -113,7 +114,7 @@ class HuggingFace:
         if self.classes is not None and any(names != declared_names[0] for names in declared_names):
             allowed = "null: the files declare their classes in several orders"
             raise FcaError("dataset.classes", ", ".join(self.classes[:5]), allowed, "leave it out")
-        if self.classes is not None or not declared_names:  # one rule for all files
+        if self.classes is not None or not declared_names:  # then `keys_of` makes the keys of all files alike
             return keys_of(pd.concat(labels, ignore_index=True), self.classes)
 
         # Each file has its own list of names, or its labels are names.
@@ -147,7 +148,9 @@ class LabelKind(NamedTuple):
 def _label_kind(path: Path, label: str, labels: pd.Series) -> LabelKind:
     """Whether the labels of a file are integers, and the class names that the file declares for 0, 1, 2 ...
 
-    path: the file.    label: its column with the labels.    labels: the values of that column, as text.
+    path:   the file.
+    label:  its column with the labels.
+    labels: the values of that column, as text.
 
     Raises FcaError for a column whose type or values do not give each image one class, and for repeated class names.
     """
@@ -194,7 +197,8 @@ def _declared_class_names(schema: pa.Schema, label: str) -> list[str] | None:
 def _names_of_integers(path: Path, names: Sequence[str], labels: pd.Series) -> pd.Series:
     """The class names of integer labels; missing for the label -1, which means that an image has no class.
 
-    names: the names of 0, 1, 2 ..., as the file at `path` declares them.    labels: the integers as text.
+    names:  the names of 0, 1, 2 ..., as the file at `path` declares them.
+    labels: the integers as text.
 
     Raises FcaError for a label without a name.
     """
@@ -212,7 +216,8 @@ def _image_reader(path: Path, column: str) -> Callable[[int], bytes]:
     For a Parquet file the function reads the whole row group that holds the row. The groups that were read last are
     kept in memory, so reading rows in their order is fast.
 
-    path: the file, .parquet or .arrow.    column: its column of encoded images.
+    path:   the file, .parquet or .arrow.
+    column: its column of encoded images.
     """
     opened = _open_file(path)
     if isinstance(opened, pa.Table):
@@ -252,7 +257,8 @@ def _encoded_image(value: Any) -> bytes:
 def _labels_and_digests(path: Path, image: str, label: str) -> pa.Table:
     """Read a whole file: a table with the `label` (as text) and `content` (digest of the image's bytes) of every row.
 
-    path: the file, .parquet or .arrow.    image, label: its columns with images and labels.
+    path:         the file, .parquet or .arrow.
+    image, label: its columns with images and labels.
 
     Raises FcaError if the file is damaged or lacks a column, a class or an encoded image.
     """

@@ -150,9 +150,10 @@ def _fetch_whole(base: Path, top_folder: str, fetch: Fetch) -> None:
 def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, group: str | None = None) -> ImageData:
     """The data set of the images of a public set.
 
-    What identifies the images depends on `keys.version`. With a version, these are their names and sizes, and the
-    version's text unless it is PUBLISHED. Without one (None), the tree may have been changed, so it is the content of
-    the files.
+    `keys.version` decides what identifies the images in the fingerprint:
+    - PUBLISHED: their names and sizes.
+    - another text: their names and sizes, and this text.
+    - None: the content of their files, because the tree may have been changed.
 
     folder: the folder of the images.
     listed: one line per image: `image_id` (its path below `folder`), `label` and `split`. `bytes` (the size of its
@@ -213,7 +214,10 @@ def matching(folder: Path, pattern: str, like: str) -> pd.DataFrame:
     """List the files below `folder` whose path class/file matches the pattern.
 
     Columns: `image_id` (the path), `label` (the class) and `bytes` (the size). Other files are ignored.
-    Raises FcaError if no file matches.    like: an example of a matching path, for its message.
+
+    like: an example of a matching path, for an error message.
+
+    Raises FcaError if no file matches.
     """
     files = sorted(inventory(Directory(str(folder))).listing.sizes.items())
     rows = [(path, path.split("/")[0], size) for path, size in files if re.fullmatch(pattern, path)]
@@ -590,7 +594,11 @@ class ImageNet(PublicSet):
 def _with_half_of_test_as_val(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
     """The same lines, where half of the test images of each class are now val: the smaller half if their number is odd.
 
-    seed: of the draw. Raises FcaError for a class with only one test image.
+    These test images are ImageNet's validation images, as the message of an error calls them.
+
+    seed: of the draw.
+
+    Raises FcaError for a class with only one test image.
     """
     test_images = listed[listed["split"] == "test"]
     too_small = sorted(test_images["label"][class_sizes(test_images) < 2])

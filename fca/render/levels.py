@@ -96,7 +96,9 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
 
     The scene is a function of the arguments alone: it does not depend on the process or the order of calls.
 
-    label: the class of the object.    index: number of the image among those of the same class, attribute and level.
+    label: the class of the object.
+    index: number of the image among those of the same class, attribute and level.
+
     Raises FcaError for unknown names and a negative index.
 
     >>> scene = scene_of("car", "occlusion", "hard", 7, 0)
@@ -241,7 +243,8 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[st
 def _object_colours(usual_look: Model, has_usual_hue: bool, random: np.random.Generator) -> tuple[Colour, Colour]:
     """Random colours of an object's main parts and second parts; the second colour is darker and of a similar hue.
 
-    usual_look: the object's class, with its usual hue and saturation.    has_usual_hue: else the hue is any.
+    usual_look:    the object's class, with its usual hue and saturation.
+    has_usual_hue: else the hue is any.
     """
     hue = usual_look.hue + random.uniform(-0.04, 0.04) if has_usual_hue else random.random()
     saturation = float(np.clip(usual_look.saturation + random.uniform(-0.15, 0.15), 0.15, 1))
@@ -280,8 +283,10 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     FILLED pixels a side, which shows the ball around the object at full width. (The ball is a sphere that holds the
     object; its radius is the unit of lengths.)
 
-    The scene comes with `scale` as the wanted extent of the object, as a share of the image's side. It leaves with
-    `scale` as the radius of the ball, in the same unit, which gives the object this extent.
+    In the scene that comes in, `scale` is the extent that the object should have: the longer side of its bounding box,
+    as a share of the image's side. In the scene that is returned, `scale` is the radius of the ball, in the same unit:
+
+        radius of the ball = extent of the object / (extent of the object in radii of the ball)
 
     target: the value that the measure of the scene's attribute should have. It is used only if the attribute is view,
             rotation, size or position.
@@ -312,10 +317,11 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
 
 
 def at_probe_size(scene: Scene, hits: Hits) -> Hits:
-    """The object's surface at its place in an image of PROBE pixels a side, in which a look is measured (as contrast).
+    """The object's surface at its place in an image of PROBE pixels a side.
 
-    It is resampled from the image that the object fills, which is faster than marching rays again. Nearest neighbours
-    are exact to half a pixel of that image, which is enough to measure colours.
+    This small image serves to measure how the object looks, such as its contrast with the background. The surface is
+    resampled from the image that the object fills, which is faster than marching rays again. Nearest neighbours are
+    exact to half a pixel of that image, which is enough to measure colours.
 
     scene: its x, y and scale are the place of the object.
     hits:  the surface in the image of FILLED pixels a side that the object fills, as `placed` returns it.
@@ -325,7 +331,9 @@ def at_probe_size(scene: Scene, hits: Hits) -> Hits:
     hit_of_filled.reshape(-1)[hits.pixels] = np.arange(len(hits.pixels))
 
     # For each column and row of the probe: the column and row of the filled image that is seen there, which may be
-    # outside of that image. `columns` and `rows` are those of the probe for which it is inside.
+    # outside of that image. `columns` and `rows` are those of the probe for which it is inside. A position at p sides
+    # from the middle of the probe is (p - x) / scale radii from the middle of the ball around the object. The filled
+    # image shows that ball, from -1 to 1 radius.
     position = (np.arange(PROBE) + 0.5) / PROBE - 0.5
     filled_column = np.floor(((position - scene.x) / scene.scale + 1) / 2 * FILLED).astype(int)
     filled_row = np.floor(((position - scene.y) / scene.scale + 1) / 2 * FILLED).astype(int)
@@ -589,7 +597,8 @@ def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: i
     The search bisects the range from 0 to `high`. Noise and whole numbers of sensor cells make some measures jump: if
     bisection ends beside a jump, values around that place are tried, too.
 
-    field: a field of Scene.    sign: 1 for a measure that rises with the field, -1 for one that falls.
+    field: a field of Scene.
+    sign:  1 for a measure that rises with the field, -1 for one that falls.
     """
     change: Any = partial(replace, scene)
 

@@ -62,8 +62,8 @@ def _grid(object_model: Model) -> Grid:
     """The grid around a model: for each cell a lower bound on its distance to the object, and the nearby parts.
 
     The grid divides the cube around the model's ball, a sphere that holds the model; lengths are in its radii. A ray
-    crosses empty cells in large steps, and near the surface it needs only the parts that may be nearest there. The
-    model is not stretched.
+    crosses empty cells in large steps, and near the surface it needs only the parts that may be nearest there. All
+    scenes of a model share its grid, which shows the model before a scene stretches it.
 
     With d the distance from the middle of a cell to the object by the parts' formulas, e its distance to the nearest
     cell that the object may touch, and h half the diagonal of a cell:
@@ -276,7 +276,7 @@ def march(scene: Scene, size: int) -> Hits:
     outside of the image; there it has no pixels.
     """
     pixels, u, v = _inside_circle(scene, size)
-    frame = view_frame(scene)
+    frame = view_frame(scene)  # rows: the image's right, its up, and the direction to the viewer
     solid = solid_of(scene)
     eye = (frame[2] * np.float32(VIEWER_DISTANCE))[:, None]
 
@@ -418,12 +418,14 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
         move = free / -slope                or    move = 2 free / (1 - slope)
 
     If the free balls of the previous and the present point do not touch, the ray may have passed through the object.
-    Then the move is negative: the ray goes back to the end of the previous point's ball. A ray that has passed its end
-    is dropped, so it could not go back. So a move may exceed `remaining` only within the present free ball, where there
-    is no object to be missed.
+    Then the move is negative: the ray goes back to the end of the previous point's ball.
+
+    A ray that has passed its end is dropped, and can then not go back. So a move stays just below `remaining`. Only
+    within the present free ball it may exceed it, as there is no object to be missed.
 
     step:        from the previous point to the present one; 0 if there is no previous point.
-    free_before: distance to the object at the previous point.    free: at the present point.
+    free_before: distance to the object at the previous point.
+    free:        at the present point.
     remaining:   from the present point to the end of the ray, where it leaves the ball around the object.
     """
     # Without a previous point (step 0) the surface is taken to be straight ahead: slope -1. SMALL_STEP and MIN_APPROACH
@@ -432,7 +434,7 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     to_plane = free / np.maximum(-slope, MIN_APPROACH)
     to_touching_balls = 2 * free / np.maximum(1 - slope, MIN_APPROACH)
     ahead = np.where(slope < -MIN_APPROACH, to_plane, to_touching_balls)
-    longest_step = np.maximum(remaining - SMALL_STEP, free)
+    longest_step = np.maximum(remaining - SMALL_STEP, free)  # beyond the end only within the free ball
     ahead = np.maximum(np.minimum(ahead, longest_step), SMALL_STEP)
 
     # The free balls do not touch. A step of SMALL_STEP is never taken back, so that every ray gets ahead.

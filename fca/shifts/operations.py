@@ -70,7 +70,8 @@ def _source_pixels(length: int, factor: Number, output_length: int) -> tuple[np.
     Returns for each output pixel the number of the source pixel before it, and how far it is from there to the next
     source pixel, 0 to 1. The output is the middle of the whole enlargement.
 
-    length, output_length: number of source and output pixels.    factor: of the enlargement.
+    length, output_length: number of source and output pixels.
+    factor:                of the enlargement.
     """
     enlarged_length = round(length * factor)
     first = (enlarged_length - output_length) // 2
@@ -406,7 +407,8 @@ def _is_crest(steepness: Map, dx: Map, dy: Map) -> Bool[np.ndarray, "height widt
     Of two equally steep neighbours only the first one (by rows, then columns) counts. The direction of the gradient is
     rounded to a multiple of 45 degrees, so the two neighbours are above and below, left and right, or on a diagonal.
 
-    steepness: |dx| + |dy|.    dx, dy: the Sobel gradient to the right and downwards.
+    steepness: |dx| + |dy|.
+    dx, dy:    the Sobel gradient to the right and downwards.
     """
     height, width = steepness.shape
     padded = np.pad(steepness, 1)  # a frame of zeros: beyond the image nothing is steep
