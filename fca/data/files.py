@@ -139,8 +139,8 @@ def _decode_upright(content: bytes, path: str, mode: str, white: int | None = No
         low_bytes = _low_bytes(content, image, white) if white or notes_largest else None
 
         # Of some kinds of files with 16-bit colours Pillow cannot read the low bytes. The largest value of these is
-        # estimated from the high bytes, after the image is loaded. Whether it has 16-bit colours must be asked before:
-        # an image has raw modes (Pillow's names of how pixels are stored) only until it is loaded.
+        # estimated from the high bytes, after the image is loaded. Whether there are 16-bit colours must be asked
+        # before: an image has raw modes (Pillow's names of how pixels are stored) only until it is loaded.
         lacks_low_bytes = notes_largest and low_bytes is None and len(_raw_modes_of_16_bits(image)) > 0
 
         ImageOps.exif_transpose(image, in_place=True)

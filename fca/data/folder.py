@@ -71,7 +71,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     ignored_splits = {name for name, our_name in (splits or {}).items() if our_name is None}
 
     def is_used(path: str) -> bool:
-        """Whether a file or folder is in no ignored split, also because it is above the folders of splits."""
+        """Whether a file or folder is in no ignored split. What is above the folders of splits is in none."""
         names = path.split("/")
         return split_depth is None or len(names) <= split_depth or names[split_depth] not in ignored_splits
 

@@ -420,8 +420,8 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     If the free balls of the previous and the present point do not touch, the ray may have passed through the object.
     Then the move is negative: the ray goes back to the end of the previous point's ball.
 
-    A ray that has passed its end is dropped, and can then not go back. So a move stays just below `remaining`. Only
-    within the present free ball it may exceed it, as there is no object to be missed.
+    A ray that has passed its end is dropped, and can then not go back. So a move stays just below `remaining`. It may
+    exceed `remaining` only within the present free ball, in which no object can be missed.
 
     step:        from the previous point to the present one; 0 if there is no previous point.
     free_before: distance to the object at the previous point.
