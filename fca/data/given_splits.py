@@ -66,11 +66,11 @@ def tested_on_val(own_names: Sequence[str], splits: Splits) -> list[str]:
     >>> tested_on_val(["train", "Val"], None), tested_on_val(["train", "Val", "test"], None)
     (['Val'], [])
     """
-    meanings = split_meanings(own_names, splits)
-    meanings_by_name = _meanings_by_name(own_names, splits)
-    if "train" not in meanings.values():
+    meaning_by_name = _meanings_by_name(own_names, splits)  # what each name means by itself: val stays val
+    used_as = split_meanings(own_names, splits)  # which split each one becomes: val may become test
+    if "train" not in used_as.values():
         return []
-    return [name for name, kind in meanings.items() if kind == "test" and meanings_by_name[name] == "val"]
+    return [name for name, split in used_as.items() if split == "test" and meaning_by_name[name] == "val"]
 
 
 def _meanings_by_name(own_names: Sequence[str], splits: Splits) -> dict[str, str | None]:

@@ -326,7 +326,7 @@ class Caltech(Downloaded):
 def _images_in_lists(folder: Path, lists: Mapping[str, str], suffix: str = "") -> pd.DataFrame:
     """Read the authors' lists of images, whose lines are class/file: columns `image_id`, `split` and `label`.
 
-    lists: our split -> the text file with its images, relative to `folder`.
+    lists:  our split -> the text file with its images, relative to `folder`.
     suffix: the end of the file names, if the lists leave it out.
     """
     rows = []

@@ -127,7 +127,9 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
 
 
 def contrast(picture: Colours, behind: Colours) -> float:
-    """Root mean square distance of the colours of two pictures, or of one from a single colour, of full scale.
+    """Root mean square difference between the colours of two pictures, or of a picture and one colour.
+
+    Colours are RGB from 0 to 1, so the contrast of black and white is 1.
 
     >>> contrast(np.ones((2, 3)), np.zeros((2, 3)))
     1.0
@@ -416,13 +418,15 @@ def _outside_share(points: Points, x: float, y: float) -> float:
 def _color(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene in which the object is mixed with the background behind it, until their contrast is the target.
 
-    Easy scenes stay as they are.
+    The contrast is the root mean square difference between the colours of the object's pixels and of the background
+    behind them. Easy scenes stay as they are.
 
     hits: the pixels that show the object, in an image of PROBE pixels a side.
     """
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
 
     def measured(changed: Scene) -> float:
+        """The contrast in a scene that differs from `scene` only in its blend."""
         return contrast(np.clip(surface(changed, hits, behind), 0, 1), behind)
 
     if scene.level == "easy":
@@ -469,7 +473,8 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene with a pattern on the object, strong enough for the measure `pattern_share` to reach the target.
 
     pattern_share is the contrast of the textured object with the plain object, divided by the contrast of the plain
-    object with the background. Several colours and patterns are tried, because not all reach the target.
+    object with the background. A contrast is the root mean square difference of colours. Several colours and patterns
+    are tried, because not all reach the target.
 
     hits: the pixels that show the object in an image of PROBE pixels a side, and its surface there.
     """
@@ -548,12 +553,15 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
 def _background(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene with a background whose contrast is the target: plain if easy, a pattern if medium, clutter if hard.
 
-    The contrast is the root mean square distance of the background's colours from their mean. `hits` is not used.
+    The contrast is the root mean square distance of the background's colours from their mean.
+
+    hits: not used; all functions that set a look take it.
     """
     pattern = str(keyed_rng(scene.noise_key, "background").choice(["stripes", "checks"]))
     backdrop_of_level = {"easy": "plain", "medium": pattern, "hard": "clutter"}
 
     def measured(changed: Scene) -> float:
+        """The contrast of the background of a scene."""
         behind = backdrop(changed, PROBE)
         return contrast(behind, behind.mean(axis=(0, 1)))
 
@@ -580,8 +588,9 @@ def _fitted(
     The result is the first of `scenes` that comes within 0.02 of the target with its best value. If none does, it is
     the one whose measure is nearest to the target. The measure is stored in `measured`.
 
-    field: a field of Scene, which gets a value from 0 to `high`.
-    sign:  1 for a measure that rises with the field, -1 for one that falls.
+    field:   a field of Scene, which gets a value from 0 to `high`.
+    measure: a function that measures a scene, such as its contrast.
+    sign:    1 for a measure that rises with the field, -1 for one that falls.
     """
     fitted: list[Scene] = []
     for scene in scenes:

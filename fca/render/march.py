@@ -112,14 +112,15 @@ class Solid:
         return self.model.distance(*self._in_model(points)) * self._unit
 
     def near(self, points: Points) -> Plane:
-        """Distance to the surface of points inside the stretched ball.
+        """Distance to the surface of points inside the stretched ball, in radii of the ball.
 
-        Faster than calling the solid: it evaluates only the parts that the grid lists for a point's cell.
+        Where the object is stretched it is a lower bound. Only the parts that the grid lists for a point's cell are
+        evaluated, which is faster than calling the solid, which evaluates all.
         """
         nearest = np.full(points.shape[1], np.inf, np.float32)
         for _, listed, distance in self._distances_by_part(points):
             nearest[listed] = np.minimum(nearest[listed], distance)
-        return nearest * self._unit
+        return nearest * self._unit  # from the model's units to radii
 
     def nearest_part(self, points: Points) -> Int[np.ndarray, " points"]:
         """The number of the part nearest to each point of the stretched ball."""
@@ -177,8 +178,8 @@ class Solid:
     def _distances_by_part(self, points: Points) -> Iterator[tuple[int, Int[np.ndarray, " listed"], Plane]]:
         """For each part: its number, the points of which it may be the nearest part, and their distances to it.
 
-        Distances are in the model's units.
-        Which parts these are is known for each grid cell, so that most distances need not be computed.
+        The grid lists for each cell which parts may be nearest there, so most distances need not be computed. Distances
+        are in the model's units.
         """
         parts_of_point = _grid(self.model).parts[_cell_numbers(self.in_cells(points))]
         in_model = self._in_model(points)
@@ -226,7 +227,9 @@ class Hits:
         """Approximate share of the sky that nearby parts leave free at each point, 0.35 to 1.
 
         A point SKY_HEIGHT above the surface has this distance to the object where nothing else is near (share 1), and
-        less in corners and folds.
+        less in corners and folds:
+
+            share = 0.35 + 0.65 distance / SKY_HEIGHT
         """
         stretch = self.solid.stretch
         points_above = np.clip(self.points + self.normals * SKY_HEIGHT, -stretch, stretch)  # within the grid

@@ -176,7 +176,7 @@ def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
     """
     arguments = constants(kind, severity, *image.shape[:2])
     draw = KINDS[kind].draw
-    if kind in ON_BYTES:
+    if kind in ON_BYTES:  # this function takes and returns bytes; others take and return values of 0 to 1
         return draw(image, *arguments)
 
     if draws(kind):
@@ -465,6 +465,8 @@ def frost(image: Image, keep: Number, cover: Number, shrink: Number, *, rng: Rng
 
 def fog(image: Image, thickness: Number, decay: Number, *, rng: Rng) -> Image:
     """A cloudy layer of light, scaled so that the brightest value stays: (x + t cloud) max(x) / (max(x) + t).
+
+    x is the image, t the thickness, and cloud a cloudy map of values from 0 to 1.
 
     >>> float(fog(np.zeros((9, 9, 3), np.float32), 0.2, 3, rng=np.random.default_rng(0)).max())
     0.0

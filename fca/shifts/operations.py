@@ -245,6 +245,7 @@ def wobble(height: int, width: int, reach: Number, spread: Number, *, rng: Rng) 
     """
     noise = rng.random((2, height, width), dtype=np.float32) * np.float32(2) - np.float32(1)
     spectrum = fft.dctn(noise, axes=(1, 2))
+    # The blur multiplies each frequency along an axis by a factor.
     spectrum *= _transfer(height, spread)[:, None]
     spectrum *= _transfer(width, spread)
     return fft.idctn(spectrum, axes=(1, 2)) * np.float32(reach)
