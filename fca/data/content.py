@@ -71,7 +71,7 @@ class Inventory:
             old_digests = self.known["digest"].combine_chunks()
             digests = pc.replace_with_mask(old_digests, is_missing, new_digests)
             self.known = _with_digests(self.known, digests)
-            self._remember()
+            self._remember()  # for later runs, and for the other processes of this sweep
 
         with_digest = self.known.filter(pc.is_valid(self.known["digest"]))
         return dict(zip(with_digest["path"].to_pylist(), with_digest["digest"].to_pylist(), strict=True))

@@ -102,9 +102,11 @@ class HuggingFace:
             for path, labels_of_file in zip(paths, labels, strict=True)
             if len(labels_of_file)  # a file without images may declare anything
         ]
-        # Files whose labels are integers without declared names, files with names, and the declared lists of names.
+        # Files whose labels are integers without declared names.
         unnamed_paths = [path for path, _, kind in files if kind.is_number and kind.names is None]
+        # Files whose labels are class names, or integers with declared names.
         named_paths = [path for path, _, kind in files if not kind.is_number or kind.names]
+        # The lists of names that files declare for their integers.
         declared_names = [kind.names for _, _, kind in files if kind.is_number and kind.names]
 
         if self.classes is None and unnamed_paths and named_paths:
