@@ -203,7 +203,8 @@ class QuickDraw(PublicSet):
     def _sample(self, class_key: str, n: int) -> pd.DataFrame:
         """Draw a sample of `per_class` of the n drawings of a class: columns image_id, label and row.
 
-        class_key: the class, which also seeds the draw.    row: the number of a drawing in the class's file.
+        class_key: the class, which also seeds the draw.
+        row:       the number of a drawing in the class's file.
         """
         rng = random.Random(f"quickdraw:{class_key}:{self.sample_seed}")
         rows = rng.sample(range(n), min(n, self.per_class))

@@ -71,7 +71,7 @@ class Inventory:
             old_digests = self.known["digest"].combine_chunks()
             digests = pc.replace_with_mask(old_digests, is_missing, new_digests)
             self.known = _with_digests(self.known, digests)
-            self._remember()
+            self._remember()  # for later runs, and for the other processes of this sweep
 
         with_digest = self.known.filter(pc.is_valid(self.known["digest"]))
         return dict(zip(with_digest["path"].to_pylist(), with_digest["digest"].to_pylist(), strict=True))
@@ -104,8 +104,9 @@ def inventory(files: Files) -> Inventory:
 
     began = time.time_ns()  # digests of files that changed just before this time will not be stored
     listing = files.listing()
-    index = _stored_table(_index_path(files), _root_identity(files))
-    listed = Inventory(files, listing, _with_known_digests(listing.files, index), began)
+    earlier = _stored_table(_index_path(files), _root_identity(files))  # of an earlier run; empty if there was none
+    files_with_digests = _with_known_digests(listing.files, earlier)  # a file that has changed has no digest yet
+    listed = Inventory(files, listing, files_with_digests, began)
     share(listed)
     return listed
 
@@ -238,8 +239,9 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, make_table: C
     The stored table is used as long as the file looks unchanged, that is while its path, size, times and inode stay the
     same. So the file need not be read through in every run.
 
-    meaning: a text with all that decides the table beside the file's bytes, such as settings.
-    columns: the columns of the table.    make_table: reads the file and returns the table.
+    meaning:    a text with all that decides the table beside the file's bytes, such as settings.
+    columns:    the columns of the table.
+    make_table: reads the file and returns the table.
     """
     status = file.stat()
     began = time.time_ns()
@@ -304,13 +306,16 @@ def _shared_inventory(files: Files) -> Inventory | None:
     folders = table.filter(is_folder)["path"].to_pylist()
     files_with_digests = table.filter(pc.invert(is_folder))
     listing = Listing(files_with_digests.select(FILE_SCHEMA.names), frozenset(folders))
-    return Inventory(files, listing, files_with_digests)  # `began` stays 0: the other process listed the files
+    # `began`, the time of the listing, stays 0: only the process that listed the files knows it. So digests that are
+    # computed here are shared in the sweep, but not stored for later runs.
+    return Inventory(files, listing, files_with_digests)
 
 
 def share(file_inventory: Inventory) -> None:
     """Let the other processes of this sweep have an inventory; does nothing outside of a sweep.
 
-    Files and folders are stored in one table, where a folder has the size -1.
+    One table is stored. It has a line per file, with its digest if that is known, and a line per folder, which has the
+    size -1.
     """
     if SWEEP in os.environ:
         folder_lines = [{"path": path, "size": _FOLDER_SIZE} for path in file_inventory.listing.folders]

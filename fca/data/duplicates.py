@@ -120,7 +120,7 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
     smooth = _smooth(signatures, 1.2)
     fine_contrast = (signatures - smooth)[:, INNER, INNER].std(axis=(1, 2))  # of each image, in grey levels
 
-    near_pairs_by_step = [np.empty((0, 2), np.int64)]  # begins with an empty array, in case there are no pairs
+    found_pairs = [np.empty((0, 2), np.int64)]  # begins with an empty array, in case none are found
     pairs_of_blocks = list(combinations_with_replacement(_blocks(len(signatures)), 2))  # also each block with itself
     for first, second in watched(pairs_of_blocks, "comparing pictures", long=len(pairs_of_blocks) >= MANY_BLOCKS):
         cosine = frequencies[first] @ frequencies[second].T  # images of the first block x images of the second block
@@ -139,8 +139,8 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
             # SIDE / sides: the pixels of a signature per pixel of the smaller image
             sharpness = np.clip(SIDE / sides[correlated].min(axis=1), MIN_SHARPNESS, 1)
             tolerance = TOLERANCE * (NOISE + fine_contrast[correlated].max(axis=1)) * sharpness
-            near_pairs_by_step.append(correlated[residual <= tolerance])
-    return np.concatenate(near_pairs_by_step).astype(np.int32)
+            found_pairs.append(correlated[residual <= tolerance])
+    return np.concatenate(found_pairs).astype(np.int32)
 
 
 def _unexplained(a: Pictures, b: Pictures, shift: Int[np.ndarray, "pairs 2"]) -> Float[np.ndarray, " pairs"]:

@@ -124,22 +124,23 @@ def _decode_upright(content: bytes, path: str, mode: str, white: int | None = No
     mode:  Pillow's mode of the result, such as "RGB" or "L".
     white: the 16-bit value that becomes 255; None means 65535.
 
-    If the context variable IN_FILE is set, the largest 16-bit value of the file is noted in it. Any error becomes an
-    UnreadableImage that names `path`.
+    The context variable IN_FILE is set by `task=describe`, which reports how many bits of a file are in use. The
+    largest 16-bit value of the file is then noted in it. Any error becomes an UnreadableImage that names `path`.
     """
     with _errors_as_unreadable(path), _open_without_decoding(content, path) as image:
         if side := REDUCED.get():  # the shorter side to which the image will be resized
             image.draft(None, (2 * side, 2 * side))  # a JPEG is then decoded at a smaller scale, which is faster
         if _states_range(image):
-            white = WHITE  # Pillow already scales these files to 65535
+            white = WHITE  # the file (PGM or PPM) states which value is white, and Pillow scales that to 65535
 
         # Pillow reads only the high bytes of 16-bit colours, which are enough for the pixels if white is 65535. The low
         # bytes are read, too, for another `white`, and if the largest value has to be noted in IN_FILE.
         notes_largest = IN_FILE.get() is not None
         low_bytes = _low_bytes(content, image, white) if white or notes_largest else None
 
-        # Of some kinds of files with 16-bit colours Pillow cannot read the low bytes. Colours of 16 bits have raw modes
-        # (Pillow's names of how pixels are stored) only until the image is loaded.
+        # Of some kinds of files with 16-bit colours Pillow cannot read the low bytes. The largest value of these is
+        # estimated from the high bytes, after the image is loaded. Whether there are 16-bit colours must be asked
+        # before: an image has raw modes (Pillow's names of how pixels are stored) only until it is loaded.
         lacks_low_bytes = notes_largest and low_bytes is None and len(_raw_modes_of_16_bits(image)) > 0
 
         ImageOps.exif_transpose(image, in_place=True)
@@ -204,7 +205,8 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
     one. For some kinds of files it has no decoder of the other byte order. Then the result is None, too, but ValueError
     is raised if `white` is not 65535.
 
-    content: the file's bytes.    image: the same file, opened but not decoded.
+    content: the file's bytes.
+    image:   the same file, opened but not decoded.
     """
     raw_modes = _raw_modes_of_16_bits(image)
     if not raw_modes:
@@ -660,7 +662,9 @@ Files = Directory | Archive
 def open_root(root: str, needs: str) -> Files:
     """The files of a directory or .zip archive at `root`, in which `~` is expanded.
 
-    Raises FcaError if there is neither.    needs: what the root should hold, for that error's message.
+    needs: what the root should hold, for an error message.
+
+    Raises FcaError if there is neither.
     """
     path = Path(root).expanduser()
     if path.is_dir():
@@ -713,7 +717,8 @@ def threads(workers: int) -> int:
 def parallel_map(work: Callable[[int], Result], n: int, workers: int, doing: str) -> Iterator[Result]:
     """Yield work(0), ..., work(n - 1) in this order, computed by several threads.
 
-    workers: number of threads; 0 means one per core.    doing: label of the progress bar that many items get.
+    workers: number of threads; 0 means one per core.
+    doing:   label of the progress bar that many items get.
 
     >>> list(parallel_map(lambda i: i * i, 4, workers=2, doing="squaring"))
     [0, 1, 4, 9]

@@ -48,14 +48,19 @@ class ImagesByLayout(NamedTuple):
 def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits: Splits) -> ImagesByLayout:
     """List the images with their classes and splits, which are the names of the folders on their paths.
 
-    images:  paths of the images relative to the root.    folders: all folders, to find those without an image.
+    images:  paths of the images relative to the root.
+    folders: all folders, to find those without an image.
     roles:   what the folder at each depth of a path is, from the root on: "class", "split" or "*" (neither), joined by
              "/". Folders below these belong to the class.
     splits:  the set's own name of a split -> ours, or null to leave its images out.
 
-    Raises FcaError naming the paths in these cases: no image is inside of a class folder; a class holds no image, or a
-    split with a usual or mapped name (its images may have been lost); two folders are one class, because their names
-    are spellings of one name (see fca.names) or because they have the same name under different parents.
+    The result also names what is left out: images outside of class folders (`loose`), and folders without an image that
+    are neither a class nor a split.
+
+    Raises FcaError naming the paths in three cases:
+    - No image is inside of a class folder.
+    - A class holds no image, or a split with a usual or mapped name holds none: its images may have been lost.
+    - A class has two folders in one split, or is spelt differently in two splits (see fca.names).
     """
     role_at_depth = roles.split("/")
     has_other_roles = not set(role_at_depth) <= {"class", "split", "*"}
@@ -66,7 +71,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     ignored_splits = {name for name, our_name in (splits or {}).items() if our_name is None}
 
     def is_used(path: str) -> bool:
-        """Whether a file or folder is in no ignored split, also because it is above the folders of splits."""
+        """Whether a file or folder is in no ignored split. What is above the folders of splits is in none."""
         names = path.split("/")
         return split_depth is None or len(names) <= split_depth or names[split_depth] not in ignored_splits
 
@@ -93,13 +98,15 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
 def _folders_without_images(
     images: Sequence[str], folders: Iterable[str], role_at_depth: Sequence[str], splits: Splits
 ) -> set[str]:
-    """The folders that hold no image, not even in folders inside, and are neither a class nor a split.
+    """The folders that are neither a class nor a split and hold no image, not even in folders inside them.
 
-    Of nested ones, only the outermost is named. Raises FcaError if there are classes or splits that hold no image. A
-    folder in the place of a class is none if its name is usual for annotations (one of ANNOTATIONS, such as "labels").
+    If such a folder is inside another one, only the outer one is returned. Raises FcaError if a class or split holds no
+    image. A folder in the place of a class is not taken for a class if its name is usual for annotations (one of
+    ANNOTATIONS, such as "labels").
 
-    images, folders: paths relative to the root.    splits: the set's own name of a split -> ours.
-    role_at_depth: what the folder at each depth of a path is: "class", "split" or "*" (neither).
+    images, folders: paths relative to the root.
+    splits:          the set's own name of a split -> ours.
+    role_at_depth:   what the folder at each depth of a path is: "class", "split" or "*" (neither).
     """
     # A folder is a tuple of the names on its path. Folders deeper than the roles belong to the class above them.
     innermost = {tuple(path.split("/")[:-1][: len(role_at_depth)]) for path in images}
@@ -113,6 +120,7 @@ def _folders_without_images(
         if is_inside_class or folder in with_images:
             continue
 
+        # Of nested folders without an image, the outermost decides: in an empty class, folders inside are empty, too.
         folder_and_parents = [folder[:depth] for depth in range(1, len(folder) + 1)]
         outermost = next(parent for parent in folder_and_parents if parent not in with_images)
         is_class = role_at_depth[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
@@ -387,7 +395,8 @@ class Folder:
             mirror=self.mirror,
             group=self.group,
         )
-        return replace(data, unused=data.unused + len(loose))  # `assemble` counts images of incomplete classes
+        # `unused` is the number of images left out. So far it counts those of classes without training or test images.
+        return replace(data, unused=data.unused + len(loose))
 
 
 INDEX = "index.csv"

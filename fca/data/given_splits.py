@@ -66,11 +66,11 @@ def tested_on_val(own_names: Sequence[str], splits: Splits) -> list[str]:
     >>> tested_on_val(["train", "Val"], None), tested_on_val(["train", "Val", "test"], None)
     (['Val'], [])
     """
-    meanings = split_meanings(own_names, splits)
-    meanings_by_name = _meanings_by_name(own_names, splits)
-    if "train" not in meanings.values():
+    meaning_by_name = _meanings_by_name(own_names, splits)  # what each name means by itself: val stays val
+    used_as = split_meanings(own_names, splits)  # which split each one becomes: val may become test
+    if "train" not in used_as.values():
         return []
-    return [name for name, kind in meanings.items() if kind == "test" and meanings_by_name[name] == "val"]
+    return [name for name, split in used_as.items() if split == "test" and meaning_by_name[name] == "val"]
 
 
 def _meanings_by_name(own_names: Sequence[str], splits: Splits) -> dict[str, str | None]:
@@ -93,36 +93,46 @@ def _meanings_by_name(own_names: Sequence[str], splits: Splits) -> dict[str, str
         allowed = ", ".join((*SPLITS, "null (left out)"))
         raise FcaError("dataset.splits", choices_in_words(wrong_meanings), allowed, "map to one of these")
 
-    # Names that are neither mapped nor usual get "test", which only a single split keeps: others are errors below.
+    # Names that are neither mapped nor usual get "test", which only a single split keeps: others are refused.
     meanings = {name: mapped[name] if name in mapped else usual_meaning(name) or "test" for name in names}
+    _check_names(names, mapped, meanings)
+    return meanings
+
+
+def _check_names(names: Sequence[str], mapped: Mapping[str, str | None], meanings: Mapping[str, str | None]) -> None:
+    """Raise FcaError for names of splits that have no clear meaning. The first kind of error that occurs is reported.
+
+    names:    the names of the splits that the set has.
+    mapped:   what the user maps names to: train, val, test, or None to leave images out.
+    meanings: what each of `names` means; "test" for a name that is neither mapped nor usual.
+    """
+    names_in_set = ", ".join(visible(name) for name in names) or "none"
+    allowed = f"one of train, val and test for each split found: {names_in_set}"
 
     # A single split may have any name, unless the user mapped names.
-    unknown = []
-    if mapped or len(names) > 1:
-        unknown = [name for name in names if not known_split(name, mapped)]
+    unknown = [name for name in names if not known_split(name, mapped)]
+    if unknown and (mapped or len(names) > 1):
+        # The example maps the first name to test, unless the set has a test split.
+        has_test = any(known_split(name, mapped) and meanings[name] == "test" for name in names)
+        example = f"{unknown[0]}: {'null' if has_test else 'test'}"
+        step = f"map each to train, val, test or null (left out), as in dataset.splits='{{{example}}}'"
+        raise FcaError("dataset.splits", _in_words(unknown), allowed, step)
+
     # A name that is mapped but not in the set may be misspelt. If it is mapped to null, nothing is lost.
+    step = "map each, as in dataset.splits='{its_name: test, another: null}'"
     absent = [name for name, meaning in mapped.items() if meaning is not None and name not in names]
+    if absent:
+        raise FcaError("dataset.splits", _in_words(absent), allowed, step)
 
     # Two names may share a meaning only if the user mapped them.
     unmapped = [name for name in names if name not in mapped]
     unmapped_meanings = [meanings[name] for name in unmapped]
     ambiguous = [name for name in unmapped if unmapped_meanings.count(meanings[name]) > 1]
-
-    # The first kind of error that occurs is reported.
-    names_in_set = ", ".join(visible(name) for name in names) or "none"
-    allowed = f"one of train, val and test for each split found: {names_in_set}"
-    step = "map each, as in dataset.splits='{its_name: test, another: null}'"
-    if unknown:
-        wrong_names = unknown
-        # The example maps the first name to test, unless the set has a test split.
-        has_test = any(known_split(name, mapped) and meanings[name] == "test" for name in names)
-        example = f"{unknown[0]}: {'null' if has_test else 'test'}"
-        step = f"map each to train, val, test or null (left out), as in dataset.splits='{{{example}}}'"
-    elif absent:
-        wrong_names = absent
-    elif ambiguous:
-        wrong_names = ambiguous
+    if ambiguous:
         allowed = f"one split for {meanings[ambiguous[0]]}, which these names mean alike; found: {names_in_set}"
-    else:
-        return meanings
-    raise FcaError("dataset.splits", choices_in_words([visible(name) for name in wrong_names]), allowed, step)
+        raise FcaError("dataset.splits", _in_words(ambiguous), allowed, step)
+
+
+def _in_words(names: Sequence[str]) -> str:
+    """Names of splits for a message."""
+    return choices_in_words([visible(name) for name in names])

@@ -91,7 +91,8 @@ class HuggingFace:
         An integer label is a position in `classes`, or else in the list of names that its own file declares. If there
         is neither, its key is the integer with leading zeros. A label that is text is a class key itself.
 
-        paths:  the files.    labels: for each file, the labels of its images, as text.
+        paths:  the files.
+        labels: for each file, the labels of its images, as text.
 
         Raises FcaError if some files have class names and others only integers, or if `classes` is given although the
         files declare their names in several orders.
@@ -101,9 +102,11 @@ class HuggingFace:
             for path, labels_of_file in zip(paths, labels, strict=True)
             if len(labels_of_file)  # a file without images may declare anything
         ]
-        # Files whose labels are integers without declared names, files with names, and the declared lists of names.
+        # Files whose labels are integers without declared names.
         unnamed_paths = [path for path, _, kind in files if kind.is_number and kind.names is None]
+        # Files whose labels are class names, or integers with declared names.
         named_paths = [path for path, _, kind in files if not kind.is_number or kind.names]
+        # The lists of names that files declare for their integers.
         declared_names = [kind.names for _, _, kind in files if kind.is_number and kind.names]
 
         if self.classes is None and unnamed_paths and named_paths:
@@ -113,7 +116,7 @@ class HuggingFace:
         if self.classes is not None and any(names != declared_names[0] for names in declared_names):
             allowed = "null: the files declare their classes in several orders"
             raise FcaError("dataset.classes", ", ".join(self.classes[:5]), allowed, "leave it out")
-        if self.classes is not None or not declared_names:  # one rule for all files
+        if self.classes is not None or not declared_names:  # then `keys_of` makes the keys of all files alike
             return keys_of(pd.concat(labels, ignore_index=True), self.classes)
 
         # Each file has its own list of names, or its labels are names.
@@ -147,7 +150,9 @@ class LabelKind(NamedTuple):
 def _label_kind(path: Path, label: str, labels: pd.Series) -> LabelKind:
     """Whether the labels of a file are integers, and the class names that the file declares for 0, 1, 2 ...
 
-    path: the file.    label: its column with the labels.    labels: the values of that column, as text.
+    path:   the file.
+    label:  its column with the labels.
+    labels: the values of that column, as text.
 
     Raises FcaError for a column whose type or values do not give each image one class, and for repeated class names.
     """
@@ -194,7 +199,8 @@ def _declared_class_names(schema: pa.Schema, label: str) -> list[str] | None:
 def _names_of_integers(path: Path, names: Sequence[str], labels: pd.Series) -> pd.Series:
     """The class names of integer labels; missing for the label -1, which means that an image has no class.
 
-    names: the names of 0, 1, 2 ..., as the file at `path` declares them.    labels: the integers as text.
+    names:  the names of 0, 1, 2 ..., as the file at `path` declares them.
+    labels: the integers as text.
 
     Raises FcaError for a label without a name.
     """
@@ -212,7 +218,8 @@ def _image_reader(path: Path, column: str) -> Callable[[int], bytes]:
     For a Parquet file the function reads the whole row group that holds the row. The groups that were read last are
     kept in memory, so reading rows in their order is fast.
 
-    path: the file, .parquet or .arrow.    column: its column of encoded images.
+    path:   the file, .parquet or .arrow.
+    column: its column of encoded images.
     """
     opened = _open_file(path)
     if isinstance(opened, pa.Table):
@@ -252,7 +259,8 @@ def _encoded_image(value: Any) -> bytes:
 def _labels_and_digests(path: Path, image: str, label: str) -> pa.Table:
     """Read a whole file: a table with the `label` (as text) and `content` (digest of the image's bytes) of every row.
 
-    path: the file, .parquet or .arrow.    image, label: its columns with images and labels.
+    path:         the file, .parquet or .arrow.
+    image, label: its columns with images and labels.
 
     Raises FcaError if the file is damaged or lacks a column, a class or an encoded image.
     """

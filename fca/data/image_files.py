@@ -90,7 +90,8 @@ def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = Fa
     A suffix of images (SUFFIXES) or of texts (TEXT_SUFFIXES) decides without a look into the file. Files with other
     suffixes are opened, by several threads.
 
-    files: the root.    paths: of its files.
+    files:            the root.
+    paths:            of its files.
     looks_into_texts: whether files with the suffix of a text are opened, too.
     """
     kind_of_suffix = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
@@ -132,7 +133,8 @@ def _kind_by_content(files: Files, path: str) -> str:
 def kind_of(head: bytes, path: str, read: Callable[[], bytes]) -> str:
     """What a file holds: IMAGE, OTHER (no picture), or a sentence that gives the reason why its picture cannot be read.
 
-    head: the file's first bytes, at most HEAD_BYTES.    path: its name, of which only the suffix is used.
+    head: the file's first bytes, at most HEAD_BYTES.
+    path: its name, of which only the suffix is used.
     read: a function that returns all bytes of the file; it is called only if the first ones do not decide.
     """
     if reason := why_not_read(head, path):
@@ -157,6 +159,9 @@ def _has_image_header(content: bytes, path: str) -> bool:
 
 @cache  # the same warning only once per process
 def warn_of_left_out(root: str, left_out: str) -> None:
-    """Warn which files below `root` are left out.    left_out: the phrase of `Sorted.left_out`; "" = none."""
+    """Warn which files below `root` are left out.
+
+    left_out: the phrase of `Sorted.left_out`; "" = none.
+    """
     if left_out:
         log.warning("%s: %s", root, left_out)

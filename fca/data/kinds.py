@@ -101,7 +101,8 @@ SIGNATURES = (
 def why_not_read(head: bytes, path: str) -> str | None:
     """The reason why a picture cannot be read; None for an image of FORMATS, and for a file that is no picture at all.
 
-    head: the file's first bytes, up to HEAD_BYTES.    path: its suffix distinguishes some formats with equal starts.
+    head: the file's first bytes, up to HEAD_BYTES.
+    path: its suffix distinguishes some formats with equal starts.
 
     >>> why_not_read(b"%!PS-Adobe-3.0 EPSF-3.0", "plot.eps")
     'PostScript, a program that is not run: save it as PNG'

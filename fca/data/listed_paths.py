@@ -58,7 +58,8 @@ def _path_in_listing(path: str, files: Collection[str], prefixes: Collection[str
 def check_files(what: str, paths: Iterable[str], files: Collection[str], root: str) -> None:
     """Raise FcaError if some paths are no files below the root; its message proposes the file that is probably meant.
 
-    what: what the paths are, for the message.    files: the paths of all files below the root.
+    what:  what the paths are, for the message.
+    files: the paths of all files below the root.
     """
     missing = [path for path in dict.fromkeys(paths) if path not in files]
     if not missing:

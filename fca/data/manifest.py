@@ -652,6 +652,7 @@ class AnnotatedImages(Manifest):
             workers = screened(lines, self.exam_least, self.check_least)
             work = lines[(lines["phase"] == "work") & lines["worker"].map(workers["kept"])]  # the masks that are used
             masks_of_image = {str(image_id): masks.tolist() for image_id, masks in work.groupby("image_id")["mask"]}
+            # One line per image of `ids`: the IoU of its first, second ... mask with the majority (iou_1, iou_2 ...).
             ious = _iou_columns(_ious_with_majority(masks_of_image, consolidate), ids)
         except UnreadableImage as error:
             raise FcaError("mask", error, "black and white, as large as its image", "mend it or its line") from error
@@ -667,7 +668,7 @@ class AnnotatedImages(Manifest):
             mask_content=[content_of_masks.get(image_id, "") for image_id in ids],
             n_annotations=n_annotations,
             ask_again=(self.masks - n_annotations).clip(0),  # `masks` are needed; an image may have more
-            agreement=ious.mean(axis=1),
+            agreement=ious.mean(axis=1),  # of the masks of an image with their majority
             **ious,
         )
         self._report(lines, workers, items)
@@ -732,7 +733,9 @@ class AnnotatedImages(Manifest):
     def _report(self, lines: pd.DataFrame, workers: pd.DataFrame, items: pd.DataFrame) -> None:
         """Log who was removed, which images need more masks, and how well workers did on attention checks.
 
-        lines: all annotations, with `iou`.    workers: as `screened` returns them.    items: of the data set.
+        lines:   all annotations, with `iou`.
+        workers: as `screened` returns them.
+        items:   of the data set.
         """
         removed = workers.index[~workers["kept"]].tolist()
         if removed:

@@ -187,7 +187,8 @@ class MaskedImageNet:
 
         The images of val are the test split. So if `images` states no number for val, at least one mask is needed.
 
-        images_root: the folder of the images.    listed: one line per mask, as `_images_with_masks` returns them.
+        images_root: the folder of the images.
+        listed:      one line per mask, as `_images_with_masks` returns them.
         """
         # None accepts any number above 0. It is the default of val, which is checked in any case.
         for split, expected in {"val": None, **(self.images or {})}.items():

@@ -93,7 +93,8 @@ def open_originals(
     They are for a training, which crops them anew in every epoch. Large JPEGs are decoded at a smaller scale, which is
     faster. The images are stored in cache files, the shards, which all runs share.
 
-    geometry: how images are resized and cropped.    cache: the folder of the shards.
+    geometry: how images are resized and cropped.
+    cache:    the folder of the shards.
     workers:  number of threads that decode; 0 = one per core.
     limit_gb: the largest size of the folder, in 1e9 bytes. Images that do not fit into it are decoded at every access.
     rows:     positions in `data.items` of the images that are needed.
@@ -275,10 +276,12 @@ def _stored(
     A shard is a cache file of decoded images, and a lease keeps other processes from removing it. A shard that does not
     fit into the cache gets no lease and is not written: its images are decoded at every access.
 
-    decode_row: decodes the image at a row, a position in `data.items`.
-    shards:     name -> rows of its images.    image_bytes: size of one decoded image.
-    cache:      the folder of the shards.      limit_gb: its largest size, in 1e9 bytes.
-    workers:    number of threads that decode; 0 = one per core.
+    decode_row:  decodes the image at a row, a position in `data.items`.
+    shards:      name -> rows of its images.
+    image_bytes: size of one decoded image.
+    cache:       the folder of the shards.
+    limit_gb:    its largest size, in 1e9 bytes.
+    workers:     number of threads that decode; 0 = one per core.
     """
     bytes_of_shard = {name: len(rows) * image_bytes for name, rows in shards.items()}
     lease = _lease_what_fits(cache, bytes_of_shard, limit_gb * 1e9)
@@ -324,7 +327,8 @@ def _read_or_write_shards(
     Shards that are missing or damaged in the cache are written now. Processes that need the same shards at the same
     time share the work: each writes the shards that no other process is writing.
 
-    shards: name -> rows of its images.    progress_label: of the progress bar.
+    shards:         name -> rows of its images.
+    progress_label: of the progress bar.
     """
     records = {}
     for name, rows in shards.items():
@@ -392,7 +396,8 @@ def _lease_what_fits(cache: Path, sizes: dict[str, int], limit: float) -> Lease 
     A shard is a cache file of decoded images; a lease keeps other processes from removing it. To make room, idle shards
     are removed. A shard is idle if no process leases it and this call does not need it.
 
-    sizes: the needed shards: name -> bytes.    limit: largest size of the cache, in bytes.
+    sizes: the needed shards: name -> bytes.
+    limit: largest size of the cache, in bytes.
 
     Returns None if no shard is leased: there is no room, or the cache cannot be written to, which a line in the log
     states.
@@ -497,7 +502,8 @@ def _leased_bytes(cache: Path) -> dict[str, int]:
 def _record_if_whole(path: Path, n_images: int) -> dict[str, Any] | None:
     """The record of a shard (the content of its .json) if both files are whole; None if the shard must be written.
 
-    path: the shard's .rgb file.    n_images: how many images it should hold.
+    path:     the shard's .rgb file.
+    n_images: how many images it should hold.
 
     Pixels are trusted if size and time of their file are those in the record. If only the time differs, as after the
     cache was copied, their checksum is compared, and the new time is stored. A warning names a damaged shard.

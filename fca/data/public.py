@@ -147,25 +147,29 @@ def _fetch_whole(base: Path, top_folder: str, fetch: Fetch) -> None:
         shutil.rmtree(unfinished)
 
 
-def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, group: str | None = None) -> ImageData:
+def public_data(
+    name: str, folder: Path, listed: pd.DataFrame, public_set: PublicSet, group: str | None = None
+) -> ImageData:
     """The data set of the images of a public set.
 
-    What identifies the images depends on `keys.version`. With a version, these are their names and sizes, and the
-    version's text unless it is PUBLISHED. Without one (None), the tree may have been changed, so it is the content of
-    the files.
+    `public_set.version` decides what identifies the images in the fingerprint:
+    - PUBLISHED: their names and sizes.
+    - another text: their names and sizes, and this text.
+    - None: the content of their files, because the tree may have been changed.
 
-    folder: the folder of the images.
-    listed: one line per image: `image_id` (its path below `folder`), `label` and `split`. `bytes` (the size of its
-            file) is there if the lines were made by listing the disk; without it, they come from lists of the set's
-            authors. Other columns are kept.
-    keys:   the set's root, version, val and mirror.
-    group:  a column. Images that share its value are not divided between train and val, if val is held out here.
+    folder:     the folder of the images.
+    listed:     one line per image: `image_id` (its path below `folder`), `label` and `split`. `bytes` (the size of its
+                file) is there if the lines were made by listing the disk; without it, they come from lists of the set's
+                authors. Other columns are kept.
+    public_set: the settings of the set, of which version, val and mirror are used.
+    group:      a column. Images that share its value are not divided between train and val, if val is held out here.
 
     Raises FcaError naming images of the authors' lists whose files do not exist.
     """
     files = Directory(str(folder))
     were_files_listed = "bytes" in listed
-    if keys.version is None or not were_files_listed:  # list the files: for digests, or for sizes and missing files
+    if public_set.version is None or not were_files_listed:
+        # List the files: for their digests, or to find their sizes and missing ones.
         folder_inventory = inventory(files)
         sizes = folder_inventory.listing.sizes
         missing = [path for path in listed["image_id"] if path not in sizes]
@@ -175,7 +179,7 @@ def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, 
 
         # Without a version, the content of the files identifies the images. With one, their names and sizes are enough.
         listed = listed.drop(columns="bytes", errors="ignore")
-        if keys.version is None:
+        if public_set.version is None:
             digests = folder_inventory.digests(listed["image_id"])
             listed = listed.assign(content=listed["image_id"].map(digests))
         else:
@@ -183,14 +187,14 @@ def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, 
 
     # `version` is a part of the fingerprint, except for PUBLISHED. Fingerprints in stored results of published sets
     # were made before sets had a version, and they stay valid.
-    version = "" if keys.version in (None, PUBLISHED) else str(keys.version)
+    version = "" if public_set.version in (None, PUBLISHED) else str(public_set.version)
     return assemble(
         name,
         listed,
         partial(image_of, files),
-        keys.val,
+        public_set.val,
         version=version,
-        mirror=keys.mirror,
+        mirror=public_set.mirror,
         group=group,
         official=True,  # no warning that validation images are held out
     )
@@ -213,7 +217,10 @@ def matching(folder: Path, pattern: str, like: str) -> pd.DataFrame:
     """List the files below `folder` whose path class/file matches the pattern.
 
     Columns: `image_id` (the path), `label` (the class) and `bytes` (the size). Other files are ignored.
-    Raises FcaError if no file matches.    like: an example of a matching path, for its message.
+
+    like: an example of a matching path, for an error message.
+
+    Raises FcaError if no file matches.
     """
     files = sorted(inventory(Directory(str(folder))).listing.sizes.items())
     rows = [(path, path.split("/")[0], size) for path, size in files if re.fullmatch(pattern, path)]
@@ -319,7 +326,7 @@ class Caltech(Downloaded):
 def _images_in_lists(folder: Path, lists: Mapping[str, str], suffix: str = "") -> pd.DataFrame:
     """Read the authors' lists of images, whose lines are class/file: columns `image_id`, `split` and `label`.
 
-    lists: our split -> the text file with its images, relative to `folder`.
+    lists:  our split -> the text file with its images, relative to `folder`.
     suffix: the end of the file names, if the lists leave it out.
     """
     rows = []
@@ -590,7 +597,11 @@ class ImageNet(PublicSet):
 def _with_half_of_test_as_val(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
     """The same lines, where half of the test images of each class are now val: the smaller half if their number is odd.
 
-    seed: of the draw. Raises FcaError for a class with only one test image.
+    These test images are ImageNet's validation images, as the message of an error calls them.
+
+    seed: of the draw.
+
+    Raises FcaError for a class with only one test image.
     """
     test_images = listed[listed["split"] == "test"]
     too_small = sorted(test_images["label"][class_sizes(test_images) < 2])

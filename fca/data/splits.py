@@ -53,7 +53,8 @@ def rank_in_class(items: pd.DataFrame, seed: int) -> Int[np.ndarray, " images"]:
     The random order does not depend on the order of the lines. An image keeps its random key whatever other images the
     set has, so that two images keep their relative order.
 
-    items: one line per image with `image_id` and `label`.    seed: of the random order.
+    items: one line per image with `image_id` and `label`.
+    seed:  of the random order.
     """
     # The random key of an image is a hash of seed and id, as four integers of 64 bits.
     digests = [hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in items["image_id"].tolist()]
@@ -123,11 +124,11 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
        the number of images that the side should have minus the number that it has.
     2. The groups are visited again, in the same order, and each may change to a better side. This ends when no group
        changes, or after MAX_PASSES.
-    3. If a class is absent from a side, the fewest images change sides that give every class a place on every side, or
-       on as many sides as its groups allow (the last side has precedence).
+    3. A class may now be absent from a side. Then groups with as few images as possible change sides, so that every
+       class is on every side. A class with fewer groups than sides stays absent from some, but never from the last.
 
-    So groups that have one class and equal sizes are drawn as single images are. If each group has only one class, a
-    class misses its share by at most half of its largest group.
+    If each group has only one class, a class misses its share by at most half of its largest group. If these groups
+    also have equal sizes, they are drawn as single images would be.
     """
     group_of_image, counts = _groups_in_random_order(items, group, seed)
     class_counts_by_group = _class_counts_by_group(counts)
@@ -139,7 +140,8 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
         previous_sides = list(side_of_group)
         for i, class_counts in enumerate(class_counts_by_group):
             previous = previous_sides[i]
-            _leave_side(missing, previous, class_counts)  # changes nothing in the first pass: it is on no side yet
+            # The side then lacks the group's images again. In the first pass nothing changes: it is on no side yet.
+            _leave_side(missing, previous, class_counts)
 
             # By how much the group would reduce the error of each side. With n images of a class in the group:
             # missing^2 - (missing - n)^2 = (2 missing - n) n
@@ -152,7 +154,7 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
             best_gain = max(gains)
             if previous < 0 or gains[previous] < best_gain:  # with an equal gain the group stays where it was
                 side_of_group[i] = gains.index(best_gain)
-            _join_side(missing, side_of_group[i], class_counts)
+            _join_side(missing, side_of_group[i], class_counts)  # subtracts the group's images from `missing`
 
         if side_of_group == previous_sides:
             break
@@ -226,12 +228,14 @@ def _sides_of_connected_groups(
 ) -> Int[np.ndarray, " images"]:
     """Divide images as `group_sides` does, where groups that contain copies of the same picture count as one group.
 
-    Each side but the last gets about its share of every class, and no group is split. The random draw of `group_sides`
-    depends on the names of groups. A joined group is named by the smallest of its
-    names, and copies that are in no group by their content. So if no picture is in two groups, the sides are the same
-    as without joining, and adding an image does not rename the groups of other images.
+    Each side but the last gets about its share of every class, and no group is split.
 
-    group: the column that names the groups.    shares: of each side but the last.
+    The random draw of `group_sides` depends on the names of groups. A joined group has the smallest of its names.
+    Copies that are in no group are a group, whose name is their content. So if no picture is in two groups, the sides
+    are the same as without joining. Adding an image does not rename the groups of other images.
+
+    group:  the column that names the groups.
+    shares: of each side but the last.
     """
     is_copy = are_copies(items)
     if not is_copy.any():
@@ -360,7 +364,9 @@ def _with_classes_on_all_sides(
     upper_gap = np.tile([*[1] * (n_sides - 1), 0], n_classes)  # 0: no gap on the last side
     upper = np.concatenate([upper_x, upper_gap])
 
-    # One line per constraint, one column per unknown. A Kronecker product repeats a block for each group or class.
+    # The constraints: one line each, one column per unknown. `sides_of_group` sums x over the sides, for every group.
+    # `groups_or_gap` sums x over the groups that have a class, and adds the gap, for every class and side. A Kronecker
+    # product repeats a block for each group or class.
     no_gaps = csr_array((n_groups, n_classes * n_sides))
     sides_of_group = hstack([kron(eye_array(n_groups), np.ones((1, n_sides))), no_gaps])
     groups_or_gap = hstack([kron(has_class.T, eye_array(n_sides)), eye_array(n_classes * n_sides)])
@@ -386,7 +392,8 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
     becomes val. If the set has no validation split, this is every class. A class with only one training image gets no
     validation image, which is an error only later, if a model is trained on it.
 
-    val: the share, and the seed of the draw.    group: a column; images that share its value are held out together.
+    val:   the share, and the seed of the draw.
+    group: a column; images that share its value are held out together.
     """
     split = np.array(items["split"].tolist(), dtype=object)
     labels_with_val = items["label"][split == "val"].unique()
@@ -409,7 +416,8 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
     Without training images a class cannot be learnt, and without test images its accuracy cannot be measured. A warning
     names the classes. Raises FcaError if fewer than two classes remain.
 
-    name: the data set's, for messages.    split_names: each of train, val and test that the set has -> its own name.
+    name:        the data set's, for messages.
+    split_names: each of train, val and test that the set has -> its own name.
     """
     counts = pd.crosstab(items["label"], items["split"]).reindex(columns=list(SPLITS), fill_value=0)
     needed = ["train", "test"] if counts["train"].any() else ["test"]
@@ -447,7 +455,8 @@ def _warn_of_held_out_val(
 ) -> None:
     """Warn that validation images were held out from training images, with the reason; no warning if none were.
 
-    name: of the data set.    images, items: the images before and after validation images were held out.
+    name:             of the data set.
+    images, items:    the images before and after validation images were held out.
     val_used_as_test: the set's own names of validation splits that are used as the test split.
     """
     was_train = (images["split"] == "train").to_numpy()
@@ -559,7 +568,10 @@ def _warn_of_copies(data: ImageData, is_drawn: bool) -> None:
 
 
 def _ids_of_first_picture(pictures: pd.DataFrame) -> str:
-    """The ids of the images of the first picture, for a message.    pictures: as `pictures_of_copies` returns them."""
+    """The ids of the images of the first picture, for a message.
+
+    pictures: as `pictures_of_copies` returns them.
+    """
     return first_few(pictures["images"].iloc[0].split("\x1f"))
 
 
@@ -678,15 +690,16 @@ def assemble(
 ) -> ImageData:
     """Make a data set of these images, in the order of their ids, with the splits train, val and test.
 
-    listed:  one line per image: `image_id`, `label`, the set's own `split` if it has any, and other columns, which are
-             kept. Among them are those that enter the fingerprint, such as `content` (a digest of the image's bytes).
-    read:    a function of an image id that returns the image; `mask` likewise returns its object mask.
-    splits:  own split name -> ours; see split_meanings.    val: what to hold out of classes without validation images.
-    version: a text that enters the fingerprint, for images that are not identified by their content.
-    mirror:  whether an image mirrored left to right still shows its class.
-    group:   a column; images that share its value stay in one split when val or all three splits are drawn.
+    listed:   one line per image: `image_id`, `label`, the set's own `split` if it has any, and other columns, which are
+              kept. Among them are those that enter the fingerprint, such as `content` (a digest of the image's bytes).
+    read:     a function of an image id that returns the image; `mask` likewise returns its object mask.
+    splits:   own split name -> ours; see split_meanings.
+    val:      what to hold out of classes without validation images.
+    version:  a text that enters the fingerprint, for images that are not identified by their content.
+    mirror:   whether an image mirrored left to right still shows its class.
+    group:    a column; images that share its value stay in one split when val or all three splits are drawn.
     official: whether the splits are those of a published set. For other sets a warning explains how validation images
-             are held out.
+              are held out.
 
     Raises FcaError for no image, an image id that occurs twice, one class only, classes or groups that are two
     spellings of one name (fca.names), splits that do not fit, and control characters in ids, classes and groups: a
@@ -711,7 +724,7 @@ def assemble(
         mirror=mirror,
         fingerprint_kind="content" if "content" in items else "version",  # what identifies the images
         group=group,
-        unused=len(images) - len(items),  # images of the used splits that were left out
+        unused=len(images) - len(items),  # images left out with classes that lack training or test images
     )
 
 
@@ -721,7 +734,9 @@ def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
     There must be images, an id must occur once, and there must be two classes. Control characters are refused in ids,
     classes and groups, because a fingerprint uses them as separators and a terminal obeys them.
 
-    items: one line per image.    name: of the data set, for messages.    group: the column of groups, or None.
+    items: one line per image.
+    name:  of the data set, for messages.
+    group: the column of groups, or None.
     """
     step = "look at dataset.root and its keys"
     if items.empty:
@@ -791,7 +806,8 @@ def _used_images_by_id(listed: pd.DataFrame, splits: Splits, name: str) -> pd.Da
     The columns image_id, label and split come first, and all other columns are kept. Images of a set without splits are
     test.
 
-    splits: the set's own name of a split -> ours, or null if the split is not used.    name: of the set, for messages.
+    splits: the set's own name of a split -> ours, or null if the split is not used.
+    name:   of the set, for messages.
 
     Raises FcaError for `splits` of a set that has none.
     """

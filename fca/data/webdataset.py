@@ -449,4 +449,5 @@ def packed(
     labelled, without_label = _labelled(name, listed.drop(columns="key").assign(image_id=ids), splits)
     # Another `white` changes the pixels of 16-bit files, so `with_white` adds it to each `content`.
     data = assemble(name, with_white(labelled, white), image, val, splits, mirror=mirror)
-    return replace(data, unused=data.unused + without_label)  # `assemble` counts images of incomplete classes
+    # `unused` is the number of images left out. So far it counts those of classes without training or test images.
+    return replace(data, unused=data.unused + without_label)

@@ -110,9 +110,11 @@ def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
     if values.get("cover") != "half hidden":
         return scene
 
-    # A cover hides 42 to 58 % of the object's pixels. It is set last, because its place depends on the object's.
+    # A cover hides 42 to 58 % of the object's pixels. It is set last, because its place depends on the object's. The
+    # scene's field `measured` becomes the share that it hides, and `measure` names what was measured.
     hidden_share = float(keyed_rng(scene.noise_key, "cover").uniform(*HALF_HIDDEN))
-    return replace(hidden(scene, at_probe_size(scene, hits), hidden_share), measure="hidden_share")
+    covered = hidden(scene, at_probe_size(scene, hits), hidden_share)
+    return replace(covered, measure="hidden_share")
 
 
 def _random_value(setting: Any, random: np.random.Generator) -> Any:

@@ -100,7 +100,9 @@ def background(cue: str, class_name: str, classes: Sequence[str], key: str, size
              do not depend on the class.
     object:  a small solid that stands for the class (see co_objects), near a corner, on clouds of any hue.
 
-    key: seeds all random numbers.    size: pixels per side.
+    key:  seeds all random numbers.
+    size: pixels per side.
+
     Raises FcaError for an unknown cue, and for a class that is not among `classes`.
     """
     check_choice("cue", cue, CUES)

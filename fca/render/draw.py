@@ -160,7 +160,8 @@ def _backdrop_pattern(scene: Scene, size: int) -> Field:
 def _clutter(key: str, size: int) -> Picture:
     """A picture of sixty discs, bars and triangles in random colours, drawn from the largest to the smallest.
 
-    key: a text that seeds its random numbers.    size: pixels per side.
+    key:  a text that seeds its random numbers.
+    size: pixels per side.
     """
     random = keyed_rng(key, "clutter")
     image = Image.new("RGB", (size, size), (128, 128, 128))
@@ -202,7 +203,8 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
     a wheel), with the scene's texture on it. With blend = 1 the object has the colours of the background, with a fifth
     of its own shading.
 
-    hits:   the pixels that show the object, and its surface there.    behind: the background's colours at these pixels.
+    hits:   the pixels that show the object, and its surface there.
+    behind: the background's colours at these pixels.
     """
     shade, gloss = _light(scene, hits)
 
@@ -253,8 +255,10 @@ def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
         diffuse = ambient (0.75 + 0.25 n·up) sky + 1.15 (1 - ambient) max(n·lamp, 0)
         gloss   = 0.22 (1 - ambient) max(n·half, 0)^24
 
-    n: the normal of the surface.    sky: the share of the sky that nearby parts of the object leave free.
-    lamp: the direction to the lamp.    half: the direction midway between the lamp and the viewer.
+    n:       the normal of the surface.
+    sky:     the share of the sky that nearby parts of the object leave free.
+    lamp:    the direction to the lamp.
+    half:    the direction midway between the lamp and the viewer.
     ambient: the share of the light that comes from the sky (of the scene).
     """
     azimuth, elevation = np.radians([scene.light_azimuth, scene.light_elevation])

@@ -96,7 +96,9 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
 
     The scene is a function of the arguments alone: it does not depend on the process or the order of calls.
 
-    label: the class of the object.    index: number of the image among those of the same class, attribute and level.
+    label: the class of the object.
+    index: number of the image among those of the same class, attribute and level.
+
     Raises FcaError for unknown names and a negative index.
 
     >>> scene = scene_of("car", "occlusion", "hard", 7, 0)
@@ -125,7 +127,9 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
 
 
 def contrast(picture: Colours, behind: Colours) -> float:
-    """Root mean square distance of the colours of two pictures, or of one from a single colour, of full scale.
+    """Root mean square difference between the colours of two pictures, or of a picture and one colour.
+
+    Colours are RGB from 0 to 1, so the contrast of black and white is 1.
 
     >>> contrast(np.ones((2, 3)), np.zeros((2, 3)))
     1.0
@@ -241,7 +245,8 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[st
 def _object_colours(usual_look: Model, has_usual_hue: bool, random: np.random.Generator) -> tuple[Colour, Colour]:
     """Random colours of an object's main parts and second parts; the second colour is darker and of a similar hue.
 
-    usual_look: the object's class, with its usual hue and saturation.    has_usual_hue: else the hue is any.
+    usual_look:    the object's class, with its usual hue and saturation.
+    has_usual_hue: else the hue is any.
     """
     hue = usual_look.hue + random.uniform(-0.04, 0.04) if has_usual_hue else random.random()
     saturation = float(np.clip(usual_look.saturation + random.uniform(-0.15, 0.15), 0.15, 1))
@@ -280,8 +285,10 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     FILLED pixels a side, which shows the ball around the object at full width. (The ball is a sphere that holds the
     object; its radius is the unit of lengths.)
 
-    The scene comes with `scale` as the wanted extent of the object, as a share of the image's side. It leaves with
-    `scale` as the radius of the ball, in the same unit, which gives the object this extent.
+    In the scene that comes in, `scale` is the extent that the object should have: the longer side of its bounding box,
+    as a share of the image's side. In the scene that is returned, `scale` is the radius of the ball, in the same unit:
+
+        radius of the ball = extent of the object / (extent of the object in radii of the ball)
 
     target: the value that the measure of the scene's attribute should have. It is used only if the attribute is view,
             rotation, size or position.
@@ -312,10 +319,11 @@ def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
 
 
 def at_probe_size(scene: Scene, hits: Hits) -> Hits:
-    """The object's surface at its place in an image of PROBE pixels a side, in which a look is measured (as contrast).
+    """The object's surface at its place in an image of PROBE pixels a side.
 
-    It is resampled from the image that the object fills, which is faster than marching rays again. Nearest neighbours
-    are exact to half a pixel of that image, which is enough to measure colours.
+    This small image serves to measure how the object looks, such as its contrast with the background. The surface is
+    resampled from the image that the object fills, which is faster than marching rays again. Nearest neighbours are
+    exact to half a pixel of that image, which is enough to measure colours.
 
     scene: its x, y and scale are the place of the object.
     hits:  the surface in the image of FILLED pixels a side that the object fills, as `placed` returns it.
@@ -325,7 +333,9 @@ def at_probe_size(scene: Scene, hits: Hits) -> Hits:
     hit_of_filled.reshape(-1)[hits.pixels] = np.arange(len(hits.pixels))
 
     # For each column and row of the probe: the column and row of the filled image that is seen there, which may be
-    # outside of that image. `columns` and `rows` are those of the probe for which it is inside.
+    # outside of that image. `columns` and `rows` are those of the probe for which it is inside. A position at p sides
+    # from the middle of the probe is (p - x) / scale radii from the middle of the ball around the object. The filled
+    # image shows that ball, from -1 to 1 radius.
     position = (np.arange(PROBE) + 0.5) / PROBE - 0.5
     filled_column = np.floor(((position - scene.x) / scene.scale + 1) / 2 * FILLED).astype(int)
     filled_row = np.floor(((position - scene.y) / scene.scale + 1) / 2 * FILLED).astype(int)
@@ -408,13 +418,15 @@ def _outside_share(points: Points, x: float, y: float) -> float:
 def _color(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene in which the object is mixed with the background behind it, until their contrast is the target.
 
-    Easy scenes stay as they are.
+    The contrast is the root mean square difference between the colours of the object's pixels and of the background
+    behind them. Easy scenes stay as they are.
 
     hits: the pixels that show the object, in an image of PROBE pixels a side.
     """
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
 
     def measured(changed: Scene) -> float:
+        """The contrast in a scene that differs from `scene` only in its blend."""
         return contrast(np.clip(surface(changed, hits, behind), 0, 1), behind)
 
     if scene.level == "easy":
@@ -461,7 +473,8 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene with a pattern on the object, strong enough for the measure `pattern_share` to reach the target.
 
     pattern_share is the contrast of the textured object with the plain object, divided by the contrast of the plain
-    object with the background. Several colours and patterns are tried, because not all reach the target.
+    object with the background. A contrast is the root mean square difference of colours. Several colours and patterns
+    are tried, because not all reach the target.
 
     hits: the pixels that show the object in an image of PROBE pixels a side, and its surface there.
     """
@@ -540,12 +553,15 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
 def _background(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene with a background whose contrast is the target: plain if easy, a pattern if medium, clutter if hard.
 
-    The contrast is the root mean square distance of the background's colours from their mean. `hits` is not used.
+    The contrast is the root mean square distance of the background's colours from their mean.
+
+    hits: not used; all functions that set a look take it.
     """
     pattern = str(keyed_rng(scene.noise_key, "background").choice(["stripes", "checks"]))
     backdrop_of_level = {"easy": "plain", "medium": pattern, "hard": "clutter"}
 
     def measured(changed: Scene) -> float:
+        """The contrast of the background of a scene."""
         behind = backdrop(changed, PROBE)
         return contrast(behind, behind.mean(axis=(0, 1)))
 
@@ -572,8 +588,9 @@ def _fitted(
     The result is the first of `scenes` that comes within 0.02 of the target with its best value. If none does, it is
     the one whose measure is nearest to the target. The measure is stored in `measured`.
 
-    field: a field of Scene, which gets a value from 0 to `high`.
-    sign:  1 for a measure that rises with the field, -1 for one that falls.
+    field:   a field of Scene, which gets a value from 0 to `high`.
+    measure: a function that measures a scene, such as its contrast.
+    sign:    1 for a measure that rises with the field, -1 for one that falls.
     """
     fitted: list[Scene] = []
     for scene in scenes:
@@ -589,7 +606,8 @@ def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: i
     The search bisects the range from 0 to `high`. Noise and whole numbers of sensor cells make some measures jump: if
     bisection ends beside a jump, values around that place are tried, too.
 
-    field: a field of Scene.    sign: 1 for a measure that rises with the field, -1 for one that falls.
+    field: a field of Scene.
+    sign:  1 for a measure that rises with the field, -1 for one that falls.
     """
     change: Any = partial(replace, scene)
 

@@ -62,8 +62,8 @@ def _grid(object_model: Model) -> Grid:
     """The grid around a model: for each cell a lower bound on its distance to the object, and the nearby parts.
 
     The grid divides the cube around the model's ball, a sphere that holds the model; lengths are in its radii. A ray
-    crosses empty cells in large steps, and near the surface it needs only the parts that may be nearest there. The
-    model is not stretched.
+    crosses empty cells in large steps, and near the surface it needs only the parts that may be nearest there. All
+    scenes of a model share its grid, which shows the model before a scene stretches it.
 
     With d the distance from the middle of a cell to the object by the parts' formulas, e its distance to the nearest
     cell that the object may touch, and h half the diagonal of a cell:
@@ -112,14 +112,15 @@ class Solid:
         return self.model.distance(*self._in_model(points)) * self._unit
 
     def near(self, points: Points) -> Plane:
-        """Distance to the surface of points inside the stretched ball.
+        """Distance to the surface of points inside the stretched ball, in radii of the ball.
 
-        Faster than calling the solid: it evaluates only the parts that the grid lists for a point's cell.
+        Where the object is stretched it is a lower bound. Only the parts that the grid lists for a point's cell are
+        evaluated, which is faster than calling the solid, which evaluates all.
         """
         nearest = np.full(points.shape[1], np.inf, np.float32)
         for _, listed, distance in self._distances_by_part(points):
             nearest[listed] = np.minimum(nearest[listed], distance)
-        return nearest * self._unit
+        return nearest * self._unit  # from the model's units to radii
 
     def nearest_part(self, points: Points) -> Int[np.ndarray, " points"]:
         """The number of the part nearest to each point of the stretched ball."""
@@ -177,8 +178,8 @@ class Solid:
     def _distances_by_part(self, points: Points) -> Iterator[tuple[int, Int[np.ndarray, " listed"], Plane]]:
         """For each part: its number, the points of which it may be the nearest part, and their distances to it.
 
-        Distances are in the model's units.
-        Which parts these are is known for each grid cell, so that most distances need not be computed.
+        The grid lists for each cell which parts may be nearest there, so most distances need not be computed. Distances
+        are in the model's units.
         """
         parts_of_point = _grid(self.model).parts[_cell_numbers(self.in_cells(points))]
         in_model = self._in_model(points)
@@ -226,7 +227,9 @@ class Hits:
         """Approximate share of the sky that nearby parts leave free at each point, 0.35 to 1.
 
         A point SKY_HEIGHT above the surface has this distance to the object where nothing else is near (share 1), and
-        less in corners and folds.
+        less in corners and folds:
+
+            share = 0.35 + 0.65 distance / SKY_HEIGHT
         """
         stretch = self.solid.stretch
         points_above = np.clip(self.points + self.normals * SKY_HEIGHT, -stretch, stretch)  # within the grid
@@ -276,7 +279,7 @@ def march(scene: Scene, size: int) -> Hits:
     outside of the image; there it has no pixels.
     """
     pixels, u, v = _inside_circle(scene, size)
-    frame = view_frame(scene)
+    frame = view_frame(scene)  # rows: the image's right, its up, and the direction to the viewer
     solid = solid_of(scene)
     eye = (frame[2] * np.float32(VIEWER_DISTANCE))[:, None]
 
@@ -418,12 +421,14 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
         move = free / -slope                or    move = 2 free / (1 - slope)
 
     If the free balls of the previous and the present point do not touch, the ray may have passed through the object.
-    Then the move is negative: the ray goes back to the end of the previous point's ball. A ray that has passed its end
-    is dropped, so it could not go back. So a move may exceed `remaining` only within the present free ball, where there
-    is no object to be missed.
+    Then the move is negative: the ray goes back to the end of the previous point's ball.
+
+    A ray that has passed its end is dropped, and can then not go back. So a move stays just below `remaining`. It may
+    exceed `remaining` only within the present free ball, in which no object can be missed.
 
     step:        from the previous point to the present one; 0 if there is no previous point.
-    free_before: distance to the object at the previous point.    free: at the present point.
+    free_before: distance to the object at the previous point.
+    free:        at the present point.
     remaining:   from the present point to the end of the ray, where it leaves the ball around the object.
     """
     # Without a previous point (step 0) the surface is taken to be straight ahead: slope -1. SMALL_STEP and MIN_APPROACH
@@ -432,7 +437,7 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     to_plane = free / np.maximum(-slope, MIN_APPROACH)
     to_touching_balls = 2 * free / np.maximum(1 - slope, MIN_APPROACH)
     ahead = np.where(slope < -MIN_APPROACH, to_plane, to_touching_balls)
-    longest_step = np.maximum(remaining - SMALL_STEP, free)
+    longest_step = np.maximum(remaining - SMALL_STEP, free)  # beyond the end only within the free ball
     ahead = np.maximum(np.minimum(ahead, longest_step), SMALL_STEP)
 
     # The free balls do not touch. A step of SMALL_STEP is never taken back, so that every ray gets ahead.

@@ -138,7 +138,8 @@ def ring(radius: Number, thickness: Number) -> Distance:
 def roof(width: Number, height: Number, depth: Number) -> Distance:
     """A lower bound on the distance to a prism along z over a triangle with its base at y = 0 and its tip above.
 
-    width, height: of the triangle.    depth: length of the prism.
+    width, height: of the triangle.
+    depth:         length of the prism.
     """
     slant = np.hypot(width / 2, height)
     cos = np.float32(height / slant)

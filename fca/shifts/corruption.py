@@ -176,7 +176,7 @@ def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
     """
     arguments = constants(kind, severity, *image.shape[:2])
     draw = KINDS[kind].draw
-    if kind in ON_BYTES:
+    if kind in ON_BYTES:  # this function takes and returns bytes; others take and return values of 0 to 1
         return draw(image, *arguments)
 
     if draws(kind):
@@ -263,7 +263,8 @@ def gaussian_blur(image: Image, spread: Number) -> Image:
 def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
     """A lens out of focus: the image convolved with a disk whose rim is softened by a small Gaussian.
 
-    radius: of the disk, in pixels.    softness: standard deviation of the Gaussian, in pixels.
+    radius:   of the disk, in pixels.
+    softness: standard deviation of the Gaussian, in pixels.
 
     Beyond its edge the image is mirrored at the centre of the last pixel. The sum over the disk's weights is computed
     directly if they are few, otherwise by Fourier transforms.
@@ -361,8 +362,8 @@ def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, "
     # Pixels with larger indices come first in a round, so a neighbour with a larger index has its new colour already.
     was_visited = is_copying.ravel()[neighbour] & (neighbour > copying)
 
-    # Index i stands for pixel i after this round. Index n_pixels + i stands for its colour before the round, where a
-    # chain ends.
+    # The first half of `path` is the pixels after this round, from which chains begin. The second half is their colours
+    # before the round, where chains end: pixel i has index n_pixels + i there, and this index leads to itself.
     old_colour = pixel.ravel() + n_pixels
     path = np.concatenate([old_colour, old_colour])
     path[copying] = np.where(was_visited, neighbour, neighbour + n_pixels)
@@ -464,6 +465,8 @@ def frost(image: Image, keep: Number, cover: Number, shrink: Number, *, rng: Rng
 
 def fog(image: Image, thickness: Number, decay: Number, *, rng: Rng) -> Image:
     """A cloudy layer of light, scaled so that the brightest value stays: (x + t cloud) max(x) / (max(x) + t).
+
+    x is the image, t the thickness, and cloud a cloudy map of values from 0 to 1.
 
     >>> float(fog(np.zeros((9, 9, 3), np.float32), 0.2, 3, rng=np.random.default_rng(0)).max())
     0.0

@@ -70,7 +70,8 @@ def _source_pixels(length: int, factor: Number, output_length: int) -> tuple[np.
     Returns for each output pixel the number of the source pixel before it, and how far it is from there to the next
     source pixel, 0 to 1. The output is the middle of the whole enlargement.
 
-    length, output_length: number of source and output pixels.    factor: of the enlargement.
+    length, output_length: number of source and output pixels.
+    factor:                of the enlargement.
     """
     enlarged_length = round(length * factor)
     first = (enlarged_length - output_length) // 2
@@ -244,6 +245,7 @@ def wobble(height: int, width: int, reach: Number, spread: Number, *, rng: Rng) 
     """
     noise = rng.random((2, height, width), dtype=np.float32) * np.float32(2) - np.float32(1)
     spectrum = fft.dctn(noise, axes=(1, 2))
+    # The blur multiplies each frequency along an axis by a factor.
     spectrum *= _transfer(height, spread)[:, None]
     spectrum *= _transfer(width, spread)
     return fft.idctn(spectrum, axes=(1, 2)) * np.float32(reach)
@@ -406,7 +408,8 @@ def _is_crest(steepness: Map, dx: Map, dy: Map) -> Bool[np.ndarray, "height widt
     Of two equally steep neighbours only the first one (by rows, then columns) counts. The direction of the gradient is
     rounded to a multiple of 45 degrees, so the two neighbours are above and below, left and right, or on a diagonal.
 
-    steepness: |dx| + |dy|.    dx, dy: the Sobel gradient to the right and downwards.
+    steepness: |dx| + |dy|.
+    dx, dy:    the Sobel gradient to the right and downwards.
     """
     height, width = steepness.shape
     padded = np.pad(steepness, 1)  # a frame of zeros: beyond the image nothing is steep

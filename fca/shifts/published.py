@@ -30,6 +30,7 @@ def _reader_of_test_images(
     """A function from the position of an image in the data to its published image.
 
     Only test images were published, so the function raises FcaError for all others.
+
     read:               reads one image from its source: a row of an array, or the name of a file.
     source_of_position: the source of each test image, by its position in the data.
     image_ids:          of all images, for the error message.
