@@ -20,7 +20,7 @@ from fca.finite import as_half
 from fca.models import build_model
 from fca.progress import track
 from fca.tasks import RunContext
-from fca.tasks.predict import ForwardWork, check_forward, data_columns, forward_columns
+from fca.tasks.predict import ForwardWork, check_forward, check_has_weights, data_columns, forward_columns
 from fca.types import SPLITS, Arrays, Column, FcaError, Finished, Geometry, ImageData, Run
 from fca.validation import Allowed
 
@@ -95,11 +95,13 @@ def encoder_keys_in_errors() -> Iterator[None]:
 def embed_run(work: ForwardWork) -> Run[ForwardWork]:
     """The run that computes the features of the images of a split, or of all images, with an encoder.
 
-    Raises FcaError for an encoder without weights and for a split without images. With all images, nothing is checked.
+    Raises FcaError for an encoder without weights, and for a split without images.
     """
     data = work.data
     encoder = work.model
-    if work.split != ALL_SPLITS:  # `check_forward` looks for images of one split, and "all" is not the name of a split
+    if work.split == ALL_SPLITS:  # a data set has images, so only a single split can be without
+        check_has_weights(encoder)
+    else:
         check_forward(work)
 
     identity = {  # the id of the run is a hash of it

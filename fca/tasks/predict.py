@@ -246,14 +246,18 @@ def shift_on(shift: Shift, data: ImageData, split: str) -> Shift:
 
 def check_forward(work: ForwardWork) -> None:
     """Raise FcaError for a model without weights, and for a split without images."""
+    check_has_weights(work.model)
     data = work.data
-    if starts_from_scratch(work.model):
-        raise no_weights()
-
     if not len(data.rows(work.split)):
         filled_splits = ", ".join(split for split in SPLITS if len(data.rows(split)))
         allowed = f"{filled_splits}: {data.name} has no other images"
         raise FcaError("task.split", work.split, allowed, "take one of these")
+
+
+def check_has_weights(model: Model) -> None:
+    """Raise FcaError for a model without weights, which can only be trained."""
+    if starts_from_scratch(model):
+        raise no_weights()
 
 
 def _training_row(model: Model) -> Row | None:

@@ -49,6 +49,16 @@ def test_a_line_without_a_mask_is_named_before_the_training(fca, tmp_path):
     assert not (tmp_path / "outputs" / "runs").exists()
 
 
+@pytest.mark.parametrize("split", ["test", "all"])
+def test_features_of_an_encoder_without_weights_are_refused_for_every_split(fca, tmp_path, split):
+    code, _, err = fca(
+        "task=embed", f"task.split={split}", "model@encoder=test_resnet", "encoder.weights=null", "logger=none"
+    )
+    assert code == 2
+    assert "encoder.weights = None" in err
+    assert not (tmp_path / "outputs" / "runs").exists()
+
+
 @pytest.fixture
 def trained(fca, tmp_path):
     """The id of a network that knows the classes 0, 1 and 2 of digits."""
