@@ -191,11 +191,15 @@ def error_bound(wrong: int, images: int, level: float = 0.95, candidates: int = 
 def balanced_error_bound(
     wrong: Int[np.ndarray, " classes"], images: Int[np.ndarray, " classes"], level: float = 0.95, candidates: int = 1
 ) -> float:
-    """Upper bound on the mean of the classes' errors, for a classifier that answers all images; see `error_bound`.
+    """Upper bound on the mean of the classes' errors, for a classifier that answers all images.
+
+    With probability `level` over the draw of the images, the mean of the classes' errors on new images is below the
+    bound, even if these images selected this network from `candidates` ones.
 
     The bound is the largest error e for which the hypothesis "the mean of the classes' errors is e" is not rejected at
     the significance level `risk` = (1 - level) / candidates. Its p value is an upper bound on the probability that
     the mean of the observed errors is as low as here (`balanced_p_values`). Bisection finds e.
+
     wrong:  number of wrong images of each class.
     images: number of images of each class.
 
