@@ -31,7 +31,8 @@ class Costs:
 
     Costs are at least 0, in any unit.
 
-    classes: keys, in the order of rows and columns.    file: the source of the table, for messages.
+    classes: keys, in the order of rows and columns.
+    file:    the source of the table, for messages.
 
     >>> costs = Costs(("healthy", "ill"), np.array([[0.0, 1.0], [20.0, 0.0]]))
     >>> costs.answers(np.array([[0.9, 0.1], [0.99, 0.01]]))

@@ -69,7 +69,7 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
     {'path': ['1.png', '2.png'], 'label': ['01', 'NA']}
     """
     text = _read_text(source, name, comments)
-    lines = text.lines(text.has_spaced_header, str.strip)
+    lines = text.lines(skips_spaces=text.has_spaced_header, clean_name=str.strip)
     columns = [column or f"Unnamed: {position}" for position, column in enumerate(lines.names)]
     frame = _frame_of_unquoted_text(text, columns)  # the fast way, for simple tables
     if frame is None:
@@ -243,7 +243,8 @@ class _TableText:
     def lines(self, skips_spaces: bool, clean_name: Callable[[str], str]) -> TableLines:
         """The names of the columns, and an iterator over the lines, which are checked as they are read.
 
-        skips_spaces: whether spaces after separators are ignored.    clean_name: cell of the header -> column name.
+        skips_spaces: whether spaces after separators are ignored.
+        clean_name:   cell of the header -> column name.
 
         The first line after the header shows whether separators at the end of the header stand for columns without a
         name, whether only the header has them, or whether every line has them.
@@ -426,9 +427,11 @@ def _errors_naming_line(reader: Any, name: str) -> Iterator[None]:
 def _error_of_line(cells: Sequence[str], names: Sequence[str], n_cells: int, number: int, name: str) -> FcaError:
     """The error for a line with too many or too few cells, with advice that fits the probable reason.
 
-    cells:   those of the line.    names: of the columns.
+    cells:   those of the line.
+    names:   of the columns.
     n_cells: number of cells that the line should have; more than names if the lines before it end with separators.
-    number:  of the line.    name: of the file.
+    number:  of the line.
+    name:    of the file.
     """
     allowed = f"{len(names)}, as in the header: {_first_cells(names)}"
     if len(cells) == len(names):

@@ -44,7 +44,8 @@ def broken_tensors(state: Mapping[str, Tensor], parameters: Collection[str]) -> 
 def check_outputs(kind: str, outputs: Float[np.ndarray, "images outputs"], before: int = 0) -> None:
     """Raise FcaError if some of a network's outputs are NaN or infinite; the message has the number of such images.
 
-    kind: "logits" or "features", for the message.    before: number of images that were checked before these.
+    kind:   "logits" or "features", for the message.
+    before: number of images that were checked before these.
 
     >>> check_outputs("logits", np.array([[0.0, np.nan], [1.0, 2.0]]), before=8)
     Traceback (most recent call last):

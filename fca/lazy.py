@@ -11,7 +11,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
     """Two functions for a package whose names are imported when they are first used: `__getattr__` and `__dir__`.
 
     Python calls a module's `__getattr__` for a name that it does not have yet (PEP 562).
-    package: its name.    homes: each public name -> the module that defines it.
+    package: its name.
+    homes:   each public name -> the module that defines it.
 
     >>> get, names = lazy_names("fca", {"draw_subset": "fca.subset"})
     >>> get("draw_subset").__name__, names()

@@ -97,8 +97,10 @@ def has_spellings(names: pd.Series) -> bool:
 def check_spellings(what: str, names: pd.Series, counted: str, step: str) -> None:
     """Raise FcaError if a name occurs in several spellings; the message lists these and how often each of them occurs.
 
-    names:   may repeat.    counted: what is counted for each name, such as "images", for the message.
-    what:    what the names are, for the message.    step: the advice in it.
+    names:   may repeat.
+    counted: what is counted for each name, such as "images", for the message.
+    what:    what the names are, for the message.
+    step:    the advice in it.
     """
     if not has_spellings(names.drop_duplicates()):  # fast, and most tables have none
         return
@@ -120,9 +122,11 @@ def check_meant(what: str, names: Iterable[str], known: Iterable[str], of: str) 
 
     The message has the known spelling. Names that resemble no known name pass: they are not this function's concern.
 
-    names: what a user typed.    known: the exact spellings.
-    what:  what the names are, such as "subset.classes".    of: what has the known names, such as "the data set". Both
-           are words for the message.
+    names: what a user typed.
+    known: the exact spellings.
+    what:  what the names are, such as "subset.classes".
+    of:    what has the known names, such as "the data set".
+    The message quotes `what` and `of`.
     """
     known_names = set(known)
     unknown_names = [name for name in names if name not in known_names]

@@ -66,7 +66,8 @@ def is_within(module: str, *packages: str) -> bool:
 def class_of(what: str, target: object, room: str = "fca") -> type:
     """Import the component class that a configuration names: a dataclass in a package of fca or in a plugin.
 
-    what:   the configuration's key, for messages.    target: the name, as `module.Class`.
+    what:   the configuration's key, for messages.
+    target: the name, as `module.Class`.
     room:   the package of fca that has the components of this kind, such as "fca.models".
 
     Only modules in `room` and modules that the user listed as `plugins` are imported, because importing a module runs
@@ -128,7 +129,8 @@ def _components_named(class_name: str) -> list[str]:
 def check_contract(what: str, made: object, contract: type) -> None:
     """Raise FcaError if a component lacks members of the protocol of its kind; the message names them.
 
-    what:     the configuration's key that names its class.    made: the component, or its class.
+    what:     the configuration's key that names its class.
+    made:     the component, or its class.
     contract: the protocol, such as `fca.types.Model`.
     """
     missing = sorted(name for name in get_protocol_members(contract) if not hasattr(made, name))

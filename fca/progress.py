@@ -59,7 +59,8 @@ def waiting(what: str, *, long: bool = True) -> AbstractContextManager[object]:
 class Meter:
     """Shows the progress of work in several parts: a bar on a terminal, elsewhere lines (see `ProgressLines`).
 
-    total: the number of items in all parts together.    long: whether the work takes long enough for a bar.
+    total: the number of items in all parts together.
+    long:  whether the work takes long enough for a bar.
     work:  how long each item takes, see `ProgressLines`.
 
     >>> with Meter("images", 6, long=False) as meter:
@@ -121,7 +122,8 @@ class ProgressLines:
     PAUSE_SHARE of the time so far if that is longer. Nothing is written on a terminal, which has a bar, nor by a worker
     process of a sweep, because the sweep itself writes lines.
 
-    what:        the work's name.    total: the number of items; None: unknown.
+    what:        the work's name.
+    total:       the number of items; None: unknown.
     done_before: how many items were done before this work began; they do not count for the pace.
     paced:       whether the pace so far predicts the time to go.
     work:        how long each item takes, in order and in any unit; without it, all take equally long.
@@ -144,7 +146,8 @@ class ProgressLines:
     def show(self, done: int, note: str = "", *, last: bool = False) -> None:
         """Write how many items are done, if it is time for a line.
 
-        done: number of items, with those of `done_before`.    note: a text for the line; "": none.
+        done: number of items, with those of `done_before`.
+        note: a text for the line; "": none.
         last: whether this is the last line. It is always due, and goes to stdout, because it is the result.
         """
         now_s = time.monotonic()

@@ -86,7 +86,9 @@ def full_set(num_classes: int) -> ClassSubset:
 def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "subset.classes") -> ClassSubset:
     """The subset of the classes that a user names by their keys or by label indices.
 
-    classes: all class keys.    wanted: what the user named.    what: the setting's name, for messages.
+    classes: all class keys.
+    wanted:  what the user named.
+    what:    the setting's name, for messages.
 
     A value that YAML or the command line has read as a number, a truth value or null stands for the class key with this
     text: with folders 1 to 5, [1, 2] are the classes 1 and 2, not the second and the third. A number is a label index
@@ -125,7 +127,9 @@ def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
     Without quotes the key "01" is read as the number 1, for example, and "no" as False. So this function looks for the
     key that is read as this value; it returns None if there is none.
 
-    classes: all class keys.    value: what was read.    what: the setting's name, for the message.
+    classes: all class keys.
+    value:   what was read.
+    what:    the setting's name, for the message.
     Raises FcaError if several keys are read as the value and neither its text nor its type decides between them, such
     as 1.1 and 1.10.
 
@@ -205,7 +209,8 @@ def _number(text: str) -> float | None:
 class Superclasses:
     """Superclasses: groups of classes that count as one class, such as dog and not dog.
 
-    name: that of the file.    of: class key -> group; a class that is not in it belongs to no group.
+    name: that of the file.
+    of:   class key -> group; a class that is not in it belongs to no group.
     """
 
     name: str

@@ -66,7 +66,8 @@ def without_password(text: str) -> str:
 def check_choice(what: str, value: object, choices: Iterable[object], step: str = "take one of these") -> None:
     """Raise FcaError if a value is not among the choices; the message lists them, and proposes a similar one.
 
-    what: what the value is, for the message.    step: the advice in it.
+    what: what the value is, for the message.
+    step: the advice in it.
     """
     allowed = list(choices)
     if value in allowed:

@@ -20,8 +20,10 @@ from fca.types import FcaError
 class Allowed:
     """The allowed values of a configuration key, declared with its field: `epochs: Annotated[int, Allowed(1)]`.
 
-    least, most: ends of a range, included.    above, below: ends, excluded.    choices: the allowed texts.
-    non_empty: whether a list needs at least one value.
+    least, most:  ends of a range, included.
+    above, below: ends, excluded.
+    choices:      the allowed texts.
+    non_empty:    whether a list needs at least one value.
     For a list or a mapping, the rule applies to every value in it.
 
     >>> str(Allowed(1)), str(Allowed(above=0, below=1)), str(Allowed(choices=("cpu", "gpu")))
@@ -97,7 +99,8 @@ def rules_by_field(kind: Any) -> dict[str, tuple[Any, Allowed]]:
 def describe_allowed(kind: Any, name: str) -> str:
     """The allowed values of a field of a dataclass in words, for messages: its type, its rule, and "or null".
 
-    kind: the dataclass.    name: of the field.
+    kind: the dataclass.
+    name: of the field.
 
     >>> describe_allowed(Allowed, "least"), describe_allowed(Allowed, "non_empty")
     ('a finite number, or null', 'true or false')

@@ -20,8 +20,9 @@ SETS_CLASSES = 20_000  # sets x classes that `balanced_p_values` computes at onc
 class Abstention(NamedTuple):
     """A classifier answers where its confidence is above the threshold; None: it answers nowhere.
 
-    images: number of images that chose the threshold.    answered: of these, those above it.
-    wrong:  of the answered ones, those with a wrong prediction.
+    images:   number of images that chose the threshold.
+    answered: of these, those above it.
+    wrong:    of the answered ones, those with a wrong prediction.
     """
 
     threshold: float | None
@@ -52,7 +53,8 @@ def abstention(
     at level (1 - level) / S / candidates. S is 3 if there are at least 3 times as many images as one sequence needs,
     so that one confident mistake at the start of a sequence does not prevent a threshold; otherwise S is 1.
 
-    right:      whether the most probable class is the true one.    error: in (0, 1).
+    right:      whether the most probable class is the true one.
+    error:      in (0, 1).
     labels:     true class of each image. The guarantee is then for the mean over these classes of the error of a
                 class's answered images, with the p values of `balanced_p_values`. None: for the error of all answered
                 images.
@@ -189,10 +191,17 @@ def error_bound(wrong: int, images: int, level: float = 0.95, candidates: int = 
 def balanced_error_bound(
     wrong: Int[np.ndarray, " classes"], images: Int[np.ndarray, " classes"], level: float = 0.95, candidates: int = 1
 ) -> float:
-    """Upper bound on the mean of the classes' errors, for a classifier that answers all images; see `error_bound`.
+    """Upper bound on the mean of the classes' errors, for a classifier that answers all images.
 
-    It is the largest mean error whose p value, by `balanced_p_values`, is above (1 - level) / candidates.
-    wrong: number of wrong images of each class.    images: number of images of each class.
+    With probability `level` over the draw of the images, the mean of the classes' errors on new images is below the
+    bound, even if these images selected this network from `candidates` ones.
+
+    The bound is the largest error e for which the hypothesis "the mean of the classes' errors is e" is not rejected at
+    the significance level `risk` = (1 - level) / candidates. Its p value is an upper bound on the probability that
+    the mean of the observed errors is as low as here (`balanced_p_values`). Bisection finds e.
+
+    wrong:  number of wrong images of each class.
+    images: number of images of each class.
 
     >>> round(balanced_error_bound(np.array([0, 0]), np.array([12, 12])), 3)  # as `error_bound` of 24 images
     0.117
@@ -203,7 +212,8 @@ def balanced_error_bound(
     low, high = 0.0, 1.0
     for _ in range(40):  # bisection to 1e-12
         middle = (low + high) / 2
-        is_rejected = balanced_p_values(wrong[None], images[None], middle)[0] <= risk
+        p_value = balanced_p_values(wrong[None], images[None], middle)[0]  # of "the mean of the errors is `middle`"
+        is_rejected = p_value <= risk
         if is_rejected:
             high = middle
         else:
@@ -242,9 +252,19 @@ def balanced_p_values(
 def _p_values_of_batch(
     wrong: Int[np.ndarray, "sets classes"], images: Int[np.ndarray, "sets classes"], error: float
 ) -> Float[np.ndarray, " sets"]:
-    """The equations of `balanced_p_values`; the minimum over t is taken over a grid, TILTS.
+    """p values of "the mean of the classes' errors is `error`", for a batch of sets of images (`balanced_p_values`).
 
-    Arrays with all three axes are sets x tilts x classes; axes of length 1 are broadcast.
+    With n_c images of class c, K classes, and s the observed sum over classes of wrong_c / n_c, the p value is the
+    bound on P(S <= s), the probability of a sum S as small as s:
+
+        P(S <= s) <= min over t > 0 of exp(t s + dual),   dual = sum_c n_c log(1 - p_c g_c) + λ (sum_c p_c - K error)
+        g_c = 1 - exp(-t / n_c),   p_c = p_c(λ) = clip(1 / g_c - n_c / λ, 0, 1)
+
+    The p_c are the classes' errors, with mean `error`, for which the bound is largest. λ, the `multiplier` of the
+    constraint sum_c p_c = K error, is found by bisection; t is tried on a grid, TILTS times the mean of n_c. A class
+    without images is left out of the sums, and reduces K error by 1, the most that its own error can be.
+
+    Arrays with all three axes are sets x tilts x classes, with a tilt for each t; axes of length 1 are broadcast.
     """
     n = np.maximum(images, 1)[:, None].astype(np.float64)  # sets x 1 x classes
     has_images = (images > 0)[:, None]

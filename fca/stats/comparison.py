@@ -140,7 +140,8 @@ Pairs = Float[np.ndarray, "subsets subsets"]
 def t_power(effect: float, seeds: int) -> float:
     """Power of a two-sided paired t test at 0.05: the probability that it finds a difference of this effect.
 
-    effect: true mean of the differences, in their standard deviations.    seeds: number of differences.
+    effect: true mean of the differences, in their standard deviations.
+    seeds:  number of differences.
 
     The power is P(|T| > t) for T of Student's noncentral distribution with seeds - 1 degrees of freedom and
     noncentrality effect · sqrt(seeds), and t the critical value (Cohen 1988, chapter 2).
@@ -229,7 +230,8 @@ class RankStability(NamedTuple):
     """Stability of every model's rank over bootstrap resamples of subset seeds.
 
     p_best:    share of resamples in which the model has the highest mean accuracy.
-    rank:      rank of its mean accuracy over all seeds, 1 for the highest.    low, high: 95 % interval of the rank.
+    rank:      rank of its mean accuracy over all seeds, 1 for the highest.
+    low, high: 95 % interval of the rank.
     kept:      [i, j]: share of resamples in which models i and j have the same order as over all seeds; NaN if they
                are equal over all seeds.
     """
@@ -320,7 +322,8 @@ class SubsetRuns(NamedTuple):
     """Correctness of the runs on one class subset. An init is a training from another random initialisation.
 
     correct: whether the run of each init predicts each test image correctly.
-    images:  a number for each image, which identifies the image in all subsets.    strata: class of each image.
+    images:  a number for each image, which identifies the image in all subsets.
+    strata:  class of each image.
     runs:    a name for each init; subsets with the same names were predicted by the same trained networks.
     """
 
@@ -333,7 +336,9 @@ class SubsetRuns(NamedTuple):
 class VarianceSplit(NamedTuple):
     """Variance of the accuracy (a fraction) of one run on one class subset, by source; see the head of this module.
 
-    subset: the draw of classes.    init: the initialisation.    luck: which images a training happens to get right.
+    subset: the draw of classes.
+    init:   the initialisation.
+    luck:   which images a training happens to get right.
     test:   the draw of test images.
 
     Estimates are unbiased, so they may be negative. Intervals are cut at 0. An interval without any value above 0 is
@@ -394,16 +399,18 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
     if not subsets:
         raise ValueError("split_variance needs one subset or more, and got none")
     inits = np.array([len(s.runs) for s in subsets])
-    # noise: matrices over subsets; their diagonals have, for each subset, init + luck (`init`), luck (`residual`) and
-    # test + luck / inits (`test`). *_by_image: contribution of each image to the components, for their errors
+    # noise: matrices of subsets x subsets; their diagonals have, for each subset, init + luck (`noise.init`), luck
+    # (`noise.residual`) and test + luck / inits (`noise.test`). *_by_image: contribution of each image to a component,
+    # whose spread over images gives the component's standard error
     noise, test_by_image, luck_by_image = _noise(subsets)
 
     residual_by_subset = np.diag(noise.residual)
     luck_error = max(_error_of_sum(luck_by_image), _error_between_networks(subsets, residual_by_subset))
+    # a mean square whose degrees of freedom give a chi-square variable this error: 2 value² / freedom = error²
     luck = _sum_of_squares(_mean_of_known(residual_by_subset), luck_error)
 
-    freedom = _freedom_between_inits(subsets)
-    between_inits = _MeanSquare(_mean_of_known(np.diag(noise.init)), freedom)
+    freedom = _freedom_between_inits(subsets)  # degrees of freedom of the mean variance between inits
+    between_inits = _MeanSquare(_mean_of_known(np.diag(noise.init)), freedom)  # init + luck
 
     # a subset with one init takes the mean luck of the others
     known_residuals = np.nan_to_num(residual_by_subset, nan=_mean_variance(noise.residual))
@@ -481,7 +488,10 @@ class _MeanSquare(NamedTuple):
 
 
 def _sum_of_squares(value: float, error: float) -> _MeanSquare:
-    """A mean of squares with this standard error: the variance 2 value² / freedom of a chi-square gives the freedom."""
+    """A mean of squares with this standard error, and the degrees of freedom that a chi-square variable has with both.
+
+    2 value² / freedom = error². The freedom is 0, unknown, unless the value and its error are positive.
+    """
     is_known = error > 0 and value > 0
     freedom = 2 * (value / error) ** 2 if is_known else 0.0
     return _MeanSquare(value, freedom)
@@ -512,10 +522,17 @@ def _between_subsets(
 ) -> Estimated:
     """The component `subset`: the variance between mean accuracies of subsets that init, luck and test do not explain.
 
-    Init, luck and test add to the variance between two subsets only as far as the two do not share them, so their
-    covariance between subsets is subtracted from their variance within subsets (see _unshared).
+    subset = variance of the mean accuracies - u(init / inits) - u(test - residual / inits)
+
+    The covariance of the mean accuracies of two subsets, given their classes, is (init - residual) / inits + test, with
+    the matrices `init`, `residual` and `test` of `noise`: `init` is the covariance over inits, with luck in it;
+    `residual` is luck alone; `test` comes from the images that both subsets have, with luck / inits in it. Noise that
+    two subsets share does not make them differ. So u, computed by `_unshared`, is the mean of a matrix's variances (its
+    diagonal) minus the mean of its covariances.
+
     inits:   number of inits of each subset.
-    freedom: degrees of freedom of the variance between inits, for its error; test and luck are taken as exact.
+    freedom: degrees of freedom of the mean variance between inits, for the error of u(init / inits). The other u is
+             taken as exact.
     """
     init = _without_unknown(noise.init) / inits[:, None]
     residual = _without_unknown(noise.residual) / inits[:, None]
@@ -540,7 +557,7 @@ def _without_unknown(covariances: Pairs) -> Pairs:
 
 
 def _unshared(covariances: Pairs) -> float:
-    """Mean variance within a subset minus the mean covariance of two subsets."""
+    """Mean variance of a subset (on the diagonal) minus the mean covariance of two subsets (elsewhere)."""
     is_variance = np.eye(len(covariances), dtype=bool)
     return float(covariances[is_variance].mean() - covariances[~is_variance].mean())
 
@@ -555,10 +572,18 @@ def _component(variance: float, low: float, high: float) -> Estimated:
 def _noise(
     subsets: Sequence[SubsetRuns],
 ) -> tuple[_NoiseCovariances, Float[np.ndarray, " images"], Float[np.ndarray, " images"]]:
-    """The parts of the covariances between subsets, and what each image contributes to two of the components.
+    """Covariances of the subsets' mean accuracies by source, and each image's contributions to two variance components.
 
-    Returns the matrices of _NoiseCovariances, then the contribution of every image to the component `test`, and its
-    contribution to the component `luck`. The spread of contributions over images gives the errors of the components.
+    The covariance of two subsets, given their classes, is (init - residual) / inits + test, with `inits` the number of
+    inits of both. Returns three results:
+
+    1. the matrices `init`, `residual` and `test`, all subsets x subsets. `init` is the covariance over inits of the
+       accuracies on the two subsets, with luck in it (which images a training happens to get right). `residual` is the
+       covariance of luck alone. Both are 0 for subsets of different networks, and NaN for a single init. `test` is the
+       covariance from the test images that both subsets have, with luck / inits in it.
+    2. the contribution of every image to the component `test`, the variance from the draw of test images.
+    3. the contribution of every image to the component `luck`. The spread of contributions over the images gives the
+       standard errors of the components.
     """
     k = len(subsets)
     all_images = np.unique(np.concatenate([s.images for s in subsets]))

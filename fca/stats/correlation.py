@@ -216,7 +216,8 @@ def _ranks(values: Points, weights: Weights, group: Codes) -> Float[np.ndarray, 
 def _pearson(x: Values, y: Values, weights: Weights, group: Codes) -> Resampled:
     """Pearson's r in every resample: sxy / sqrt(sxx syy), with deviations from the means of groups in that resample.
 
-    x, y: one value a point, or one a resample and point.    weights: how often each point is in each resample.
+    x, y:    one value a point, or one a resample and point.
+    weights: how often each point is in each resample.
     NaN where a variable does not vary, up to rounding.
     """
     dx = _deviations(x, weights, group)

@@ -28,7 +28,14 @@ Draws = Float[np.ndarray, "draws models"]
 
 
 def accuracy_draws(correct: Correct, draws: int = DRAWS) -> Draws:
-    """Draws of the models' accuracies from their joint posterior, whose equation is in the head of this module.
+    """Draws of the models' accuracies from their joint posterior, which takes the images as a random sample.
+
+    A draw gives each image i a weight g_i, the same for all models, and model m the accuracy
+
+        (sum_i g_i c_mi + A) / (sum_i g_i + A + B),   g_i ~ Gamma(1),   A, B ~ Gamma(1/2)
+
+    with c_mi the score of the model for the image. A and B, drawn for each model, are the weights of half a right and
+    half a wrong image that are unseen (Jeffreys' prior): with them ten right predictions of ten give no certainty.
 
     correct: score of each model's prediction for each image: 1 right, 0 wrong, or in between for a partial score.
     draws:   number of draws. They are the same in every call with the same scores.
@@ -71,7 +78,8 @@ def probability_chosen(draws: Draws, cost: PerModel, margin: float) -> PerModel:
     """The probability that each model is the cheapest of the models that are at most `margin` below the best one.
 
     It is the share of draws in which this holds. Of equally cheap models the first one counts.
-    draws: see `accuracy_draws`.    cost: of each model.
+    draws: see `accuracy_draws`.
+    cost:  of each model.
 
     >>> draws = np.array([[0.9, 0.895, 0.5], [0.8, 0.9, 0.5]])
     >>> probability_chosen(draws, cost=np.array([2.0, 5.0, 1.0]), margin=0.01).tolist()

@@ -209,6 +209,7 @@ def logme(features: Features, labels: Labels) -> float:
     ratio = np.full(y.shape[1], s2.mean())  # l of each class, to start from
     for _ in range(STEPS):
         g = (s2 / (s2 + ratio)).sum(axis=0)
+        # |m|² and |y - F m|² of each class at its l
         weights2, residual2 = _squared_weights_and_residuals(s2, z2, ratio, unexplained)
         new_ratio = g * residual2 / ((n - g) * weights2)
         # where y has no noise the ratio goes to 0, and where y is only noise to infinity
@@ -440,13 +441,18 @@ def _errors_of_large_fold(
 ) -> Float[np.ndarray, "penalties fold classes"]:
     """(I - H_FF)^-1 e_F of one large fold F, for all penalties λ from one eigendecomposition.
 
-    With B the basis at the fold, S the spectrum, K = I - 1 1' / n and H_FF = 1 1' / n + B S (S + λ)^-1 B', by Woodbury
+    These are the errors of the ridge regression of `fit_probe` on the images of the fold when it is fitted without
+    them. With B the basis at the fold, S the spectrum, K = I - 1 1' / n, and the fold's part of the hat matrix of the
+    fit to all n images, H_FF = 1 1' / n + B S (S + λ)^-1 B', by Woodbury
 
         (I - H_FF)^-1 = K^-1 + W (G + λ I)^-1 W',   W = K^-1 B S^1/2,   G = S - S^1/2 B' W
 
     G is the scatter of the images outside the fold, whose eigendecomposition serves every λ.
 
-    fold_basis, spectrum: see _left_out_errors.    fitted_errors: e_F, errors of the fit to all n images.
+    fold_basis:    B, the left singular vectors of the centred features of all n images, at the images of the fold.
+    fitted_errors: e_F, errors of the fit to all n images.
+    spectrum:      S, the squared singular values of these features.
+    penalties:     the values of λ.
     """
     n_outside = n - len(fold_basis)
     scaled_basis = fold_basis * np.sqrt(spectrum)  # B S^1/2

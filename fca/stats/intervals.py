@@ -189,7 +189,8 @@ def left_out_weights(cluster: Integer[np.ndarray, " points"]) -> Integer[np.ndar
 def reason_for_no_interval(draws: int, what: str) -> str | None:
     """A text with the reason why a bootstrap over so few independent draws gives no interval; None if there are enough.
 
-    draws: their number.    what: what is drawn, in the plural, such as "subset seeds".
+    draws: their number.
+    what:  what is drawn, in the plural, such as "subset seeds".
 
     >>> reason_for_no_interval(1, "classes"), reason_for_no_interval(5, "subset seeds")
     ('no interval: 1 class, 5 needed', None)
@@ -422,7 +423,10 @@ def mean_with_interval(
     groups: Shaped[np.ndarray, " points"] | pd.Series | None = None,
     within: tuple[float, float] = EVERYWHERE,
 ) -> Estimated:
-    """The mean of the values that are not missing (NaN), and its 95 % interval over groups (see `ratio_interval`).
+    """The mean of the values that are not missing (NaN), and its 95 % interval over groups of values drawn at random.
+
+    The interval comes from the jackknife: the mean is computed with each group in turn left out, and the spread of
+    these means gives the variance of Student's t, which is corrected for skewness (`jackknife_interval`).
 
     groups: name of the random draw that each value belongs to, such as its subset seed. A value with a missing name
             (None, NaN) was not drawn at random: it is in the mean, but adds no variance. None: every value is a draw.

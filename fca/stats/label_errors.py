@@ -125,11 +125,21 @@ def suspicion(
     feasibility: Score | None = None,
     p_max: Score | None = None,
 ) -> dict[str, Score]:
-    """Scores of every item for a wrong label, higher for a more suspect one: a name of RULES -> its score.
+    """Scores of every item for a wrong label, higher for a more suspect one: name of the score -> score of each item.
 
-    correct, pred: see `modal_wrong`.
-    discrimination, feasibility, p_max: parameters of the items from a fit of item response theory with an upper
-    asymptote (3pl-upper). None: the scores that need them are left out.
+    modal_wrong_share:      share of the item's responses that are its most frequent wrong class.
+    modal_wrong_minus_top1: that share minus the share of right responses.
+    low_top1:               minus the share of right responses.
+    low_p_max:              minus `p_max`.
+    low_item_rest:          minus the correlation of the item's responses with the subjects' accuracy on all others.
+    low_discrimination_feasibility: the rank of the item by low discrimination plus its rank by low feasibility.
+
+    correct: subjects x items: 1 right, 0 wrong, NaN for no response.
+    pred:    predicted class of each subject and item; -1 if the class has no number.
+    discrimination, feasibility: parameters of the items from a fit of item response theory with an upper asymptote
+             (3pl-upper): the slope of an item, and the upper end of its chance of success.
+    p_max:   chance of success of the ablest subject on each item, from the same fit.
+    Scores whose arguments are None are left out.
 
     >>> scores = suspicion(np.array([[1.0, 0], [1, 0]]), np.array([[0, 1], [0, 1]]), p_max=np.array([0.9, 0.1]))
     >>> {rule: score.tolist() for rule, score in scores.items()}["low_p_max"]
@@ -151,7 +161,9 @@ def suspicion(
 
 
 def low_in_both(discrimination: Score, feasibility: Score) -> Score:
-    """Low discrimination and low feasibility, by the sum of their ranks; equal values share a rank.
+    """The rank of each item by low discrimination plus its rank by low feasibility; equal values share a rank.
+
+    The item of the highest value has rank 1, so the sum is large where both are low.
 
     >>> low_in_both(np.array([1.0, 2.0]), np.array([0.9, 0.9])).tolist()
     [3.5, 2.5]
@@ -164,7 +176,8 @@ def low_in_both(discrimination: Score, feasibility: Score) -> Score:
 class Suspected(NamedTuple):
     """Images whose label other images contradict.
 
-    suggested: the class that they suggest; -1: the label stands.    margin: its probability minus that of the label.
+    suggested: the class that they suggest; -1: the label stands.
+    margin:    its probability minus that of the label.
     """
 
     suggested: Integer[np.ndarray, " items"]

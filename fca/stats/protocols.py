@@ -18,7 +18,8 @@ Columns = Integer[np.ndarray, " subset"]
 def logit_columns(logit_classes: Sequence[str], classes: Sequence[str]) -> Int[np.ndarray, " classes"]:
     """The column of each class among the logits of a classifier; -1 for a class that it does not know.
 
-    logit_classes: class keys of the logits, in order.    classes: class keys of the data, in label order.
+    logit_classes: class keys of the logits, in order.
+    classes:       class keys of the data, in label order.
 
     >>> logit_columns(["cat", "dog"], ["dog", "eel", "cat"])
     array([ 1, -1,  0])
@@ -31,7 +32,8 @@ def open_top1(logits: Logits, true: Images) -> float:
     """Accuracy when the classifier may predict any class it knows: the arg max over all logits.
 
     This is how the Few-Class Arena scores its full models (FC-Full, arXiv:2411.01099 section 3.4).
-    logits: of the images to be scored only.    true: the column of each image's class.
+    logits: of the images to be scored only.
+    true:   the column of each image's class.
     Equal logits: the first column is the prediction. Raises FcaError if there is no image.
 
     >>> open_top1(np.array([[3.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), np.array([0, 1]))

@@ -146,7 +146,16 @@ def all_and_chosen_classes(
 
 
 def scores_from_similarity(similarity: Similarity, columns: Labels) -> SimilarityScores:
-    """The five scores from similarities of images to classes.
+    """The five scores of a set of classes (arXiv:2411.01099), from similarities of images to classes.
+
+    a(i) is the mean similarity of image i to the other images of its own class, and b(i) its mean similarity to the
+    images of the most similar other class.
+
+    intra:         mean of a(i) over each class, then over classes.
+    inter:         mean similarity of an image to the other classes: mean over each class, then over classes.
+    nearest_inter: mean of b(i) over each class, then over classes.
+    simss:         mean of the silhouette (a(i) - b(i)) / max(a(i), b(i)) over each class, then over classes.
+    simss_pooled:  mean of the silhouette over all images.
 
     similarity: a result of class_similarity. It is overwritten, because at 50,000 images and 1,000 classes a copy is
                 400 MB.
@@ -188,7 +197,8 @@ def check_two_classes(classes: int) -> None:
 def check_two_images_a_class(classes: Classes, counts: Classes) -> None:
     """Raises FcaError for fewer than two classes, and for classes with fewer than two images, which it names.
 
-    classes: their labels.    counts: number of images of each class.
+    classes: their labels.
+    counts:  number of images of each class.
     """
     check_two_classes(len(classes))
     has_no_pair = counts < 2
@@ -307,7 +317,8 @@ def _released_scores(images: ImagesByClass, times: Classes) -> ReleasedScores:
     The list of a class of n images that was in k subsets has the entries j = 0 to k n - 2; entry j is image
     (j + 1) mod n. So the list has k - 1 copies of the first image and k copies of every other one.
 
-    images: unit vectors of each class, one array a class in the order of the draw.    times: k of each class.
+    images: unit vectors of each class, one array a class in the order of the draw.
+    times:  k of each class.
     """
     lengths = times * np.array([len(units) for units in images]) - 1
     entry_sums = np.empty((len(images), images[0].shape[1]))  # classes x features
@@ -357,7 +368,8 @@ def _released_simss(
     """SimSS of the released code: the mean silhouette of all entries of the lists. NaN if a class has a single entry.
 
     All copies of an image have the same silhouette, so it is computed once and weighted by the number of copies.
-    images:     unit vectors of each class.    times: number of copies of each image of a class.
+    images:     unit vectors of each class.
+    times:      number of copies of each image of a class.
     lengths:    number of entries of each class; its first image has one copy fewer.
     entry_sums: sum of the entries of each class.
     """
