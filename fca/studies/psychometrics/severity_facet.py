@@ -111,9 +111,9 @@ class SeverityFacet:
         """The name of each corruption, with the responses to corrupted and to clean images.
 
         Corruptions of stored runs come first, then corruptions of the files of responses that the user names. A
-        corruption occurs several times if it was applied to several data sets, or if some subjects have no images in
-        common with the others: each set of subjects that common images link is then a data set of its own. Such a set
-        is left out, with a line in the log, if its images were shown at one severity only.
+        corruption occurs several times if it was applied to several data sets. In files it also does so if some
+        subjects have no images in common with the others: each set of subjects that common images link is then a data
+        set of its own, and is left out, with a line in the log, if all its images have one severity.
         """
         yield from shifted_responses(store, self.query)
         if not self.responses:
