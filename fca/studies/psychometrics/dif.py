@@ -225,7 +225,7 @@ def _matches_any(name: str, patterns: list[str]) -> bool:
 def _with_subjects(gathered: DatasetResponses, positions: Int[np.ndarray, " compared"]) -> DatasetResponses:
     """The responses of the subjects at these positions, without the items that none of them responded to.
 
-    Predicted classes are left out, as DIF does not need them.
+    Predictions (`pred`) are left out, as DIF (differential item functioning) needs only right and wrong.
     """
     responses = gathered.responses
     correct = responses.correct[positions]
@@ -312,9 +312,9 @@ def _item_rows(comparison: _Comparison, tested: MantelHaenszel, ability: Subject
     An item has DIF (differential item functioning) if it is harder for one group than for subjects of equal ability of
     the other group. Two methods measure it:
 
-    Mantel and Haenszel compare the groups within strata of like ability. `delta` is their logarithm of the common odds
-    ratio times -2.35, the scale of the Educational Testing Service (ETS); it is below 0 if the item is harder for the
-    focal group. `ets_class` is the size of DIF: A negligible, B moderate, C large.
+    Mantel and Haenszel compare the groups within strata of like ability. `delta` is the logarithm of their common odds
+    ratio (reference against focal group) times -2.35, the scale of the Educational Testing Service (ETS). It is below 0
+    if the item is harder for the focal group. `ets_class` is the size of DIF: A negligible, B moderate, C large.
 
     A logistic regression of responses on ability and group tests uniform DIF, which is equal at every ability and has
     the size `log_odds`, and non-uniform DIF, which changes with ability.

@@ -97,7 +97,7 @@ def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.
     network, network_names = pd.factorize(gathered.responses.subjects["model"][has_response])
 
     max_dimensions = min(settings.most, len(correct) - 1)  # a fit takes fewer dimensions than subjects
-    n_hold_outs = 2 if len(network_names) > 2 else 1  # subjects are held out only if there are three networks
+    n_hold_outs = 2 if len(network_names) > 2 else 1  # cells, then subjects, which takes three networks
     losses = held_out_dimensions(correct, network, max_dimensions, settings.seed)  # fewest dimensions first
 
     rows: list[dict[str, Any]] = []

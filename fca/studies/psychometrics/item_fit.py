@@ -158,7 +158,8 @@ class ItemFit:
             for table_frames, frame in zip(frames_of_tables, frames, strict=True):
                 table_frames.append(frame.assign(dataset=gathered.dataset))
 
-            fitted_sets.append((gathered, fits.fitted(gathered, self.model, seed=self.seed)))  # fitted once, above
+            fit = fits.fitted(gathered, self.model, seed=self.seed)  # the kept fit that _frames_of_dataset made
+            fitted_sets.append((gathered, fit))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
 

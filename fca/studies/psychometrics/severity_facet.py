@@ -151,7 +151,7 @@ def _linked_by_image(kind: str, gathered: DatasetResponses) -> Iterator[tuple[st
 def _with_items(gathered: DatasetResponses, is_selected: Bool[np.ndarray, " items"]) -> DatasetResponses:
     """The responses to the selected items, of the subjects with a response to any of these items.
 
-    The result has no predicted classes, as the fits need only right and wrong.
+    Predictions (`pred`) are left out, as the fits need only right and wrong.
     """
     responses = gathered.responses
     correct = responses.correct[:, is_selected]
@@ -160,7 +160,7 @@ def _with_items(gathered: DatasetResponses, is_selected: Bool[np.ndarray, " item
         correct=correct[has_response],
         subjects=responses.subjects[has_response].reset_index(drop=True),
         items=responses.items[is_selected].reset_index(drop=True),
-        classes=responses.classes,
+        classes=responses.classes,  # all class names
     )
     return gathered._replace(responses=selected_responses)
 

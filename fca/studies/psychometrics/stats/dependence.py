@@ -86,9 +86,9 @@ def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs
 
     z = Σ_s (x_i - P_i)(x_j - P_j) / sqrt(Σ_s P_i (1 - P_i) P_j (1 - P_j))   (score test; Glas & Suárez Falcón 2003)
 
-    z is the covariance of the residuals of items i and j over subjects s, in standard deviations.
-    Pairs are ranked by z because Q3 misleads with thousands of items and few subjects: many items share all responses
-    and then have Q3 = 1, although only the few weakest subjects missed both. Their z is small.
+    z is the covariance of the residuals of items i and j over subjects s, in standard deviations. Pairs are ranked by z
+    because Q3 misleads with thousands of items and few subjects: many items share all responses and then have Q3 = 1,
+    although only the few weakest subjects missed both. Their z is small.
 
     responses: x, subjects x items; 1, 0, NaN for no response.
     probability: P, the predicted chance of a right response.

@@ -97,6 +97,7 @@ def _one_dimensional_start(responses: Matrix) -> MultiFit:
     `spread` the posterior covariance of each item's two parameters, which is not known before the first sweep.
     """
     present = ~np.isnan(responses)
+    # from numbers of right and of all responses; smoothed: finite where all or none are right
     ability = smoothed_logit(np.nansum(responses, axis=1), present.sum(axis=1).astype(float))
     # at least 0.1: the standard deviation of subjects of equal accuracy is 0
     standardised = (ability - ability.mean()) / max(float(ability.std()), 0.1)

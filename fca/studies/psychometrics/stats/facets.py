@@ -104,7 +104,8 @@ def fit_facets(
         shared = shared + step_size * shared_step
         b = b + step_size * b_step
 
-        # EM step of the prior of b, N(m, s²): its most probable mean, then its spread
+        # EM step of the prior of b, N(m, s²): its most probable mean, then its spread. The expected square of b - m has
+        # the posterior variance of b, about 1 / curvature
         previous_centre = centre
         previous_spread = spread
         centre = float(b.sum() / (n_images + spread**2 / CENTRE_SD**2))

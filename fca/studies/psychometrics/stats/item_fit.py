@@ -239,16 +239,16 @@ def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
         "feasibility": (1 - upper) * upper * (guess_share + (1 - guess_share) * sigmoid),
         "guess": upper * guess_share * (1 - guess_share) * (1 - sigmoid),
     }
-    gradient = np.stack([by_parameter[name] for name in LEARNED[fit.model]])
+    gradient = np.stack([by_parameter[name] for name in LEARNED[fit.model]])  # names of the learned parameters
     return gradient, bank.discrimination * by_z
 
 
 def _prior_precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k k"]:
     """The curvature of the prior of every item's learned parameters, a diagonal matrix for each item.
 
-    The spread of difficulties, which `fit_irt` learns but does not return, is estimated from the fitted difficulties.
-    The asymptotes q (feasibility, and guess / feasibility) have the priors Beta(u, d) of ASYMPTOTES, whose curvature on
-    the scale of logit q is (u + d) q (1 - q).
+    The curvature of a normal prior is 1 / variance. The spread of difficulties, which `fit_irt` learns but does not
+    return, is estimated from the fitted difficulties. The asymptotes q (feasibility, and guess / feasibility) have the
+    priors Beta(u, d) of ASYMPTOTES, whose curvature on the scale of logit q is (u + d) q (1 - q).
 
     bank: parameters of some of the items of the fit.
     """

@@ -140,9 +140,8 @@ def _grouped_chi2(subjects: PerScore, right: PerScore, expected_shares: PerScore
 
     S-X² = Σ_g (O_g - E_g)² / (E_g (1 - E_g / N_g)),   O, E: observed and expected right responses, N: subjects
 
-    A score is a subject's number of right responses to all items.
-    Scores are joined, from low to high, until a group g expects FEWEST right and FEWEST wrong responses. Scores that
-    remain at the end join the last group.
+    A score is a subject's number of right responses to all items. Scores are joined, from low to high, until a group g
+    expects FEWEST right and FEWEST wrong responses. Scores that remain at the end join the last group.
 
     subjects: number of subjects at each score.
     right: how many of these subjects are right on the item.
