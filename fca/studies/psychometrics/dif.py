@@ -225,7 +225,7 @@ def _matches_any(name: str, patterns: list[str]) -> bool:
 def _with_subjects(gathered: DatasetResponses, positions: Int[np.ndarray, " compared"]) -> DatasetResponses:
     """The responses of the subjects at these positions, without the items that none of them responded to.
 
-    Predicted classes are left out, as DIF does not need them.
+    Predictions (`pred`) are left out, as DIF (differential item functioning) needs only right and wrong.
     """
     responses = gathered.responses
     correct = responses.correct[positions]
@@ -236,6 +236,13 @@ def _with_subjects(gathered: DatasetResponses, positions: Int[np.ndarray, " comp
 
 def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataFrame, ...]:
     """The lines of one data set in the tables dif_summary, dif_items and dif_shown (a sample of the tested items).
+
+    An item has DIF (differential item functioning) if it is harder for one group of models than for models of equal
+    ability of the other group. The summary counts the tested items in two ways: by the size of DIF (classes A, B and C
+    of the Educational Testing Service, ETS: negligible, moderate and large), and by its significance. p values are
+    corrected for the number of items, by Benjamini and Hochberg (`bh`: at most 5 % of the counted items are expected to
+    be false) or by Holm (a chance of at most 5 % that any is false). Uniform DIF is equal at every ability, non-uniform
+    DIF changes with ability.
 
     comparison: the responses of the compared models, and which of these are in the focal group.
     """
@@ -259,9 +266,9 @@ def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataF
         "class_a": int((items["ets_class"] == "A").sum()),
         "class_b": int((items["ets_class"] == "B").sum()),
         "class_c": int((items["ets_class"] == "C").sum()),
-        "beyond_bh": int((items["p_bh"] < LEVEL).sum()),
+        "beyond_bh": int((items["p_bh"] < LEVEL).sum()),  # test of Mantel and Haenszel
         "beyond_holm": int((items["p_holm"] < LEVEL).sum()),
-        "uniform_bh": int((items["p_uniform_bh"] < LEVEL).sum()),
+        "uniform_bh": int((items["p_uniform_bh"] < LEVEL).sum()),  # tests by logistic regression
         "non_uniform_bh": int((items["p_non_uniform_bh"] < LEVEL).sum()),
     }
 
@@ -276,12 +283,14 @@ def _matched_statistics(
 ) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " compared"]]:
     """Mantel and Haenszel's statistics of the items, and the abilities and strata by which subjects were matched.
 
-    Subjects are first matched by their ability on all items. Items with large DIF (class C) distort this ability, so
-    subjects are then matched again by their ability on the items that are not in class C. The first matching stands if
-    no item is in class C, or if some subject responded only to items of class C.
+    The statistics compare the focal and the reference group within each stratum, a set of subjects of like ability.
+    Subjects are first matched by their ability on all items. Items that are much harder for one group at equal ability
+    (large DIF, class C) distort this ability, so subjects are then matched again by their ability on the other items.
+    The first matching stands if no item is in class C, or if some subject responded only to items of class C.
 
-    correct:  subjects x items; 1, 0, NaN for no response.    fit: the item response model of these responses.
-    n_strata: the number of strata of like ability.
+    correct: subjects x items; 1, 0, NaN for no response.
+    fit: the item response model of these responses.
+    n_strata: the number of strata.
     """
     stratum = strata_of(fit.ability, is_focal, n_strata)
     tested = mantel_haenszel(correct, is_focal, stratum)
@@ -300,7 +309,20 @@ def _matched_statistics(
 def _item_rows(comparison: _Comparison, tested: MantelHaenszel, ability: Subjects) -> pd.DataFrame:
     """The lines of one data set in table dif_items, without the difficulties, which the caller adds.
 
-    tested:  Mantel and Haenszel's statistics of the items.
+    An item has DIF (differential item functioning) if it is harder for one group than for subjects of equal ability of
+    the other group. Two methods measure it:
+
+    Mantel and Haenszel compare the groups within strata of like ability. `delta` is the logarithm of their common odds
+    ratio (reference against focal group) times -2.35, the scale of the Educational Testing Service (ETS). It is below 0
+    if the item is harder for the focal group. `ets_class` is the size of DIF: A negligible, B moderate, C large.
+
+    A logistic regression of responses on ability and group tests uniform DIF, which is equal at every ability and has
+    the size `log_odds`, and non-uniform DIF, which changes with ability.
+
+    p values are also given corrected for the number of items: by Benjamini and Hochberg (`_bh`), who bound the share of
+    false findings, and by Holm (`p_holm`), who bounds the chance of any false finding.
+
+    tested: Mantel and Haenszel's statistics of the items.
     ability: ability of the compared subjects, a regressor of the logistic regression.
     """
     responses = comparison.compared.responses
@@ -314,7 +336,7 @@ def _item_rows(comparison: _Comparison, tested: MantelHaenszel, ability: Subject
         delta_se=tested.delta_se,
         ets_class=np.array(ets_class(tested), dtype=object),
         p=tested.p,
-        p_bh=_corrected(tested.p, false_discovery_control),
+        p_bh=_corrected(tested.p, false_discovery_control),  # Benjamini and Hochberg
         p_holm=_corrected(tested.p, holm),
         log_odds=regression.log_odds,
         p_uniform=regression.uniform,

@@ -81,8 +81,10 @@ class Dimensionality:
 def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.DataFrame:
     """The lines of one data set: the held-out loss of each number of dimensions, and which number is chosen.
 
-    A further dimension is chosen as long as it lowers the loss significantly, compared with one dimension fewer. There
-    are lines for held-out cells (single responses), and then for held-out subjects if there are three networks.
+    The loss is the mean negative log likelihood, in nats, of responses that the fit did not see. A further dimension is
+    chosen as long as it lowers the loss significantly, compared with one dimension fewer: the interval of the gain lies
+    above 0. There are lines for held-out cells (single responses), and then for held-out subjects if there are three
+    networks.
     """
     all_correct = gathered.responses.correct
 
@@ -95,7 +97,7 @@ def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.
     network, network_names = pd.factorize(gathered.responses.subjects["model"][has_response])
 
     max_dimensions = min(settings.most, len(correct) - 1)  # a fit takes fewer dimensions than subjects
-    n_hold_outs = 2 if len(network_names) > 2 else 1  # subjects are held out only if there are three networks
+    n_hold_outs = 2 if len(network_names) > 2 else 1  # cells, then subjects, which takes three networks
     losses = held_out_dimensions(correct, network, max_dimensions, settings.seed)  # fewest dimensions first
 
     rows: list[dict[str, Any]] = []

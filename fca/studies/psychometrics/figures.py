@@ -36,6 +36,7 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
 
     Infit measures how far the responses to an item deviate from its curve. It is drawn as the number of standard
     deviations from its expectation. Items without such a value are left out.
+
     sample: table item_fit_shown, with a line for each sampled item.
     """
     frame = sample.frame.dropna(subset=INFIT_Z)
@@ -47,7 +48,7 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
         y=kinds.quantity(alt.Y, INFIT_Z, "infit, standard deviations from expected"),
         tooltip=kinds.tooltips(sample.columns),
     )
-    limits = [kinds.reference(limit, upright=True) for limit in (-LIMIT, LIMIT)]
+    limits = [kinds.reference(limit, upright=True) for limit in (-LIMIT, LIMIT)]  # level lines, at values of y
 
     title = style.title(
         "Which images do not follow their curve?",
@@ -63,6 +64,7 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
 
     A subject is a model that responded to the images. Its infit measures how far its responses deviate from those that
     its ability predicts.
+
     persons: table person_fit, with a line for each subject.
     """
     frame = persons.frame.assign(panel=style.panels(persons.frame, DATASET))
@@ -88,7 +90,7 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
     z is the standardised covariance of the residuals of a pair. The dashed line is the highest z of any pair in
     simulated responses, in which no pair is dependent.
 
-    pairs:      table dependent_pairs, with a line for each pair.
+    pairs: table dependent_pairs, with a line for each pair.
     dependence: table with a line for each data set, which has this highest simulated z.
     """
     frame = pairs.frame.merge(dependence.frame[[DATASET, Z_BY_CHANCE]], on=DATASET)
@@ -133,7 +135,7 @@ def dimensionality_figure(table: Table) -> alt.FacetChart:
     """The figure of how much each further dimension of ability lowers the log loss of held-out responses.
 
     table: table `dimensionality`. Its lines for one dimension have no gain, as there are no fewer dimensions to compare
-           with; they are not drawn.
+        with; they are not drawn.
     """
     frame = table.frame.dropna(subset=GAIN)
     frame = frame.assign(panel=style.panels(frame, DATASET))
@@ -164,6 +166,7 @@ def dif_figure(sample: Table) -> alt.FacetChart:
 
     ETS delta is below 0 if an item is harder for the focal group than for the other models at equal ability. Its class,
     A (negligible) to C (large), is the colour.
+
     sample: table dif_shown, with a line for each sampled item.
     """
     frame = sample.frame.assign(panel=style.panels(sample.frame, DATASET))
@@ -187,6 +190,7 @@ def severity_facet_figure(effects: Table) -> alt.FacetChart:
     """The figure of the difficulty that each severity of a corruption adds, beside a line of equal steps.
 
     There is one panel for each data set and corruption.
+
     effects: table severity_effects, with a line for each severity; column LINE is the height of the straight line.
     """
     frame = effects.frame.assign(panel=style.panels(effects.frame, DATASET, CORRUPTION))
@@ -209,8 +213,9 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
     """The figure of the severity step of each single network (open marks) beside the step of all networks.
 
     A severity step is the difficulty that one more step of severity adds. There is one row for each corruption.
+
     networks: table severity_networks, with the steps of single networks; networks without a step are not drawn.
-    steps:    table severity_facet, with the steps that all networks share.
+    steps: table severity_facet, with the steps that all networks share.
     """
     # a chart has one set of data, so both tables are joined; column `mark` names the table of each line
     of_networks = networks.frame.dropna(subset=STEP).assign(mark="network")
@@ -239,6 +244,7 @@ def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
 
     Dependence is given for images of one class (mean Q3, the correlation of residuals) and for single pairs of images.
     Statements on fits whose scale could not be estimated come first. Statements with missing numbers are left out.
+
     dependence: lines of table `dependence`, one for each data set.
 
     >>> line = {"dataset": "zoo", "misfit_infit": 0.1, "q3_within": 0.02, "q3_within_low": 0.01, "q3_within_high": 0.03}
@@ -277,6 +283,7 @@ def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
     """How reliable the abilities are, and how many random images are enough for a reliability of 0.95.
 
     Scales that a fit could not estimate come first.
+
     reliability: lines of table test_reliability, one for each data set.
 
     >>> line = {"dataset": "zoo", "n_items": 1000, "marginal": 0.99, "items_95": 120}
@@ -313,6 +320,7 @@ def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
 
     Significance is corrected for the number of tested items. Statements on fits whose scale could not be estimated come
     first.
+
     summary: lines of table dif_summary, one for each data set.
 
     >>> line = {"dataset": "zoo", "n_focal": 5, "n_reference": 9, "n_matched": 12, "n_tested": 90, "n_items": 100}
@@ -340,6 +348,7 @@ def severity_statements(steps: pd.DataFrame) -> Iterator[Statement]:
 
     If all corruptions add the same difficulty, the statement names this one difficulty; if there is only one
     corruption, it has nothing to compare.
+
     steps: lines of table severity_facet of one data set, one for each corruption.
 
     >>> line = {"dataset": "zoo", "step_low": 0.4, "step_high": 0.6}
@@ -377,6 +386,7 @@ def network_statements(networks: pd.DataFrame) -> Iterator[Statement]:
     A severity step is the difficulty (in logits) that one more step of severity adds. The statement is about the
     corruption for which the steps of networks differ most.
     There is no statement if no network has a step, or all steps under that corruption are equal.
+
     networks: lines of table severity_networks, of one data set.
 
     >>> line = {"dataset": "zoo", "corruption": "fog"}

@@ -98,7 +98,8 @@ class Information:
 def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
     """The information of all items of a data set at each ability of a grid, then at the ability of each subject.
 
-    The grid extends one unit of ability beyond the subjects. Column `kind` is `curve` or `subject`.
+    It is Fisher information on ability, whose inverse root is the standard error of an estimated ability. The grid
+    extends one unit of ability beyond the subjects. Column `kind` is `curve` or `subject`.
     """
     grid = np.linspace(fit.ability.min() - 1, fit.ability.max() + 1, GRID)
     ability = np.concatenate([grid, fit.ability])
@@ -117,7 +118,12 @@ def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
 
 
 def _reliability_row(gathered: DatasetResponses, fit: IrtFit) -> dict[str, object]:
-    """The line of one data set in table test_reliability: reliabilities, and the items needed for 0.90, 0.95, 0.99."""
+    """The line of one data set in table test_reliability: reliabilities, and the items needed for 0.90, 0.95, 0.99.
+
+    Reliability is the squared correlation of ability with its estimate. The marginal one is expected from the items,
+    for normal abilities of the subjects' spread. The empirical one is the share of the variance of the subjects'
+    estimated abilities that is not error.
+    """
     # standard deviation of ability around 0: 1, except in the 1pl, whose unit is a logit
     spread = float(np.sqrt(np.mean(fit.ability**2)))
     return {

@@ -158,7 +158,8 @@ class ItemFit:
             for table_frames, frame in zip(frames_of_tables, frames, strict=True):
                 table_frames.append(frame.assign(dataset=gathered.dataset))
 
-            fitted_sets.append((gathered, fits.fitted(gathered, self.model, seed=self.seed)))  # fitted once, above
+            fit = fits.fitted(gathered, self.model, seed=self.seed)  # the kept fit that _frames_of_dataset made
+            fitted_sets.append((gathered, fit))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
 
@@ -168,15 +169,22 @@ class ItemFit:
 
 
 def _frames_of_dataset(gathered: DatasetResponses, settings: ItemFit) -> tuple[pd.DataFrame, ...]:
-    """The lines of one data set for each table of ItemFit, in their order, without the column `dataset`."""
+    """The lines of one data set for each table of ItemFit, in their order, without the column `dataset`.
+
+    Lines of items and of subjects have outfit and infit, two mean squares of standardised residuals that are large
+    where responses surprise, with their expectation and their z. z measures each from its mean in simulated responses
+    to which the model was fitted again. The dependence of pairs of items is compared with the same simulations.
+    """
     responses = gathered.responses
     correct = responses.correct
     fit = fits.fitted(gathered, settings.model, seed=settings.seed)
 
-    # observed statistics, and the same statistics of simulated responses, to compare with
+    # the items whose pairs are searched: at most PAIRED of those with enough responses, as time grows with the square
     rng = np.random.default_rng(settings.seed)
     pairable = rng.permutation(pairable_items(correct, fit))
-    paired_items = np.sort(pairable[:PAIRED])  # at most PAIRED items, as time grows with the square
+    paired_items = np.sort(pairable[:PAIRED])
+
+    # outfit and infit, observed and in simulated responses
     simulated = _simulated_statistics(correct, fit, paired_items, rng, settings.replicates)
     item_squares, subject_squares = mean_squares(correct, fit)
 
@@ -184,10 +192,11 @@ def _frames_of_dataset(gathered: DatasetResponses, settings: ItemFit) -> tuple[p
         difficulty=fit.difficulty,
         discrimination=fit.discrimination,
         top1=np.nanmean(correct, axis=0),
-        **misfit(item_squares, simulated.item_squares)._asdict(),
-        **_score_fit_columns(correct, fit),
+        **misfit(item_squares, simulated.item_squares)._asdict(),  # outfit and infit, expected, z
+        **_score_fit_columns(correct, fit),  # S-X², a test for data sets of few items
     )
-    sample = np.random.default_rng(settings.seed).permutation(len(items))[:SAMPLED]  # the items of the figure
+    # a figure of all items would be too large
+    sample = np.random.default_rng(settings.seed).permutation(len(items))[:SAMPLED]
     sampled_items = items.iloc[np.sort(sample)]
 
     subjects = responses.subjects[["subject", "model", "snapshot"]].assign(
@@ -217,8 +226,9 @@ def _share_beyond_limit(z: pd.Series) -> float | None:
 class _SimulatedStatistics(NamedTuple):
     """Statistics of simulated responses, one entry for each replicate.
 
-    item_squares, subject_squares: mean squares of the items and of the subjects.
-    highest_z: the highest z of any pair of items; empty if no pairs are searched.
+    item_squares, subject_squares: outfit and infit of the items and of the subjects.
+    highest_z: the highest z of any pair of items, the covariance of their residuals in standard deviations; empty if no
+        pairs are searched.
     """
 
     item_squares: list[MeanSquares]
@@ -230,6 +240,9 @@ def _simulated_statistics(
     correct: np.ndarray, fit: IrtFit, paired_items: np.ndarray, rng: np.random.Generator, number: int
 ) -> _SimulatedStatistics:
     """Draw responses from a fit `number` times, fit them again, and compute the statistics of each such replicate.
+
+    The statistics are outfit and infit (mean squares) of the items and of the subjects, and the highest z of any pair
+    of items, the covariance of their residuals in standard deviations.
 
     correct: the observed responses; missing ones are missing in the replicates too.
     paired_items: positions of the items whose pairs are searched; with fewer than two there is no pair.
@@ -252,6 +265,7 @@ def _simulated_statistics(
 def _score_fit_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
     """The columns of S-X² in table item_fit: statistic, degrees of freedom (NaN for none) and p value.
 
+    S-X² tests whether an item has as many right responses as the model expects, among subjects of each total score.
     All are NaN outside FEWEST_ITEMS to MOST_ITEMS items: with fewer, abilities are too uncertain for this test; with
     more, groups of subjects with equal scores would be nearly empty.
 
@@ -273,11 +287,14 @@ def _dependence(
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """The cells of one data set in table dependence, and its lines in table dependent_pairs.
 
-    With fewer than two items to pair there are no lines, and all cells about pairs are missing.
+    Two items are dependent if their residuals go together, which are what the model does not explain of the responses:
+    z is the covariance of the residuals in standard deviations, and Q3 is their correlation. Listed are the LISTED
+    pairs of highest z. With fewer than two items to pair there are no lines, and all cells about pairs are missing.
 
-    fit:                 the item response model of the responses of this data set.
-    paired_items:        positions of the items whose pairs are searched.
-    simulated_highest_z: the highest z of any pair in each replicate; a pair above all of these is beyond chance.
+    fit: the item response model of the responses of this data set.
+    paired_items: positions of the items whose pairs are searched.
+    simulated_highest_z: the highest z of any pair in each simulation without dependence; a pair above all of these is
+        beyond chance.
     """
     responses = gathered.responses
     n_subjects, n_items = responses.correct.shape
@@ -292,12 +309,12 @@ def _dependence(
         return summary, DEPENDENT_PAIRS.frame([])
 
     correct = responses.correct[:, paired_items]
-    p = fit.probability()[:, paired_items]
+    p = fit.probability()[:, paired_items]  # predicted chance of a right response
     items = responses.items.iloc[paired_items]
     class_codes, _ = pd.factorize(items["label"].fillna("?"))  # a number from 0 for each class
-    q3 = mean_q3(scaled_residuals(correct, p), class_codes)
+    q3 = mean_q3(scaled_residuals(correct, p), class_codes)  # mean and sd of all pairs, means within classes
 
-    pairs = most_dependent(correct, p, LISTED)
+    pairs = most_dependent(correct, p, LISTED)  # highest z first
     z_by_chance = max(simulated_highest_z)
     is_beyond_chance = pairs.z > z_by_chance
 
@@ -331,7 +348,9 @@ def _dependence(
 def _q3_within_classes(q3: MeanQ3) -> dict[str, float]:
     """The cells of the mean Q3 of pairs of one class, with its interval over classes.
 
-    Empty if fewer than two classes have pairs.
+    Q3 of a pair of items is the correlation of their residuals. Empty if fewer than two classes have pairs.
+
+    q3: has the mean Q3 of the pairs within each class (`within`) and their number (`pairs_within`).
     """
     has_pairs = q3.pairs_within > 0
     if has_pairs.sum() < 2:

@@ -111,7 +111,9 @@ class SeverityFacet:
         """The name of each corruption, with the responses to corrupted and to clean images.
 
         Corruptions of stored runs come first, then corruptions of the files of responses that the user names. A
-        corruption occurs several times if it was applied to several data sets.
+        corruption occurs several times if it was applied to several data sets. In files it also does so if some
+        subjects have no images in common with the others: each set of subjects that common images link is then a data
+        set of its own, and is left out, with a line in the log, if all its images have one severity.
         """
         yield from shifted_responses(store, self.query)
         if not self.responses:
@@ -133,7 +135,10 @@ class SeverityFacet:
 def _linked_by_image(kind: str, gathered: DatasetResponses) -> Iterator[tuple[str, DatasetResponses]]:
     """The responses under a corruption, split where subjects have no images in common, each part with the name `kind`.
 
-    A part whose images all have one severity shows no effect of it and is left out with a line in the log.
+    Abilities of subjects can be compared only if common images link them, directly or through other subjects. A part
+    whose images all have one severity shows no effect of it and is left out with a line in the log.
+
+    kind: the name of the corruption.
     """
     image, _ = pd.factorize(gathered.responses.items["image_id"])
     for linked in linked_parts(gathered, image):
@@ -146,7 +151,7 @@ def _linked_by_image(kind: str, gathered: DatasetResponses) -> Iterator[tuple[st
 def _with_items(gathered: DatasetResponses, is_selected: Bool[np.ndarray, " items"]) -> DatasetResponses:
     """The responses to the selected items, of the subjects with a response to any of these items.
 
-    The result has no predicted classes, as the fits need only right and wrong.
+    Predictions (`pred`) are left out, as the fits need only right and wrong.
     """
     responses = gathered.responses
     correct = responses.correct[:, is_selected]
@@ -155,7 +160,7 @@ def _with_items(gathered: DatasetResponses, is_selected: Bool[np.ndarray, " item
         correct=correct[has_response],
         subjects=responses.subjects[has_response].reset_index(drop=True),
         items=responses.items[is_selected].reset_index(drop=True),
-        classes=responses.classes,
+        classes=responses.classes,  # all class names
     )
     return gathered._replace(responses=selected_responses)
 
@@ -165,17 +170,19 @@ def _frames_of_corruption(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The lines of one corruption in the tables severity_facet, severity_effects and severity_networks.
 
-    kind: the name of the corruption.    gathered: responses to its images and to clean ones.
-
     Two models are fitted: one in which every step of severity adds the same difficulty (severity_facet), and one with a
     value of its own for each severity (severity_effects, which is empty if there are no two severities to compare).
+    An effect is an added difficulty in logits; `low` and `high` are the ends of its 95 % interval over networks.
+
+    kind: the name of the corruption.
+    gathered: responses to its images and to clean ones.
     """
     sample = _sample_of_images(gathered, settings)
     items = sample.responses.items
     subjects = sample.responses.subjects
     severity = items["severity"].to_numpy()
     step = _fit_step(sample, severity)  # a single effect, [0]: the same difficulty for every step
-    severities = np.unique(severity[severity > 0])
+    severities = np.unique(severity[severity > 0])  # 0 is clean
     keys = {"dataset": gathered.dataset, "corruption": kind}
     summary: dict[str, Any] = {
         **keys,
@@ -259,15 +266,18 @@ def _network_rows(sample: DatasetResponses, severity: np.ndarray) -> Iterator[di
 
 
 def _fit_step(gathered: DatasetResponses, severity: np.ndarray) -> FacetFit:
-    """Fit a single effect, proportional to severity: the difficulty that one step of it adds.
+    """Fit a single effect, proportional to severity: the difficulty that one step of severity adds.
 
-    severity: of each item.
+    severity: of each item; 0 is clean.
     """
     return _fit_effects(gathered, severity[:, None].astype(float))
 
 
 def _fit_effects(gathered: DatasetResponses, design: np.ndarray) -> FacetFit:
-    """Fit effects on difficulty; intervals are over networks.    design: items x effects (see fit_facets)."""
+    """Fit effects on the difficulty of images; intervals are over networks.
+
+    design: items x effects, how much of each effect is added to the difficulty of an item, such as its severity.
+    """
     image, _ = pd.factorize(gathered.responses.items["image_id"])
     network, _ = pd.factorize(gathered.responses.subjects["model"])
     return fit_facets(gathered.responses.correct, image, design, network)

@@ -19,7 +19,8 @@ class Pairs(NamedTuple):
     """Pairs of items, the most dependent first.
 
     first, second: positions of the items.
-    z: their residual covariance in standard deviations.   q3: the correlation of their residuals.
+    z: the covariance of their residuals, in standard deviations.
+    q3: the correlation of their residuals.
     """
 
     first: Int[np.ndarray, " pairs"]
@@ -31,7 +32,10 @@ class Pairs(NamedTuple):
 class MeanQ3(NamedTuple):
     """Mean and standard deviation of Q3 over all pairs of items, and its mean over the pairs within each class.
 
-    within: NaN for a class of one item.   pairs_within: number of pairs of each class.
+    Q3 of a pair is the correlation of the residuals of its two items.
+
+    within: mean of each class; NaN for a class of one item.
+    pairs_within: number of pairs of each class.
     """
 
     mean: float
@@ -42,6 +46,8 @@ class MeanQ3(NamedTuple):
 
 def pairable_items(responses: Matrix, fit: IrtFit) -> Int[np.ndarray, " pairable"]:
     """Positions of the items with at least five expected right and five expected wrong responses.
+
+    Numbers are expected under the fit. With fewer, the residuals of an item are too few to be compared with others.
 
     responses: those of the fit, subjects x items; 1, 0, NaN for no response.
 
@@ -59,10 +65,11 @@ def pairable_items(responses: Matrix, fit: IrtFit) -> Int[np.ndarray, " pairable
 def scaled_residuals(responses: Matrix, probability: Matrix) -> Scaled:
     """Residuals x - P of every item, centred, with a sum of squares of 1; 0 where a response is missing.
 
-    The product of two items' columns is their Q3. A missing response counts as an unsurprising one, which draws Q3
-    towards 0. An item without residuals stays 0.
+    The scalar product of two items' columns is their Q3, the correlation of their residuals. A missing response counts
+    as an unsurprising one, which draws Q3 towards 0. An item without residuals stays 0.
 
-    responses: x, subjects x items; 1, 0, NaN for no response.    probability: P, predicted.
+    responses: x, subjects x items; 1, 0, NaN for no response.
+    probability: P, the predicted chance of a right response.
 
     >>> scaled_residuals(np.array([[1.0], [0.0]]), np.array([[0.5], [0.5]])).round(3).tolist()
     [[0.707], [-0.707]]
@@ -79,10 +86,12 @@ def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs
 
     z = Σ_s (x_i - P_i)(x_j - P_j) / sqrt(Σ_s P_i (1 - P_i) P_j (1 - P_j))   (score test; Glas & Suárez Falcón 2003)
 
-    Pairs are ranked by z because Q3 misleads with thousands of items and few subjects: many items share all responses
-    and then have Q3 = 1, although only the few weakest subjects missed both. Their z is small.
+    z is the covariance of the residuals of items i and j over subjects s, in standard deviations. Pairs are ranked by z
+    because Q3 misleads with thousands of items and few subjects: many items share all responses and then have Q3 = 1,
+    although only the few weakest subjects missed both. Their z is small.
 
-    responses: x, subjects x items; 1, 0, NaN for no response.    probability: P, predicted.
+    responses: x, subjects x items; 1, 0, NaN for no response.
+    probability: P, the predicted chance of a right response.
 
     >>> x = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
     >>> pairs = most_dependent(x, np.full((4, 3), 0.5), 1)
@@ -114,7 +123,8 @@ def _pairs_of_highest_z(
     z of items i and j is Σ_s r_i r_j / sqrt(Σ_s v_i v_j) over subjects s. One block of items at a time is paired
     with all later items, to bound memory.
 
-    residuals: r = x - P.    variances: v = P (1 - P). Both are 0 for a missing response.
+    residuals: r = x - P; 0 for a missing response.
+    variances: v = P (1 - P); 0 for a missing response.
     """
     first = np.empty(0, np.int64)
     second = np.empty(0, np.int64)
@@ -156,8 +166,8 @@ def _reached_threshold(z: np.ndarray, number: int) -> float:
 def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     """Mean and standard deviation of Q3 over all pairs of items, and the mean over the pairs of items of each class.
 
-    Q3 of items i and j is z_i · z_j, the product of their columns of scaled residuals Z. So sums over all pairs need no
-    list of pairs:
+    Q3 is the correlation of the residuals of two items (Yen 1984). For items i and j it is z_i · z_j, the scalar
+    product of their columns of the scaled residuals Z. So sums over all pairs need no list of pairs:
 
     Σ_i<j Q3  = (|Σ_i z_i|² - Σ_i |z_i|²) / 2
     Σ_i<j Q3² = (|Z Zᵀ|² - Σ_i |z_i|⁴) / 2,   |.|² of a matrix: the sum of its squared elements
@@ -165,7 +175,8 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is that of the
     correlation of two independent variables over as many subjects.
 
-    scaled: Z, subjects x items (see scaled_residuals).    label: class of each item, a number from 0.
+    scaled: Z, subjects x items: residuals of each item, centred, with a sum of squares of 1.
+    label: class of each item, a number from 0.
 
     >>> mean_q3(np.array([[0.8, 0.8, -0.6], [-0.6, -0.6, 0.8]]), np.array([0, 0, 1])).within
     array([ 1., nan])
@@ -196,11 +207,14 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
 
 
 def highest_z(responses: Matrix, probability: Matrix) -> float:
-    """The highest z of any pair of items (see `most_dependent` for the arguments).
+    """The highest z of any pair of items: the covariance of their residuals x - P, in standard deviations.
 
     No fixed cut such as Q3 = 0.2 holds for 20 to 90 subjects and millions of pairs. Compare with `highest_z` of
     responses that are simulated from the fit and fitted again
     (`fca.studies.psychometrics.stats.item_fit.replicates`; Christensen, Makransky & Horton 2017).
+
+    responses: x, subjects x items; 1, 0, NaN for no response.
+    probability: P, the predicted chance of a right response.
 
     >>> highest_z(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), np.full((4, 2), 0.5))
     2.0

@@ -28,8 +28,9 @@ Design = Float[np.ndarray, "subjects k"]
 class MantelHaenszel(NamedTuple):
     """Mantel and Haenszel's statistics of every item; NaN for an item with too few responses.
 
-    log_odds:    logarithm of the common odds ratio, above 0 where the item favours the reference group.
-    log_odds_se: its standard error.    statistic, p: χ² with one degree of freedom, and its p value.
+    log_odds: logarithm of the common odds ratio, above 0 where the item favours the reference group.
+    log_odds_se: standard error of log_odds.
+    statistic, p: χ² with one degree of freedom, and its p value.
     """
 
     log_odds: Items
@@ -51,9 +52,9 @@ class MantelHaenszel(NamedTuple):
 class Regression(NamedTuple):
     """DIF of every item by a logistic regression on ability, group and their product; NaN: too few responses.
 
-    log_odds:    coefficient of the group in the model without the product, in logits: above 0 if the item is easier for
-                 the focal group than for the reference group at equal ability.
-    uniform:     p value of the coefficient of the group, which moves the curve of the item.
+    log_odds: coefficient of the group in the model without the product, in logits: above 0 if the item is easier for
+        the focal group than for the reference group at equal ability.
+    uniform: p value of the coefficient of the group, which moves the curve of the item.
     non_uniform: p value of the coefficient of the product, which changes the slope of the curve.
     """
 
@@ -65,10 +66,10 @@ class Regression(NamedTuple):
 def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.ndarray, " subjects"]:
     """Divide subjects into strata of similar ability, within which the two groups can be compared.
 
-    Returns the stratum of each subject: 0, 1 ... from low to high ability, or -1 for a subject without a match in the
-    other group, whose ability is outside of the range that both groups reach.
+    Returns the stratum of each subject: 0, 1 ... from low to high ability. It is -1 for a subject whose ability is
+    outside of the range that both groups reach, as the other group has no subjects like it.
 
-    focal:  whether each subject is in the focal group; the others are the reference group.
+    focal: whether each subject is in the focal group; the others are the reference group.
     number: of strata, which have about equally many subjects; fewer if they would have fewer than two subjects each.
 
     >>> strata_of(np.array([0.1, 0.4, 0.6, 0.5, 0.3, 0.9]), np.array([0, 0, 0, 1, 1, 1], dtype=bool), 2)
@@ -80,8 +81,7 @@ def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.
     high = min(focal_ability.max(), reference_ability.max())
     inside = np.flatnonzero((ability >= low) & (ability <= high))
 
-    # argsort twice gives ranks
-    rank = np.argsort(np.argsort(ability[inside], kind="stable"), kind="stable")  # 0 is the least able
+    rank = np.argsort(np.argsort(ability[inside], kind="stable"), kind="stable")  # twice gives ranks; 0: least able
     n_strata = min(number, max(len(inside) // 2, 1))
     stratum = np.full(len(ability), -1)
     stratum[inside] = rank * n_strata // max(len(inside), 1)  # max: no subject may be inside
@@ -91,18 +91,21 @@ def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.
 def mantel_haenszel(responses: Matrix, focal: Member, stratum: Int[np.ndarray, " subjects"]) -> MantelHaenszel:
     """Common odds ratio of a right response, reference against focal group, over strata of equal ability.
 
-    odds = Σ A D / n / Σ B C / n,   χ² = (|Σ A - Σ E A| - 1/2)² / Σ Var A   (Mantel & Haenszel 1959)
+    odds = (Σ A D / n) / (Σ B C / n),   χ² = (|Σ A - Σ E A| - 1/2)² / Σ Var A   (Mantel & Haenszel 1959)
 
-    A, B: right and wrong responses of the reference group in a stratum; C, D: of the focal group; n: all four.
-    A stratum that lacks a group adds nothing. Standard error of log odds (Robins, Breslow & Greenland 1986):
+    A, B: number of right and of wrong responses of the reference group in a stratum; C, D: of the focal group; n: sum
+    of all four. E A and Var A are the mean and the variance of A if group and response are independent in the stratum.
+    A stratum that lacks a group adds nothing. The standard error of log odds (Robins, Breslow & Greenland 1986) is:
 
     se² = Σ P R / (2 (Σ R)²) + Σ (P S + Q R) / (2 Σ R Σ S) + Σ Q S / (2 (Σ S)²)
     P = (A + D) / n,   Q = (B + C) / n,   R = A D / n,   S = B C / n
 
-    responses: subjects x items; 1, 0, NaN for no response.    focal: whether each subject is in the focal group.
-    stratum:   of each subject, from 0; -1 leaves it out (see strata_of).
     All is NaN for an item with fewer than five right or five wrong responses in the strata that count, or with odds of
     0 or infinity.
+
+    responses: subjects x items; 1, 0, NaN for no response.
+    focal: whether each subject is in the focal group.
+    stratum: of each subject, from 0; -1 leaves it out.
 
     >>> responses = np.array([[1.0] * 8 + [0.0] * 2 + [1.0] * 4 + [0.0] * 6]).T
     >>> tested = mantel_haenszel(responses, np.arange(20) >= 10, np.zeros(20, dtype=np.int64))
@@ -164,6 +167,9 @@ def mantel_haenszel(responses: Matrix, focal: Member, stratum: Int[np.ndarray, "
 def ets_class(tested: MantelHaenszel) -> list[str | None]:
     """The ETS class of every item: A negligible, B moderate, C large DIF; None for an item that was not tested.
 
+    DIF is differential item functioning, and ETS the Educational Testing Service. delta is the logarithm of the common
+    odds ratio, reference against focal group, times -2.35.
+
     A: |delta| below 1, or not significantly different from 0 (p ≥ 0.05); C: |delta| at least 1.5 and significantly
     above 1 (5 % level, one-sided); B: all others (Dorans & Holland 1993; Zwick 2012).
 
@@ -199,7 +205,8 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     non-uniform    5.4, 5.3, 4.7 %    11.1, 7.7, 5.6 %
 
     responses: subjects x items; 1, 0, NaN for no response.
-    focal:     whether each subject is in the focal group.    ability: of each subject, on any scale.
+    focal: whether each subject is in the focal group.
+    ability: of each subject, on any scale.
 
     The results of an item are NaN if it has fewer than five right or five wrong responses, or no response of one group.
     They are NaN for all items if the groups' ranges of ability do not overlap. log_odds, the estimate of b2 without the
@@ -245,7 +252,8 @@ def _score_statistic(responses: Matrix, design: Design, coefficients: Float[np.n
     U is the derivative of the log likelihood by the last coefficient, at 0, and I the information matrix; l is the last
     column of the design, and r are the columns before it.
 
-    responses:    subjects x items; 1, 0, NaN for no response.
+    responses: subjects x items; 1, 0, NaN for no response.
+    design: all columns of the regression, subjects x k.
     coefficients: of the columns before the last one, from a fit without the last column; one column for each item.
     """
     fitted_columns = design[:, :-1]
@@ -268,9 +276,10 @@ def _fit_coefficients(responses: Matrix, design: Design) -> Float[np.ndarray, "k
     """The coefficients of a logistic regression of every item on the same design, by Newton's method.
 
     Where the design separates right from wrong responses, the likelihood has no finite maximum. The coefficients then
-    grow until the last step; the caller recognises them by their size.
+    grow until the last step; the caller recognises them by their size. RIDGE on the curvature keeps the steps finite.
 
-    responses: subjects x items; 1, 0, NaN for no response.    design: subjects x k.
+    responses: subjects x items; 1, 0, NaN for no response.
+    design: the k regressors of each subject.
     """
     k = design.shape[1]
     present = ~np.isnan(responses)

@@ -27,8 +27,9 @@ Loadings = Float[np.ndarray, "items k"]
 class MultiFit(NamedTuple):
     """A fit with several abilities: logit P(right) = Σ_d loading_id θ_sd + intercept_i.
 
-    ability: θ, subjects x dimensions.   item: loadings, then the intercept.
-    mean, variance: of the normal prior of each column of `item`.
+    ability: θ, subjects x dimensions d.
+    item: parameters of each item i: its loadings, then the intercept.
+    mean, variance: of the normal prior of each column of `item`, which all items share.
     spread: posterior covariance of each item's parameters, given the abilities.
     """
 
@@ -41,7 +42,9 @@ class MultiFit(NamedTuple):
     def probability(self) -> Matrix:
         """Predicted chance that each subject is right on each item, averaged over the posterior of the items.
 
-        P = 1 / (1 + exp(-z / sqrt(1 + π v / 8))), v the posterior variance of the logit z (MacKay 1992)
+        P = 1 / (1 + exp(-z / sqrt(1 + π v / 8)))   (MacKay 1992)
+
+        z is the logit at the mode, and v its posterior variance, from the covariance `spread` of an item's parameters.
         """
         design = _with_intercept(self.ability)
         # s: subject, i: item, k and l: parameters of the item
@@ -59,15 +62,18 @@ def _with_intercept(ability: Abilities) -> Float[np.ndarray, "subjects k"]:
 
 
 def fit_dimensions(responses: Matrix, dimensions: int) -> MultiFit:
-    """Compensatory multidimensional 2PL (Reckase 2009): the mode for θ ~ N(0, I) and normal priors of the items.
+    """Fit the compensatory multidimensional 2PL (Reckase 2009), in which several abilities add up.
 
-    Each sweep takes a Newton step of all items, then one of all subjects, and rescales ability to unit variance. An EM
-    step (Laplace) then learns means and variances of the loadings and the intercept, so that a dimension which the
-    responses do not support shrinks to nothing. The fit starts with one dimension and adds one at a time, from the
-    residuals of the fit before. It is deterministic; the axes are arbitrary.
+    logit P(subject s is right on item i) = Σ_d loading_id θ_sd + intercept_i   over dimensions d
+
+    The result is the mode for abilities θ ~ N(0, I) and normal priors of the items. Each sweep takes a Newton step of
+    all items, then one of all subjects, and rescales ability to unit variance. An EM step (Laplace) then learns means
+    and variances of the priors of the loadings and the intercept, so that a dimension which the responses do not
+    support shrinks to nothing. The fit starts with one dimension and adds one at a time, from the residuals of the fit
+    before. It is deterministic; the axes are arbitrary.
 
     responses: subjects x items; 1, 0, NaN for no response. Raises FcaError for responses that cannot be fitted, and
-    unless 1 <= dimensions < number of subjects.
+        unless 1 <= dimensions < number of subjects.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
@@ -84,11 +90,14 @@ def fit_dimensions(responses: Matrix, dimensions: int) -> MultiFit:
 
 
 def _one_dimensional_start(responses: Matrix) -> MultiFit:
-    """A fit of one dimension to start from, before any sweep.
+    """A fit of one dimension to start from: logit P = loading θ + intercept, for ability θ.
 
-    Abilities and intercepts (the easiness of items) are logits of the shares of right responses; all loadings are 1.
+    Abilities and intercepts (the easiness of items) are logits of the shares of right responses, the abilities
+    standardised; all loadings are 1. `mean` and `variance` describe the normal prior of each column of `item`, and
+    `spread` the posterior covariance of each item's two parameters, which is not known before the first sweep.
     """
     present = ~np.isnan(responses)
+    # from numbers of right and of all responses; smoothed: finite where all or none are right
     ability = smoothed_logit(np.nansum(responses, axis=1), present.sum(axis=1).astype(float))
     # at least 0.1: the standard deviation of subjects of equal accuracy is 0
     standardised = (ability - ability.mean()) / max(float(ability.std()), 0.1)
@@ -100,15 +109,17 @@ def _one_dimensional_start(responses: Matrix) -> MultiFit:
         item=item,
         mean=item.mean(axis=0),
         variance=np.ones(2),
-        spread=np.zeros((len(item), 2, 2)),  # replaced by the first sweep
+        spread=np.zeros((len(item), 2, 2)),  # the first sweep replaces it without reading it
     )
 
 
 def _with_new_dimension(responses: Matrix, fit: MultiFit) -> MultiFit:
     """The fit with one more ability to start from, on which no item loads yet.
 
-    The new ability is the first principal component of the residuals x - P, which the fit does not explain yet.
-    `spread` keeps its old shape, because the next sweep replaces it without reading it.
+    The new ability is the first principal component of the residuals x - P, which the fit does not explain yet: x is
+    a response, 1 or 0, and P its chance to be right. `item` has a column of loadings for each ability and then the
+    intercepts; `mean` and `variance` are those of the normal prior of each of its columns. `spread`, the posterior
+    covariance of each item's parameters, keeps its old shape, because the next sweep replaces it without reading it.
     """
     residuals = np.where(~np.isnan(responses), responses - expit(fit.logits()), 0.0)
     _, eigenvectors = np.linalg.eigh(residuals @ residuals.T)  # eigenvalues ascend: the last one is the largest
@@ -117,7 +128,7 @@ def _with_new_dimension(responses: Matrix, fit: MultiFit) -> MultiFit:
     return MultiFit(
         ability=np.column_stack([fit.ability, component]),
         item=np.insert(fit.item, -1, 0.0, axis=1),
-        mean=np.insert(fit.mean, -1, 0.0),
+        mean=np.insert(fit.mean, -1, 0.0),  # the prior of the new loadings is N(0, 1)
         variance=np.insert(fit.variance, -1, 1.0),
         spread=fit.spread,
     )
@@ -136,10 +147,12 @@ def _sweep_until_converged(responses: Matrix, fit: MultiFit) -> MultiFit:
 
 
 def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
-    """The fit after one sweep.
+    """The fit after one sweep of the model logit P = Σ_d loading_d θ_d + intercept, for abilities θ.
 
-    A sweep takes one Newton step of all items and one of all abilities, rescales each ability to mean 0 and variance 1,
-    and learns the prior of the item parameters (an EM step).
+    A sweep takes one Newton step of all items and one of all abilities. It then rescales the abilities to mean 0 and
+    variance 1, uncorrelated. Last, an EM step learns the prior: each column of `item` (loadings, then the intercept)
+    has a normal prior with a `mean` and a `variance` that all items share. `spread` is the posterior covariance of each
+    item's k parameters; an EM step adds it to the variance, as the parameters are not known exactly.
     """
     # one regression for each item (a row of responses.T) on the abilities, then one for each subject on the items
     item, spread = _newton_step(responses.T, _with_intercept(fit.ability), fit.item, fit.mean, fit.variance)
@@ -161,15 +174,17 @@ def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
     # only the first loading and the intercept have a prior mean other than 0: further loadings shrink to 0
     has_mean = np.isin(np.arange(k), [0, k - 1])
     mean = np.where(has_mean, item.mean(axis=0), 0.0)
-    posterior_variance = np.einsum("ikk->k", spread) / len(item)  # mean over items i of the diagonal
+    posterior_variance = np.einsum("ikk->k", spread) / len(item)  # of each column: mean over items i of the diagonals
     variance = np.maximum(((item - mean) ** 2).mean(axis=0) + posterior_variance, FLOOR)
     return MultiFit(ability, item, mean, variance, spread)
 
 
 def fit_ability(responses: Matrix, fit: MultiFit) -> tuple[Abilities, Float[np.ndarray, "subjects d d"]]:
-    """Abilities after one Newton step from those of the fit, with its items; and their posterior covariances.
+    """Abilities after one Newton step from the abilities of the fit, with its items; and their posterior covariances.
 
-    The prior of an ability is N(0, 1).    responses: subjects x items; 1, 0, NaN for no response.
+    The prior of each ability is N(0, 1).
+
+    responses: subjects x items; 1, 0, NaN for no response.
 
     >>> fit = MultiFit(np.zeros((1, 1)), np.array([[1.0, 0.0]]), np.zeros(2), np.ones(2), np.zeros((1, 2, 2)))
     >>> fit_ability(np.array([[1.0]]), fit)[0]
@@ -191,11 +206,15 @@ def _newton_step(
 ) -> tuple[Float[np.ndarray, "rows k"], Float[np.ndarray, "rows k k"]]:
     """One Newton step of the logistic regression of every row, logit P = beta x + offset, with a normal prior of beta.
 
-    Rows are subjects or items. Returns the coefficients after the step, and the inverse Hessian (with the opposite
-    sign) at the point from which the step starts.
+    P is the chance of a right response. Rows are subjects (beta is their abilities) or items (beta is their
+    parameters). Returns the coefficients after the step, and the inverse of the negative Hessian of the log posterior
+    at the point from which the step starts, which approximates their posterior covariance.
 
-    responses: 1, 0, NaN for no response.    design: x of each column.    beta: where the step starts.
-    mean, variance: of the prior.    offset: known part of the logit, for each column.
+    responses: 1, 0, NaN for no response.
+    design: x of each column.
+    beta: coefficients of each row, where the step starts.
+    mean, variance: of the prior of each coefficient.
+    offset: known part of the logit, for each column.
     """
     k = design.shape[1]
     present = ~np.isnan(responses)
@@ -218,7 +237,7 @@ class Losses(NamedTuple):
     """How well one number of dimensions predicts hidden responses.
 
     hold_out: what was hidden: "cells" (single responses) or "subjects".
-    loss:     mean negative log likelihood, in nats, of each subject's hidden responses; NaN for a subject without any.
+    loss: mean negative log likelihood, in nats, of each subject's hidden responses; NaN for a subject without any.
     """
 
     dimensions: int
@@ -229,14 +248,20 @@ class Losses(NamedTuple):
 def held_out_dimensions(
     responses: Matrix, network: Network, max_dimensions: int = 3, seed: int = 0
 ) -> Iterator[Losses]:
-    """The loss of 1 to `max_dimensions` dimensions on held-out responses.
+    """How well models of 1 to `max_dimensions` dimensions of ability predict responses that were hidden from their fit.
 
-    First yields the losses on hidden cells (a tenth of the responses) for each number of dimensions, then the losses on
-    held-out subjects. With fewer than three networks no subjects are held out. Cells and subjects are held out as in
-    `fca.studies.irt.stats.held_out_fit`. Snapshots of one network are never on both sides of a split.
+    Yields the loss for each number of dimensions, first on hidden cells, then on held-out subjects. The loss is the
+    mean negative log likelihood, in nats, of each subject's hidden responses.
+
+    Cells: about a tenth of all pairs of network and item is hidden at random, and predicted by a fit to the rest.
+    Subjects: a fifth of the networks (a fold) is left out, and items are fitted to the others. The abilities of the
+    subjects left out are estimated from a random half of their responses, and the other half is predicted. Every
+    network is left out once. With fewer than three networks no subjects are held out.
+
+    Subjects can be snapshots of one network, which are not independent: they are all hidden, or left out, together.
 
     responses: subjects x items; 1, 0, NaN for no response.
-    network:   of each subject, a number from 0. Raises FcaError as `hide` and `fit_dimensions` do.
+    network: of each subject, a number from 0. Raises FcaError as `hide` and `fit_dimensions` do.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
@@ -252,7 +277,7 @@ def held_out_dimensions(
         fit = fit_dimensions(np.where(hidden, np.nan, responses), dimensions)
         yield Losses(dimensions, "cells", _loss_by_subject(responses, fit.probability(), hidden))
 
-    if network.max() < 2:  # a split takes three networks or more
+    if network.max() < 2:  # numbers from 0: fewer than the three networks that a split takes
         return
 
     split = split_networks(responses, network, rng)
@@ -273,10 +298,12 @@ def _loss_of_new_subjects(
 ) -> Float[np.ndarray, " new"]:
     """The loss of each new subject, whose ability is estimated from a part of its responses, on its other responses.
 
-    Items are fitted to the training subjects only. Items without a response of a training subject are left out.
+    The loss is the mean negative log likelihood, in nats. Items are fitted to the training subjects only. Items without
+    a response of a training subject are left out.
 
-    is_test:     which subjects are new; the others are the training subjects.
+    is_test: which subjects are new; the others are the training subjects.
     is_observed: from which responses of the new subjects ability is estimated; the loss is on the other responses.
+    dimensions: number of abilities of the fitted model.
     """
     has_training_response = (~np.isnan(responses[~is_test])).any(axis=0)
     train = responses[~is_test][:, has_training_response]
@@ -286,6 +313,8 @@ def _loss_of_new_subjects(
     # the items of the training subjects; new subjects start at the mean ability
     fit = fit_dimensions(train, min(dimensions, len(train) - 1))  # a fit takes fewer dimensions than subjects
     fit = fit._replace(ability=np.zeros((len(test), fit.ability.shape[1])))
+
+    # Newton steps until the abilities of the new subjects hardly change
     observed = np.where(is_observed, test, np.nan)
     for _ in range(SWEEPS):
         ability, _ = fit_ability(observed, fit)
@@ -302,9 +331,11 @@ def _loss_by_subject(
 ) -> Float[np.ndarray, " subjects"]:
     """Mean negative log likelihood of each subject's hidden responses; NaN for a subject without any.
 
-    p: predicted chance of a right response.    hidden: which responses count.
+    responses: 1, 0, NaN for no response.
+    p: predicted chance of a right response.
+    hidden: which responses count.
     """
-    likelihood = np.clip(np.where(responses == 1, p, 1 - p), CERTAIN, 1.0)
+    likelihood = np.clip(np.where(responses == 1, p, 1 - p), CERTAIN, 1.0)  # at least CERTAIN, so that no loss is inf
     total = -(np.log(likelihood) * hidden).sum(axis=1)
     n_hidden = hidden.sum(axis=1)
     return np.where(n_hidden > 0, total / np.maximum(n_hidden, 1), np.nan)

@@ -24,9 +24,11 @@ Design = Float[np.ndarray, "items effects"]
 
 
 class FacetFit(NamedTuple):
-    """Effects on difficulty in logits, and both ends of their 95 % intervals over networks; NaN for a single network.
+    """Effects on difficulty in logits, with 95 % intervals over networks.
 
-    ability:        of subjects, in logits.    difficulty: of images without effects, in logits.
+    low, high: both ends of the interval of each effect; NaN for a single network.
+    ability: of subjects, in logits.
+    difficulty: of images without effects, in logits.
     log_likelihood: at the mode.
     """
 
@@ -47,13 +49,19 @@ def fit_facets(
 
     P is the chance that subject s is right on item i, with θ_s the subject's ability and b the difficulty of the item's
     image. The result is the mode of the posterior with θ ~ N(0, 1), b ~ N(m, s²) with learned m and s, and no prior of
-    the effects. Intervals are over networks (see _half_widths).
+    the effects. It is found by Newton's method.
+
+    The 95 % interval of an effect is effect ± t sqrt(variance), over G networks, whose snapshots are the subjects:
+
+    variance of an effect = G / (G - 1) Σ_g influence_g²,   t: Student's, with G - 1 degrees of freedom
+
+    influence_g is what the responses of network g contribute to the effect (sandwich estimator by network).
 
     responses: subjects x items, an item being an image under a condition; 1, 0, NaN for no response.
-    image:     of each item, a number from 0.
-    design:    one column for each effect, e.g. the severity of fog, 0 for other items. Clean images, all 0, fix the
-               origin. Raises FcaError for an effect without any item.
-    network:   of each subject, from 0; snapshots of one network are not independent, so intervals count networks.
+    image: of each item, a number from 0.
+    design: one column for each effect, e.g. the severity of fog, 0 for other items. Clean images, all 0, fix the
+        origin. Raises FcaError for an effect without any item.
+    network: of each subject, from 0; snapshots of one network are not independent, so intervals count networks.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, easiness, severity = rng.normal(size=(20, 1, 1)), rng.normal(size=100), np.arange(3.0)[:, None]
@@ -81,14 +89,14 @@ def fit_facets(
     for _ in range(STEPS):
         system = _newton_system(responses, image_indicator, design, shared, b, spread)
 
-        # gradient of the log posterior
+        # gradient of the log posterior: of the likelihood (the group of a subject is itself), then of the priors
         shared_scores, image_scores = _scores(system.error, image_indicator, design, np.arange(n_subjects))
         shared_gradient = shared_scores.sum(axis=1, keepdims=True)
         shared_gradient[:n_subjects, 0] -= shared[:n_subjects]
         image_gradient = image_scores.sum(axis=1, keepdims=True)
         image_gradient[:, 0] -= (b - centre) / spread**2
 
-        # shorten the Newton step to at most 1 logit for abilities and effects, and 3 for images
+        # Newton step, shortened to at most 1 logit for abilities and effects, and 3 for images
         shared_column, b_column = _solve(system, shared_gradient, image_gradient)
         shared_step = shared_column[:, 0]
         b_step = b_column[:, 0]
@@ -96,7 +104,8 @@ def fit_facets(
         shared = shared + step_size * shared_step
         b = b + step_size * b_step
 
-        # EM step of the prior of b, N(m, s²): its most probable mean, then its spread
+        # EM step of the prior of b, N(m, s²): its most probable mean, then its spread. The expected square of b - m has
+        # the posterior variance of b, about 1 / curvature
         previous_centre = centre
         previous_spread = spread
         centre = float(b.sum() / (n_images + spread**2 / CENTRE_SD**2))
@@ -121,9 +130,10 @@ def fit_facets(
 class _NewtonSystem(NamedTuple):
     """Residuals, blocks of the negative Hessian of the log posterior, and the log likelihood, at one point.
 
-    error: x - P, 0 for a missing response.   shared_curvature: of abilities and effects, which all images share.
-    image_curvature: of images, the diagonal of their block, which has nothing else.
-    cross_curvature: between the two.
+    error: residuals x - P, 0 for a missing response.
+    shared_curvature: the block of abilities and effects, which all images share.
+    image_curvature: the block of the difficulties of images; it is diagonal, and only its diagonal is here.
+    cross_curvature: the block of the shared parameters with the difficulties of images.
     """
 
     error: Matrix
@@ -136,9 +146,15 @@ class _NewtonSystem(NamedTuple):
 def _newton_system(
     responses: Matrix, image_indicator: Any, design: Design, shared: np.ndarray, b: np.ndarray, spread: float
 ) -> _NewtonSystem:
-    """The residuals, the Hessian and the log likelihood of the model of fit_facets at these parameters.
+    """The residuals, the negative Hessian of the log posterior and the log likelihood, at these parameters.
 
-    image_indicator: sparse, items x images.    shared: abilities, then effects.    b: difficulties of the images.
+    logit P(right) = θ_s - b_image - Σ_k design_ik effect_k   for subject s and item i; θ ~ N(0, 1), b ~ N(m, s²)
+
+    responses: subjects x items; 1, 0, NaN for no response.
+    image_indicator: sparse, items x images, 1 where an item shows the image.
+    design: how much of each effect k an item i has.
+    shared: the parameters that all images share: abilities θ, then effects.
+    b: difficulties of the images.
     spread: s, of the prior of b.
     """
     n_subjects = len(responses)
@@ -172,9 +188,13 @@ def _scores(
 ) -> tuple[Float[np.ndarray, "shared groups"], Float[np.ndarray, "images groups"]]:
     """The gradient of the log likelihood of the responses of each group of subjects, such as a network's snapshots.
 
-    Returns the derivatives by the shared parameters (abilities, then effects), and by the difficulties of images.
-    error: x - P, 0 for a missing response.    group: of each subject, a number from 0.
-    image_indicator, design: see fit_facets; the indicator is items x images.
+    Returns the derivatives by the shared parameters (abilities, then effects), and by the difficulties of images. The
+    logit of a right response is ability - difficulty of the image - design x effects.
+
+    error: residuals x - P, subjects x items; 0 for a missing response.
+    image_indicator: sparse, items x images, 1 where an item shows the image.
+    design: how much of each effect an item has.
+    group: of each subject, a number from 0.
     """
     membership = np.eye(int(group.max()) + 1)[group]  # subjects x groups, 1 in the subject's group
     group_error = membership.T @ error  # groups x items
@@ -192,6 +212,10 @@ def _solve(
     With blocks A (shared), D (images, diagonal) and C (cross), images are eliminated (Schur complement):
 
     shared = (A - C D⁻¹ Cᵀ)⁻¹ (g_shared - C D⁻¹ g_images),   images = D⁻¹ (g_images - Cᵀ shared)
+
+    system: has the blocks of the negative Hessian.
+    shared_gradient, image_gradient: g_shared and g_images, the derivatives by the shared parameters (abilities, then
+        effects) and by the difficulties of images.
     """
     scaled_cross = system.cross_curvature / system.image_curvature  # C D⁻¹
     factor = cho_factor(system.shared_curvature - scaled_cross @ system.cross_curvature.T)
@@ -208,9 +232,11 @@ def _half_widths(
     variance of an effect = G / (G - 1) Σ_g influence_g²   over G networks g
 
     The influence of network g on the effect is the effect's row of the inverse Hessian times the scores (gradient of
-    the log likelihood) of the network's responses. The interval uses Student's t of G - 1 degrees of freedom.
+    the log likelihood) of the network's responses. The interval uses Student's t with G - 1 degrees of freedom.
 
-    system: residuals and Hessian at the mode.    image_indicator: items x images.    design: items x effects.
+    system: residuals and negative Hessian at the mode.
+    image_indicator: sparse, items x images, 1 where an item shows the image.
+    design: items x effects.
     network: of each subject, a number from 0.
     """
     n_effects = design.shape[1]
@@ -219,7 +245,7 @@ def _half_widths(
         return np.full(n_effects, np.nan)
 
     shared_scores, image_scores = _scores(system.error, image_indicator, design, network)
-    shared_influence, _ = _solve(system, shared_scores, image_scores)
-    influence = shared_influence[-n_effects:]  # effects x networks
+    shared_influence, _ = _solve(system, shared_scores, image_scores)  # inverse Hessian times scores
+    influence = shared_influence[-n_effects:]  # effects x networks, as effects come after the abilities
     variance = n_networks / (n_networks - 1) * (influence**2).sum(axis=1)
     return np.sqrt(variance) * t.ppf(0.5 + LEVEL / 2, n_networks - 1)

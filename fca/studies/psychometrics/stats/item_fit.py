@@ -26,8 +26,8 @@ Gradient = Float[np.ndarray, "k subjects items"]
 class MeanSquares(NamedTuple):
     """Outfit and infit, the mean squared residuals of each item or subject, and their standard deviations.
 
-    outfit_sd, infit_sd: standard deviation of outfit and infit if the model holds. NaN below five expected right or
-                         five expected wrong responses, where the distribution of a mean square is not known.
+    outfit_sd, infit_sd: standard deviations of outfit and infit if the model holds. They are NaN below five expected
+        right or five expected wrong responses, where the distribution of a mean square is not known.
     """
 
     outfit: Values
@@ -54,10 +54,9 @@ class Misfit(NamedTuple):
 def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquares]:
     """Outfit and infit of every item, then outfit and infit of every subject (Wright & Masters 1982, chapter 5).
 
-    responses: those of the fit, subjects x items; 1, 0, NaN for no response. Raises FcaError for another shape.
-
-    Both are means of squared residuals x - P, relative to their variance W = P (1 - P), over the responses to an item
-    or of a subject. They are 1 on average at the true P:
+    Both are mean squares: means of the squared residuals x - P relative to their variance W = P (1 - P), over the
+    responses to an item or of a subject. x is a response, 1 or 0, and P its chance to be right under the fit. At the
+    true P both are 1 on average:
 
     outfit = mean of (x - P)² / W,   infit = Σ (x - P)² / Σ W
 
@@ -65,14 +64,18 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
     max(W, 0.001), and the number of responses by Σ W / max(W, 0.001), so that one surprise among nearly certain
     responses does not reach thousands. Both are NaN where Σ W < 0.05, as no response could surprise.
 
-    Their standard deviations follow from sums that are linear in x - P, because x is 0 or 1:
+    The standard deviation of a mean square is sqrt(Var) / Σ W for infit, and sqrt(Var) / number of responses for
+    outfit. Var is the variance of a sum that is linear in x - P, because x is 0 or 1:
 
-    Σ ((x - P)² - W) = Σ (x - P) c,   c = 1 - 2 P for infit, (1 - 2 P) / W for outfit
-    Var = Σ W c² - d' (2 B⁻¹ - B⁻¹ J B⁻¹) d,   d = Σ c ∂P/∂β,   J: information on the parameters β,   B: J + prior
+    Σ ((x - P)² - W) = Σ (x - P) c,   c = 1 - 2 P for infit; both sides are divided by W for outfit
+    Var = Σ W c² - d' (2 B⁻¹ - B⁻¹ J B⁻¹) d,   d = Σ c ∂P/∂β,   J = Σ (∂P/∂β) (∂P/∂β)' / W,   B = J + prior
 
-    β are the parameters of an item, or the ability of a subject. The second term of Var is the variance that fitting
-    removes, because β follows the same residuals that are tested. Without it the z of infit would have a standard
-    deviation of 0.2 to 0.7 in the 2pl.
+    β are the parameters of an item, or the ability θ of a subject. J is the information of the responses on β, and
+    `prior` the curvature of the prior of β. The second term of Var is the variance that fitting removes, because β
+    follows the same residuals that are tested. Without it the z of infit would have a standard deviation of 0.2 to 0.7
+    in the 2pl.
+
+    responses: those of the fit, subjects x items; 1, 0, NaN for no response. Raises FcaError for another shape.
 
     >>> responses = (np.random.default_rng(0).random((30, 50)) < np.linspace(0.2, 0.9, 30)[:, None]).astype(float)
     >>> items, subjects = mean_squares(responses, fit_irt(responses, "1pl"))
@@ -84,30 +87,32 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
         shape = " x ".join(map(str, responses.shape))
         raise FcaError("subjects x items of responses", shape, allowed, "take the responses that were fitted")
 
-    # a block of items at a time: items are finished, and the sums of subjects grow
+    # one block of items at a time, to bound memory: the sums of its items are complete, those of subjects grow
     n_subjects, n_items = responses.shape
     block_items = max(BLOCK // n_subjects, 1)
-    item_mean_squares = []  # of each block: outfit, its sd, infit, its sd x items
-    subject_sums = np.zeros((2, N_TERMS, n_subjects))  # outfit and infit x terms x subjects
+    item_mean_squares = []  # for each block: (outfit, its sd, infit, its sd) x items
+    # (outfit, infit) x the terms of the equations, such as SQUARE (x - P)² and EXPECTED W (see _Terms) x subjects
+    subject_sums = np.zeros((2, N_TERMS, n_subjects))
     for start in range(0, n_items, block_items):
         block = slice(start, start + block_items)
         bank = ItemBank(fit.model, *(values[block] for values in fit.bank[1:]))  # [0] is the model
-        gradient, ability_gradient = _gradients(fit, bank)
+        gradient, ability_gradient = _gradients(fit, bank)  # ∂P/∂β of the items, ∂P/∂θ
         terms = _terms_of_responses(responses[:, block], bank.probability(fit.ability), gradient, ability_gradient)
 
         removed_variance = _removed_variance(terms.item_direction, terms.item_information, _prior_precision(fit, bank))
-        item_mean_squares.append(_mean_squares_and_sds(terms.sums.sum(axis=2), removed_variance))
-        subject_sums += terms.sums.sum(axis=3)
+        item_sums = terms.sums.sum(axis=2)  # over subjects
+        item_mean_squares.append(_mean_squares_and_sds(item_sums, removed_variance))
+        subject_sums += terms.sums.sum(axis=3)  # over the items of the block
 
-    # a subject's only parameter is its ability, whose prior is N(0, 1) with curvature 1
-    direction = subject_sums[:, ABILITY_DIRECTION, None]
-    information = subject_sums[0, ABILITY_INFORMATION][:, None, None]
+    # a subject's only parameter β is its ability θ, whose prior N(0, 1) has the curvature 1
+    direction = subject_sums[:, ABILITY_DIRECTION, None]  # d = Σ c ∂P/∂θ
+    information = subject_sums[0, ABILITY_INFORMATION][:, None, None]  # J, the same for outfit and infit
     removed_variance = _removed_variance(direction, information, np.ones((1, 1)))
     subject_mean_squares = _mean_squares_and_sds(subject_sums, removed_variance)
     return MeanSquares(*np.concatenate(item_mean_squares, axis=1)), MeanSquares(*subject_mean_squares)
 
 
-# positions on the second axis of _Terms.sums; w: 1 / max(W, 0.001) for outfit, 1 for infit
+# positions on the second axis of _Terms.sums
 N_TERMS = 7
 SQUARE, EXPECTED, VARIANCE, RIGHT, WRONG, ABILITY_DIRECTION, ABILITY_INFORMATION = range(N_TERMS)
 
@@ -116,9 +121,10 @@ class _Terms(NamedTuple):
     """The terms of the sums in mean_squares. The first axis of `sums` and `item_direction` is outfit, then infit.
 
     sums: for every response the terms SQUARE (x - P)² w, EXPECTED W w, VARIANCE W c², RIGHT P, WRONG 1 - P,
-          ABILITY_DIRECTION c ∂P/∂θ and ABILITY_INFORMATION (the information on θ); 0 for a missing response.
-    item_direction:   d of each item, over its k parameters.
-    item_information: J of each item's parameters.
+        ABILITY_DIRECTION c ∂P/∂θ and ABILITY_INFORMATION (∂P/∂θ)² / W; 0 for a missing response. The weight w is
+        1 / max(W, 0.001) for outfit and 1 for infit, and c = (1 - 2 P) w.
+    item_direction: d = Σ c ∂P/∂β of each item, over its k parameters β.
+    item_information: J, the information of the responses on the parameters of each item.
     """
 
     sums: Float[np.ndarray, "2 7 subjects items"]
@@ -127,10 +133,17 @@ class _Terms(NamedTuple):
 
 
 def _terms_of_responses(responses: Matrix, p: Matrix, gradient: Gradient, ability_gradient: Matrix) -> _Terms:
-    """The terms that outfit and infit are summed from, for every response (equations in mean_squares).
+    """The terms of every response, from which outfit, infit and their standard deviations are summed.
 
-    responses: x, subjects x items; NaN for no response.    p: predicted chance P of a right response.
-    gradient:  ∂P/∂β of each parameter of the items.    ability_gradient: ∂P/∂θ.
+    outfit, infit = Σ (x - P)² w / Σ W w,   W = P (1 - P),   w = 1 / max(W, 0.001) for outfit, 1 for infit
+
+    Their variance sums W c² with c = (1 - 2 P) w. Fitting removes a part of it, which follows from d = Σ c ∂P/∂β and
+    from the information J = Σ (∂P/∂β) (∂P/∂β)' / W, for the parameters β of an item and for the ability θ of a subject.
+
+    responses: x, subjects x items; 1, 0, NaN for no response.
+    p: predicted chance P of a right response.
+    gradient: ∂P/∂β of each of the k parameters of the items.
+    ability_gradient: ∂P/∂θ.
     """
     present = ~np.isnan(responses)
     response_variance = np.maximum(p * (1 - p), TINY)  # W
@@ -139,33 +152,35 @@ def _terms_of_responses(responses: Matrix, p: Matrix, gradient: Gradient, abilit
     # k and l: parameters of the item, s: subject, i: item
     item_information = np.einsum("ksi,lsi->ikl", gradient, gradient / response_variance)
 
-    sums = []
+    sums = np.empty((2, N_TERMS, *p.shape))  # (outfit, infit) x terms x subjects x items
     item_direction = []
-    for weight in (1 / np.maximum(response_variance, SUREST), np.ones_like(p)):  # w of outfit, then of infit
+    weights = (1 / np.maximum(response_variance, SUREST), np.ones_like(p))  # w of outfit, then of infit
+    for terms, weight in zip(sums, weights, strict=True):
         c = (1 - 2 * p) * weight * present
-        sums.append(
-            [  # in the order of SQUARE, EXPECTED ...
-                squared_error * weight,
-                response_variance * weight * present,
-                response_variance * c**2,
-                p * present,
-                (1 - p) * present,
-                c * ability_gradient,
-                ability_gradient**2 / response_variance * present,
-            ]
-        )
-        item_direction.append(np.einsum("ksi,si->ki", gradient, c))
-    return _Terms(np.array(sums), np.array(item_direction), item_information)
+        terms[SQUARE] = squared_error * weight
+        terms[EXPECTED] = response_variance * weight * present
+        terms[VARIANCE] = response_variance * c**2
+        terms[RIGHT] = p * present
+        terms[WRONG] = (1 - p) * present
+        terms[ABILITY_DIRECTION] = c * ability_gradient
+        terms[ABILITY_INFORMATION] = ability_gradient**2 / response_variance * present
+        item_direction.append(np.einsum("ksi,si->ki", gradient, c))  # d = Σ c ∂P/∂β
+    return _Terms(sums, np.array(item_direction), item_information)
 
 
 def _removed_variance(
     direction: Float[np.ndarray, "2 k n"], information: Float[np.ndarray, "n k k"], prior: np.ndarray
 ) -> Float[np.ndarray, "2 n"]:
-    """The variance that fitting removes from outfit and infit, of every item or subject (see mean_squares).
+    """The variance that fitting removes from the squared residuals of outfit and infit, of every item or subject.
 
     d' (2 B⁻¹ - B⁻¹ J B⁻¹) d,   B = J + prior
 
-    direction: d.    information: J, of k parameters.    prior: its curvature, k x k or one for each item.
+    It is removed because the k fitted parameters β of an item, or the ability of a subject, follow the same residuals.
+
+    direction: d = Σ c ∂P/∂β, where Σ (x - P) c is the sum of squared residuals less its expectation; for outfit, then
+        for infit.
+    information: J, the information of the responses on β.
+    prior: curvature of the prior of β, one matrix for all items or subjects, or one for each.
     """
     inverse = np.linalg.inv(information + prior)  # B⁻¹
     # c: outfit or infit, k and l: parameters, i: item or subject
@@ -177,16 +192,18 @@ def _mean_squares_and_sds(
 ) -> Float[np.ndarray, "4 n"]:
     """Outfit, its standard deviation, infit, its standard deviation; of every item or subject.
 
-    mean square = Σ SQUARE / Σ EXPECTED,   sd = sqrt(Σ VARIANCE - removed variance) / Σ EXPECTED
+    mean square = Σ (x - P)² w / Σ W w,   sd = sqrt(Σ W c² - removed variance) / Σ W w
 
-    A mean square is NaN where no response could surprise. A standard deviation is NaN with fewer than FEWEST expected
-    right or wrong responses.
+    x is a response, 1 or 0, P its chance to be right, and W = P (1 - P). The weight w is 1 / max(W, 0.001) for outfit
+    and 1 for infit, and c = (1 - 2 P) w. Both values are NaN where Σ W < NIL, as no response could surprise. The
+    standard deviation is also NaN with fewer than FEWEST expected right (Σ P) or wrong responses.
 
-    sums:             the terms of _Terms summed over the responses of each item or subject, for outfit and infit.
-    removed_variance: the variance that fitting removes (see _removed_variance).
+    sums: for outfit and infit, the sums over the responses of each item or subject, at these positions: SQUARE
+        Σ (x - P)² w, EXPECTED Σ W w, VARIANCE Σ W c², RIGHT Σ P, WRONG Σ (1 - P). Others are not used.
+    removed_variance: the variance that fitting removes from Σ (x - P)² w, as the fit follows the same responses.
     """
     infit_sums = sums[1]
-    is_certain = infit_sums[EXPECTED] < NIL  # Σ W: no response could surprise
+    is_certain = infit_sums[EXPECTED] < NIL  # Σ W, as w is 1 for infit
 
     mean_squares_and_sds = []
     for fit_sums, removed in zip(sums, removed_variance, strict=True):
@@ -199,14 +216,16 @@ def _mean_squares_and_sds(
 
 
 def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
-    """The derivatives of P by each item parameter that the model learns, and by ability.
+    """The derivatives of P by each item parameter that the model learns, and by ability θ.
+
+    P is the chance of a right response:
 
     P = guess + (feasibility - guess) / (1 + exp(-z)),   z = slope (θ - difficulty)
 
-    Parameters are on the scale of their prior: the logarithm of the slope, the logits of feasibility and of
-    guess / feasibility.
+    Item parameters are on the scale of their prior: the difficulty, the logarithm of the slope, the logits of
+    feasibility and of guess / feasibility.
 
-    bank: parameters of some of the items of the fit.
+    bank: parameters of some of the items of the fit; `discrimination` is the slope.
     """
     z = bank.discrimination * (fit.ability[:, None] - bank.difficulty)  # subjects x items
     sigmoid = expit(z)
@@ -220,16 +239,16 @@ def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
         "feasibility": (1 - upper) * upper * (guess_share + (1 - guess_share) * sigmoid),
         "guess": upper * guess_share * (1 - guess_share) * (1 - sigmoid),
     }
-    gradient = np.stack([by_parameter[name] for name in LEARNED[fit.model]])
+    gradient = np.stack([by_parameter[name] for name in LEARNED[fit.model]])  # names of the learned parameters
     return gradient, bank.discrimination * by_z
 
 
 def _prior_precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k k"]:
     """The curvature of the prior of every item's learned parameters, a diagonal matrix for each item.
 
-    The spread of difficulties, which `fit_irt` learns but does not return, is estimated from the fitted difficulties.
-    The asymptotes q (feasibility, and guess / feasibility) have the priors Beta(u, d) of ASYMPTOTES, whose curvature on
-    the scale of logit q is (u + d) q (1 - q).
+    The curvature of a normal prior is 1 / variance. The spread of difficulties, which `fit_irt` learns but does not
+    return, is estimated from the fitted difficulties. The asymptotes q (feasibility, and guess / feasibility) have the
+    priors Beta(u, d) of ASYMPTOTES, whose curvature on the scale of logit q is (u + d) q (1 - q).
 
     bank: parameters of some of the items of the fit.
     """
@@ -251,7 +270,7 @@ def replicates(
     """Responses simulated from a fit, each with the fit to them: they show how statistics vary if the model holds.
 
     responses: the observed ones; those that are missing are missing in every replicate.
-    number:    of replicates.
+    number: of replicates.
 
     >>> responses = (np.random.default_rng(0).random((9, 200)) < np.linspace(0.2, 0.9, 9)[:, None]).astype(float)
     >>> [(simulated, refit)] = replicates(responses, fit_irt(responses, "1pl"), np.random.default_rng(0), 1)
@@ -270,10 +289,11 @@ def misfit(observed: MeanSquares, simulated: Sequence[MeanSquares]) -> Misfit:
 
     z = (³√m - mean ³√m*) / (sd / 3 · sqrt(1 + 1 / R))
 
-    m is an observed mean square with the standard deviation sd, and m* are those of R simulated replicates; cube roots
-    of mean squares are nearly normal (Wilson and Hilferty). Simulation is needed because the expected mean square is
-    below 1: the curves of items are fitted to these few subjects, and so are closer to their responses than the true
-    curves. For a subject with thousands of items this shift is many standard deviations.
+    m is an observed mean square (outfit or infit) with the standard deviation sd, and m* are the mean squares of R
+    simulated replicates. Cube roots of mean squares are nearly normal (Wilson and Hilferty). Simulation is needed
+    because the expected mean square is below 1: the curves of items are fitted to these few subjects, and so are closer
+    to their responses than the true curves. For a subject with thousands of items this shift is many standard
+    deviations.
 
     observed, simulated: of the same items or subjects; `simulated` has one entry for each replicate.
 
@@ -295,7 +315,13 @@ def misfit(observed: MeanSquares, simulated: Sequence[MeanSquares]) -> Misfit:
 
 
 def _bootstrap_z(mean_square: Values, sd: Values, simulated: list[Values]) -> Values:
-    """z of a mean square against its replicates, on cube roots, which are nearly normal (equation in misfit)."""
+    """z of a mean square m against those of R simulated replicates, m*, on cube roots, which are nearly normal.
+
+    z = (³√m - mean ³√m*) / (sd / 3 · sqrt(1 + 1 / R))
+
+    sd: standard deviation of m; a third of it is that of ³√m near m = 1.
+    simulated: m* of each replicate.
+    """
     simulated_roots = np.cbrt(simulated)  # replicates x items or subjects
     spread = sd / 3 * np.sqrt(1 + 1 / len(simulated_roots))
     return (np.cbrt(mean_square) - simulated_roots.mean(axis=0)) / spread

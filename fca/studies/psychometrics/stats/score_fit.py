@@ -39,15 +39,20 @@ def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
 
     The score k of a subject is its number of right responses to the n items; only subjects with a response to every
     item count.
-    N_k: number of subjects with the score k.    O_ik: the share of these that is right on item i; E_ik: expected.
-    S_k: chance of the score k at an ability; S_k^(-i): without item i (Lord & Wingersky 1984).
-    P_i: chance of a right response to item i at an ability.    φ: density of ability, N(0, 1).
+
+    N_k: number of subjects with the score k.
+    O_ik, E_ik: observed and expected share of these subjects that is right on item i.
+    S_k, S_k^(-i): chance of the score k at an ability, on all items and without item i (Lord & Wingersky 1984).
+    P_i: chance of a right response to item i at an ability.
+    φ: density of ability, N(0, 1); integrals are over ability.
 
     Neighbouring scores are joined until each group of subjects expects one right and one wrong response. Degrees of
     freedom: number of groups minus number of the item's parameters.
 
-    responses: subjects x items; 1, 0, NaN for no response.    bank: items fitted to these responses.
     With fewer than 3 or more than 300 items, or without subjects that count, statistics are NaN, with df 0.
+
+    responses: subjects x items; 1, 0, NaN for no response.
+    bank: items fitted to these responses.
 
     >>> ones = np.ones(4)
     >>> responses = (np.random.default_rng(0).random((500, 4)) < 0.5).astype(float)
@@ -83,21 +88,23 @@ def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
 def expected_share(p: PerNode, weight: Float[np.ndarray, " nodes"]) -> Float[np.ndarray, "scores items"]:
     """The expected share that is right on each item, among subjects with k = 1 .. n - 1 right responses to n items.
 
-    E_ik = Σ_q w_q p_qi T_q,k-1,-i / Σ_q w_q S_qk   over nodes q of ability
+    E_ik = Σ_q w_q p_qi T_q,k-1,-i / Σ_q w_q S_qk   over nodes q, the abilities at which an integral is evaluated
 
-    S_k: chance of k right responses; T_k,-i: the same without item i.
+    S_qk: chance of k right responses to all items at node q.
+    T_qk,-i: chance of k right responses to all items but i.
 
-    p: chance that each item is right at each ability (node).    weight: w, of the nodes.
+    p: chance of a right response to each item at each node.
+    weight: w, of the nodes.
     """
     n_nodes, n_items = p.shape
     all_items = score_chances(p)  # S: nodes x scores 0..n
 
     # T follows from S_k = (1 - p) T_k + p T_k-1. It is solved from low scores up where p is low and from high scores
     # down where p is high: rounding errors shrink in these directions
-    upwards, downwards = np.zeros((2, n_nodes, n_items, n_items))  # nodes x scores 0..n-1 x item left out
+    upwards, downwards = np.zeros((2, n_nodes, n_items, n_items))  # T: nodes x scores 0..n-1 x item left out
     is_high = p > 0.5
-    low_p = np.where(is_high, 0.0, p)  # the other direction, not used there, must not overflow
-    high_p = np.where(is_high, p, 1.0)
+    low_p = np.where(is_high, 0.0, p)  # 0 where `upwards` is not used, so that it does not overflow there
+    high_p = np.where(is_high, p, 1.0)  # 1 where `downwards` is not used
     lower_score = np.zeros_like(p)
     higher_score = np.zeros_like(p)
     for k in range(n_items):
@@ -115,7 +122,7 @@ def expected_share(p: PerNode, weight: Float[np.ndarray, " nodes"]) -> Float[np.
 def score_chances(p: PerNode) -> Scores:
     """The chance of 0 to n right responses at each ability, item by item (Lord & Wingersky 1984).
 
-    p: chance that each item is right at each ability (node).
+    p: chance of a right response to each item at each ability (node).
 
     >>> score_chances(np.array([[0.5, 0.5]]))
     array([[0.25, 0.5 , 0.25]])
@@ -133,10 +140,11 @@ def _grouped_chi2(subjects: PerScore, right: PerScore, expected_shares: PerScore
 
     S-X² = Σ_g (O_g - E_g)² / (E_g (1 - E_g / N_g)),   O, E: observed and expected right responses, N: subjects
 
-    Scores are joined, from low to high, until a group g expects FEWEST right and FEWEST wrong responses. Scores that
-    remain at the end join the last group.
+    A score is a subject's number of right responses to all items. Scores are joined, from low to high, until a group g
+    expects FEWEST right and FEWEST wrong responses. Scores that remain at the end join the last group.
 
-    subjects: number of subjects at each score.    right: how many of these subjects are right on the item.
+    subjects: number of subjects at each score.
+    right: how many of these subjects are right on the item.
     expected_shares: the share of these subjects that the model expects to be right.
     """
     counts_by_score = np.stack([subjects, right, subjects * expected_shares], axis=1)
