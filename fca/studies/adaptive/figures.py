@@ -115,7 +115,12 @@ _PREFIX_BY_OPTION = {
 def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     """Squared error of every method: an open mark for each model, a filled mark with its interval for the models' mean.
 
-    Colours are what a method needs: evenly drawn images, levels, an item bank, or that it is biased (column NEEDS).
+    Colours are the kinds of method (column NEEDS). A method has the last of these kinds that applies to it:
+
+    - evenly drawn images (policies static_k, random and proportional)
+    - adaptive, needs levels only (all other policies)
+    - needs an item bank
+    - biased by its adaptive draw
 
     errors: the table adaptive_errors, with a line for each model.
     methods: the table adaptive_methods, with means over models.
@@ -279,7 +284,7 @@ def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
     frame.loc[has_no_interval, [MSE.low, MSE.high]] = None
 
     uses_bank = frame[ESTIMATOR].isin(replay.BANK_ESTIMATORS)
-    # from the weakest to the strongest: a bias counts more than the need of a bank, and this more than the policy
+    # a test has one kind: each line overrides the one before it, so a bias counts more than the need of a bank
     needs = frame[POLICY].map(_NEEDS_OF_POLICY).fillna(_ADAPTIVE)
     needs = needs.where(~uses_bank, _NEEDS_BANK)
     needs = needs.where(frame[live.WARNING].isna(), _BIASED)
@@ -499,7 +504,8 @@ def _estimates_beside_truths(
 ) -> alt.FacetChart:
     """A chart of estimates with their intervals (dots), and of the values on all images (crosses) where known.
 
-    frame:     lines of a table of live tests, prepared by `label_tests`.    y: the channel of the rows.
+    frame:     lines of a table of live tests, prepared by `label_tests`.
+    y:         the channel of the rows.
     hover:     the columns shown under the pointer.
     offset_by: lines of one row that differ in this column are drawn one below the other; None: they overlap.
     """

@@ -132,15 +132,20 @@ def choose_anchors(
                a 2pl; the item closest to each centre is taken, with the cluster's share of the items as its weight
                (Maia Polo et al., section 3).
                random: a simple random sample.
-    estimator: how accuracy is estimated: p_irt, gp_irt (with a 2pl fitted here), line (least squares over the models)
-               or weighted; see `Anchors.shares`.    None, for either: the one of METHODS with the least error.
+    estimator: how accuracy is estimated from the responses to the anchors.
+               weighted: their weighted mean.
+               line: a line in the weighted mean, fitted by least squares over the models.
+               p_irt: the mean over all items of these responses, and of the probabilities by a 2pl fitted here.
+               gp_irt: λ times weighted plus 1 - λ times p_irt, with λ fitted.
+               Where space or estimator is None, it is the one with the least error among the METHODS that have the
+               other one.
     networks:  the network of each model; snapshots and seeds of one network are never on both sides of a check. None:
                all differ.
 
     The error of every method is found by cross-validation in ten folds of networks: the other folds choose anchors, and
-    the accuracy of the held-out models is estimated; the λ of gp_irt and the shift are fitted on the models of other
-    folds. The method with the least squared error over all folds then chooses the anchors that are returned, on all
-    models. The error that is reported (`checked`) is not the one by which the method was chosen: in each fold it is the
+    the accuracy of the held-out models is estimated; the λ of gp_irt and `shift` (below) are fitted on the models of
+    other folds. The method with the least squared error over all folds then chooses the anchors that are returned, on
+    all models. The error that is reported (`checked`) is not the one by which the method was chosen: in each fold it is the
     error of the method that is best, by the same rule, for the models of the OTHER folds.
 
     `shift` is the mean residual r = logit(truth) - logit(estimate) of that method (shares are kept half an item off 0
@@ -239,7 +244,8 @@ def _fit_share_and_shift(estimates: Float[np.ndarray, "models 2"], truth: Shares
 
     estimates: estimated accuracies of the models with share 1 and with share 0. Both are equal for other estimators
                than gp_irt, whose share is then 0.
-    truth:     the models' accuracies on all items.    items: number of items of the pool.
+    truth:     the models' accuracies on all items.
+    items:     number of items of the pool.
     """
     # least squares of truth - e0 = share (e1 - e0)
     difference = estimates[:, 0] - estimates[:, 1]
@@ -272,7 +278,8 @@ def _cross_fitted(
     that it leaves, in logits. All other estimators have e1 = e0, so that λ does not matter.
 
     held_out: e1 and e0 of every method and model, from `_held_out_estimates`.
-    truth:    accuracy of each model on all items.    items: number of items of the pool.
+    truth:    accuracy of each model on all items.
+    items:    number of items of the pool.
     If all models are in a single fold, λ and shift are fitted on these models themselves. This happens with two
     folds, when `_best_method_elsewhere` leaves one of them out.
     """
@@ -295,7 +302,8 @@ def _best_method_elsewhere(
     A model's own error has no part in this choice, so the error of the chosen method on this model is unbiased by it.
 
     held_out: estimates of every method and model, from `_held_out_estimates`.
-    truth:    accuracy of each model on all items.    items: number of items of the pool.
+    truth:    accuracy of each model on all items.
+    items:    number of items of the pool.
     """
     best_method = np.empty(len(truth), dtype=np.int64)
     for number in range(fold.max() + 1):
