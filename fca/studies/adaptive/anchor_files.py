@@ -127,6 +127,7 @@ def write_anchors(
     assert anchors.errors is not None
 
     networks = responses.subjects["model"].tolist()
+    # root mean squared error of the estimates in `checked`, and the one of a random sample of as many items
     error, random_error = error_of(anchors, networks)
     # `checked` has a line for each subject: its accuracy on all items, and the estimate by anchors chosen without it
     checks = zip(responses.subjects["subject"].tolist(), networks, *anchors.checked.T.tolist(), strict=True)

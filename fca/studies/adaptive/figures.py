@@ -303,7 +303,9 @@ def evaluated_figure(evaluated: Table) -> alt.FacetChart:
     """Mean number of images of each level in a session, a row for each model; a panel for each mapping.
 
     A session is a class and an attribute. A mapping determines how many images of each level its second round has, by
-    the points (right responses) of its first round. Colours are levels. The most accurate model comes first.
+    its points: 1, 2 and 4 for a right easy, medium and hard image of its first round. Colours are levels. The most
+    accurate model comes first.
+
     evaluated: the table adaptive_asked.
     """
     frame = evaluated.frame.assign(named="second round by mapping " + evaluated.frame["mapping"])
@@ -359,6 +361,7 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
     points_of_first_round = list(range(10))  # 0 to 9: one easy, two medium and one hard image
     x = alt.X("points:O", title=replay.POINTS_OF_SESSION.meaning, scale=alt.Scale(domain=points_of_first_round))
     bars: Any = alt.Chart().transform_filter("datum.line == 'sessions'").mark_bar(color="#8b949e", opacity=0.5)
+    # SHARE is here the share of the model's sessions that have this number of points
     bars = bars.encode(x=x, y=f"{SHARE}:Q", tooltip=kinds.tooltips(trajectories.columns))
     lines = kinds.points_with_intervals(
         VALUE,

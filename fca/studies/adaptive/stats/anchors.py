@@ -145,15 +145,17 @@ def choose_anchors(
     The error of every method is found by cross-validation in ten folds of networks: the other folds choose anchors, and
     the accuracy of the held-out models is estimated; the λ of gp_irt and `shift` (below) are fitted on the models of
     other folds. The method with the least squared error over all folds then chooses the anchors that are returned, on
-    all models. The error that is reported (`checked`) is not the one by which the method was chosen: in each fold it is the
-    error of the method that is best, by the same rule, for the models of the OTHER folds.
+    all models. The reported error, of the estimates in `checked`, is not the one by which the method was chosen: in
+    each fold it is the error of the method that is best, by the same rule, for the models of the OTHER folds.
 
-    `shift` is the mean residual r = logit(truth) - logit(estimate) of that method (shares are kept half an item off 0
-    and 1), and `reach` the ceil(0.95 (m + 1))-th smallest |r| of the `checked` estimates of the m models. For one more
-    network like these the interval contains the truth in about 95 % of cases, whatever the model of responses
-    (cross-conformal: Barber et al. 2021); for models unlike these nothing is promised. It is wide where a few models
-    differ from the others. Raises FcaError for fewer than 19 models, for fewer than two networks, and for k that is not
-    below the number of items.
+    `shift`, which corrects the estimate, is the mean residual r = logit(truth) - logit(estimate) of the chosen method
+    (shares are kept half an item off 0 and 1). `reach`, the half width of the interval in logits, is the
+    ceil(0.95 (m + 1))-th smallest |r| of the `checked` estimates of the m models. For one more network like these the
+    interval contains the truth in about 95 % of cases, whatever the model of responses (cross-conformal: Barber et al.
+    2021); for models unlike these nothing is promised. It is wide where a few models differ from the others.
+
+    Raises FcaError for fewer than 19 models, for fewer than two networks, and for k that is not below the number of
+    items.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, difficulty = rng.normal(size=(30, 1)), rng.normal(size=300)
@@ -196,8 +198,9 @@ def choose_anchors(
 def _methods_to_compare(space: str | None, estimator: str | None) -> list[Method]:
     """The methods to compare: pairs of a space, in which anchors are chosen, and an estimator.
 
-    If both are given, the one method of these, which need not be in METHODS. Else all of METHODS that have the given
-    space or estimator; None stands for any. Raises FcaError for an unknown name, and where METHODS has no such method.
+    If both are given, the result is this one pair, which need not be in METHODS. Otherwise it is all METHODS that have
+    the given space or estimator; None stands for any. Raises FcaError for an unknown name, and where METHODS has no
+    such method.
     """
     if space is not None:
         check_choice("space", space, SPACES)
@@ -322,8 +325,8 @@ def _choose_by_each_method(correct: Correct, k: int, methods: Sequence[Method], 
 
     weighted: none.
     line:     `line`, intercept and slope that lead from the weighted mean of the responses to the accuracy.
-    p_irt, gp_irt: `bank`, and as `share` the weight of the weighted mean beside the estimate by the bank. It is 0 here;
-              callers fit the one of gp_irt.
+    p_irt:    `bank`, and 0 as `share`, the weight of the weighted mean beside the estimate by the bank.
+    gp_irt:   as p_irt; callers then fit the `share`.
 
     Callers also fit the correction of the estimate (`shift`) and its interval (`reach`). To save time, the item
     response model (2pl) is fitted once for all methods, and items are chosen once in each space.

@@ -257,7 +257,8 @@ def _intervals_of_groups(shares: LevelShares) -> Interval:
         (df observed + factor v) / (df + 1)
 
     `factor` v is this first part if every response has the variance v. It counts as one further response. The second
-    part is estimated by v alone. The degrees of freedom of both parts together are Welch and Satterthwaite's.
+    part is estimated by v alone. The degrees of freedom of both parts together are Welch and Satterthwaite's, the
+    squared sum of the parts, divided by the sum of each part² / its degrees of freedom.
     """
     df_and_one = shares.df + 1  # with the further response
     of_several = (shares.df * shares.observed + shares.factor * shares.level_s_squared) / df_and_one
@@ -293,8 +294,8 @@ def _interval_of_mean(shares: LevelShares) -> Interval:
     of_several = (df * observed + shares.factor.sum(axis=0) * added) / (df + 1)
     of_single = shares.of_single.sum(axis=0)
 
-    # degrees of freedom by `welch`: one part for each group (+ 1 for the further response), and one for all single
-    # responses, as these share level_s_squared
+    # degrees of freedom of a sum of independent parts v, (Σ v)² / Σ (v² / df) (`welch`): one part for each group, with
+    # one more df for the further response, and one for all single responses, as these share level_s_squared
     variance_parts = np.concatenate([shares.observed, of_single[None]])
     df_of_parts = np.concatenate([shares.df + 1, shares.level_df[None]])
     n_groups = len(shares.share)
