@@ -95,6 +95,7 @@ def error_of(anchors: Anchors, networks: Sequence[str]) -> tuple[Estimated, floa
     """
     assert anchors.checked is not None  # `choose_anchors` sets it
     truth, estimate = anchors.checked.T
+    # the mean squared error, and the ends of its interval over networks, which stay within [0, 1]
     squared_error = mean_with_interval((estimate - truth) ** 2, np.array(networks), within=FRACTION)
     k, n = len(anchors.items), anchors.pool
     random_variance = (truth * (1 - truth)).mean() * (1 - k / n) * n / (n - 1) / k

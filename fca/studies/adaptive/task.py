@@ -601,9 +601,12 @@ def bank_of(store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " it
 def priors_of_bank(
     store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift
 ) -> list[str]:
-    """A sentence for each fit behind these images' items that could not learn a scale; arguments as of `bank_of`.
+    """A sentence for each fit behind these images' items that could not learn a scale, such as the spread of ability.
 
     The items of such a fit depend on its prior.
+
+    bank: the id of a saved table, or a file.
+    rows: positions of the images in `data.items`.
     """
     frame = _items_of_bank(store, bank, data, rows, shift)
     priors_by_fit = origin_of(store, bank).not_estimable_of(frame)
@@ -719,7 +722,7 @@ class Evaluator:
         self.p_true = np.full(len(self.image_ids), np.nan, dtype=np.float32)
         self.seconds = 0.0
         self.journal = Journal(self.journal_file, self._is_valid)
-        for line in self.journal.lines_or_anew("the test begins anew"):
+        for line in self.journal.lines_or_anew("the test begins anew"):  # the text is for the warning in the log
             self._keep_predictions(line)
 
     def _is_valid(self, line: Line) -> bool:
@@ -807,7 +810,14 @@ class Goal:
         record: Record,
         bank: ItemBank | None,
     ) -> None:
-        """Set the precision that ends a test, and what its estimates are made of; see the class for the arguments."""
+        """Set the precision that ends a test, and what its estimates are made of.
+
+        width:      the largest width of the 95 % interval of accuracy; None: any width.
+        ability_se: the largest standard error of the ability; None: any.
+        estimator:  its name.
+        record:     the responses of the test, to which every round adds its own.
+        bank:       the items of the pool, for an ability or an estimator that needs them.
+        """
         self.width = width
         self.ability_se = ability_se
         self.estimator = estimator

@@ -83,7 +83,7 @@ class Anchors:
         if correct.shape[1] != len(self.items) or not np.isin(correct, (0, 1)).all():
             allowed = f"0 or 1 for each of the {len(self.items)} anchors"
             raise FcaError("responses to anchors", f"of shape {correct.shape}", allowed, "evaluate all of them")
-        centre = _to_logit(self.shares(correct.astype(bool)), self.pool) + self.shift
+        centre = _to_logit(self.shares(correct.astype(bool)), self.pool) + self.shift  # of the interval, in logits
         return expit(np.stack([centre, centre - self.reach, centre + self.reach], axis=1))
 
     def shares(self, correct: Bool[np.ndarray, "models k"]) -> Shares:

@@ -484,12 +484,13 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
         Y = Σ_i w_i m_i + Σ_{i evaluated} w_i (y_i - m_i) / π_i,   m_i = a + b p_i
 
-    the generalised regression estimator (Särndal, Swensson & Wretman 1992, section 6.4): `difference` with a slope b,
-    and an intercept a for each level, that minimise Σ (1 - π_i) (w_i / π_i)² (y_i - m_i)² over the evaluated items, the
-    variance of the estimate. Ten responses that agree with the bank, spread over the pool, count beside them. A bank
-    without information on this model has b near 0, and the estimate is the share right of a random sample; p_i is that
-    of the ability by all responses. The bias is of the order of 1 / n, whatever the bank; variance and intervals are
-    those of `difference`.
+    This is the generalised regression estimator (Särndal, Swensson & Wretman 1992, section 6.4). Here w_i is the weight
+    of item i in the target, y_i the response, and p_i the bank's probability of a right response at the ability that
+    all responses show. The slope b, and the intercept a of each level, minimise the variance of the estimate,
+    Σ (1 - π_i) (w_i / π_i)² (y_i - m_i)² over the evaluated items. Ten responses that agree with the bank, spread over
+    the pool, count beside them. With a bank without information on this model, b is near 0, and the estimate is the
+    share right of a random sample. The bias is of the order of 1 / n, whatever the bank. Variance and intervals are
+    computed as in `difference`.
 
     >>> from fca.studies.progressive.stats.pool import Sample, make_pool
     >>> bank = ItemBank("2pl", np.tile([-2.0, 2.0], 50), np.ones(100), np.ones(100), np.zeros(100))

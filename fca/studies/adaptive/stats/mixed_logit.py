@@ -139,8 +139,9 @@ def contradicted(by_model: Interval, by_sample: Interval) -> bool:
     """Whether an estimate by a model differs from one without a model by more than chance, for any target.
 
     This is the test of Hausman (1978): if the model is true, its estimate is the more precise one, and the variance of
-    the difference is the difference of the variances. That is taken to be at least a quarter of the variance of
-    `by_sample`, as it would be near 0 if both variances were similar. Two-sided, at 5 % over both targets (Bonferroni).
+    the difference is the difference of the variances. This variance is taken to be at least a quarter of the one of
+    `by_sample`, as it would be near 0 if both variances were similar. The test is two-sided, at 5 % over both targets
+    (Bonferroni: 2.5 % for each).
 
     >>> half = np.full((1, 2), 0.5)
     >>> contradicted(Interval(half, half / 50, half, half), Interval(half + 0.1, half / 12, half, half))

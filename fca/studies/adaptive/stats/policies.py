@@ -598,8 +598,8 @@ class DefensiveIrt(_WithBank):
     def _residuals(self, chance: PerItem, is_random: Marks) -> Float[np.ndarray, " random"]:
         """Residuals e of the random items: response minus a + b p, the line that estimator `regression` would fit.
 
-        a and b are fitted to the responses to the random items. AGREEING further responses, spread over the pool, are
-        counted as equal to p, so that few responses do not lead the line far from the bank.
+        a and b are fitted to the responses to the random items. AGREEING further responses that equal p, spread over
+        the pool, are counted beside them, so that few responses do not lead the line far from p.
 
         chance:    the bank's probability p of every item.
         is_random: which items of the pool are the random ones.
@@ -668,8 +668,11 @@ class FisherCat(_WithBank):
         batch: int | None = None,
         randomesque: int = 1,
     ) -> None:
-        """Set the sizes of pilot and batches; see the class for batch and randomesque.
+        """Set the sizes of pilot and batches.
 
+        batch:       items of each round after the pilot, of all groups together; None: four rounds per budget.
+        randomesque: items are drawn at random among this many times as many of the most informative ones; 1: the most
+                     informative ones are taken.
         Raises FcaError as other policies with a bank, and for a batch or randomesque below 1.
         """
         super().__init__(pool, budget, bank)
