@@ -670,7 +670,7 @@ def averages(tests: pd.DataFrame) -> Line:
             taus.append(kendall(true, estimated, of_repeat["network"].tolist()))
 
     policy, estimator = tests[POLICY].iloc[0], tests[ESTIMATOR].iloc[0]
-    rank_tau_with_ends = np.mean(taus, axis=0) if taus else UNKNOWN_ESTIMATE
+    rank_tau_with_ends = np.mean(taus, axis=0) if taus else UNKNOWN_ESTIMATE  # three times NaN
     return {
         TRUTH: tests[TRUTH].mean(),
         ESTIMATE: defined[ESTIMATE].mean(),

@@ -499,7 +499,7 @@ def _testable_classes(classifier: Classifier, work: Examination, context: RunCon
     """Label indices of the test's classes that the classifier knows.
 
     Raises FcaError if it knows none of them. If the user chose a subset of the classes, it also raises FcaError for a
-    class of the subset that the classifier does not know, because the test would then silently be of fewer classes.
+    class of the subset that the classifier does not know: the test would otherwise silently have fewer classes.
     """
     names = work.forward.data.classes
     testable = [c for c in work.classes if names[c] in classifier.classes]

@@ -137,10 +137,11 @@ def choose_anchors(
                line: a line in the weighted mean, fitted by least squares over the models.
                p_irt: the mean over all items of these responses, and of the probabilities by a 2pl fitted here.
                gp_irt: λ times weighted plus 1 - λ times p_irt, with λ fitted.
-               Where space or estimator is None, it is the one with the least error among the METHODS that have the
-               other one.
     networks:  the network of each model; snapshots and seeds of one network are never on both sides of a check. None:
                all differ.
+
+    A method is a space and an estimator. If either is None, the one of METHODS (with the other, if that is given) that
+    has the least error is taken.
 
     The error of every method is found by cross-validation in ten folds of networks: the other folds choose anchors, and
     the accuracy of the held-out models is estimated; the λ of gp_irt and `shift` (below) are fitted on the models of

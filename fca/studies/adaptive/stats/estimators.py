@@ -657,7 +657,7 @@ def share_interval(
     # small to change any other quotient)
     n = bound**2 / np.maximum(bound_squares, TINY**4)
     df_observed = np.maximum(n - 1, 0.0)
-    df = df_observed + 2  # n + 1, with the two further responses
+    df = df_observed + 2  # with the two further responses: n + 1, and at least 2
     variance = (df_observed * variance + 2 * bound) / df
 
     # Jeffreys' interval of m responses; a quarter of a right and of a wrong response keep p away from 0 and 1
@@ -699,7 +699,9 @@ def _estimate_by_sample(
         value = Σ_i w_i m_i + Σ_{i in the sample} w_i (y_i - m_i) / π_i        (generalised difference estimator)
 
     w_i is the weight of item i in the target, y_i its response, m_i the prediction of it, and π_i the known chance of
-    the item to be drawn. The variance is Horvitz and Thompson's, by group.
+    the item to be drawn. The variance is Horvitz and Thompson's, by group, over the n items drawn with π_i < 1:
+
+        n / (n - 1) Σ (1 - π_i) (e_i / π_i - B)²,   e_i = w_i (y_i - m_i),   B = Σ (1 - π_i) e_i / π_i / Σ (1 - π_i)
 
     predicted:    m_i of every item. For items evaluated before the sample the response is used instead.
     is_evaluated: which items were evaluated by the end of the sample.
@@ -711,7 +713,7 @@ def _estimate_by_sample(
     value = _group_sums(pool, pool.weights * (responses_or_predictions + correction))
 
     variance = np.empty_like(value)
-    weighted_residual = pool.weights * residual
+    weighted_residual = pool.weights * residual  # e_i
     for group in range(pool.n_groups):
         positions = np.flatnonzero(is_sampled & (pool.group == group))
         variance[group] = fixed_size_variance(weighted_residual[:, positions], sample.inclusion[positions])

@@ -107,7 +107,7 @@ class Fit(NamedTuple):
 
 
 def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Accuracy and score of each group: observed responses, and a model's mean probabilities of all other items.
+    """Accuracy and score of each group, from observed responses and a model's mean probabilities of all other items.
 
         P(right | session, level) = 1 / (1 + exp(-(β_level + s_level u))),   u ~ N(0, 1) for each session
 
@@ -291,7 +291,7 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     A pattern is the counts of evaluated and right items by level that rows (sessions) of a group share; u is a row's
     effect, on the grid NODES. In a group with β and s, P(right) at level l is 1 / (1 + exp(-(β_l + s_l u))).
 
-    prior:      mean and variance of the normal prior of β and s, from which the penalty is.
+    prior:      mean and variance of the normal prior of β and s; the penalty is (x - mean)² / (2 variance) for each.
     parameters: of each group, β of the three levels, then its values of s: one for all levels, or one for each.
                 `patterns.loadings` (3 levels x number of s) is 1 at the s that a level has, else 0.
     frequency:  number of rows with each pattern.
@@ -480,7 +480,7 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
         axis=2,
     )
     score = posterior_score(evaluation)
-    # the posterior of u changes by the covariance of p and the score (the derivative of a row's log-likelihood)
+    # through the posterior of u: the covariance of p and the score (the derivative of a row's log-likelihood)
     slopes += weighted_chance @ evaluation.score_by_node.swapaxes(1, 2) - mean[:, :, None] * score[:, None]
 
     # Value, and its variance from missing responses and from u: sums over the items of each row; targets x rows
