@@ -55,7 +55,7 @@ def exposure_of_model(records: Sequence[Record], pool: Pool, bank: ItemBank | No
     """The images that the tests of one model evaluated, and the ability measured by each, expressed as an accuracy.
 
     Abilities of two models cannot be compared, since each model's bank is fitted on other networks and has a scale of
-    its own. The accuracies that the banks expect at these abilities can.
+    its own. The accuracies that the banks expect at these abilities can be compared.
 
     records: one for each test.
     """
