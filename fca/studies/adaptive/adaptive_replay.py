@@ -314,7 +314,8 @@ class AdaptiveReplay:
         with twice as many images. The table of curves has every budget of the methods in CURVES. The last three tables
         describe two-stage tests, and are left out where the pool is too small for such tests.
 
-        source, pool: the data set, and its images by level and session.    replayed: its tests.
+        source, pool: the data set, and its images by level and session.
+        replayed:     its tests.
         """
         tests = replayed.tests
         is_at_budget = tests[BUDGET] == self.budget
@@ -384,7 +385,8 @@ def replay_tests(
 
     source, pool: the responses of the models to one data set, and its images by level and session.
     kinds:        policy, estimator and budget of each kind of test.
-    model:        the item response model of the item banks.    repeats: tests of each kind and model.
+    model:        the item response model of the item banks.
+    repeats:      tests of each kind and model.
 
     The frame `tests` of the result has a line for each test, group of images and target: truth, estimate and interval,
     how many images of the group were evaluated ("asked"), the names of model and network, and the kind of test. Where
@@ -483,7 +485,8 @@ def _replay_model(
     Returns a line for each repeat, group of images and target, and which images each test evaluated, with the ability
     that it measured. Each model has random draws of its own (`draws_of` gives its seed).
 
-    setting:  policy, estimator and budget.    banks: the item bank of each model.
+    setting:  policy, estimator and budget.
+    banks:    the item bank of each model.
     position: of the model among the models of `source`.
     """
     started: list[Policy] = []
@@ -667,7 +670,7 @@ def averages(tests: pd.DataFrame) -> Line:
             taus.append(kendall(true, estimated, of_repeat["network"].tolist()))
 
     policy, estimator = tests[POLICY].iloc[0], tests[ESTIMATOR].iloc[0]
-    rank_tau_with_ends = np.mean(taus, axis=0) if taus else UNKNOWN_ESTIMATE
+    rank_tau_with_ends = np.mean(taus, axis=0) if taus else UNKNOWN_ESTIMATE  # three times NaN
     return {
         TRUTH: tests[TRUTH].mean(),
         ESTIMATE: defined[ESTIMATE].mean(),
@@ -675,7 +678,8 @@ def averages(tests: pd.DataFrame) -> Line:
         COVERAGE: is_covered.mean() if len(defined) else float("nan"),
         UNDEFINED: len(tests) - len(defined),
         **cells(interval_columns(RANK_TAU), rank_tau_with_ends),
-        # these estimators are biased where a session's own responses decide which of its images are evaluated
+        # some estimators (keys of WARNINGS) are biased where a session's own responses decide which of its images are
+        # evaluated; of the replayed policies this is gre_two_stage
         WARNING: adaptive.WARNINGS.get(estimator) if policy == "gre_two_stage" else None,
     }
 
@@ -687,9 +691,10 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
     there score 1, 2 and 4 points by level, and by its points a mapping gives it the items of the second round. A larger
     budget multiplies both rounds (`test.times`).
 
-    right:   the model's responses.    mapping: a name of MAPPINGS.
-    seed:    [`draws_of` the model, 0, repeat], so that the test is the one that `replay` makes of a single model, whose
-             position there is 0.
+    right:   the model's responses.
+    mapping: a name of MAPPINGS.
+    seed:    three numbers: `draws_of` the model, 0 and the repeat. The test is then the one that `replay` makes with
+             this model alone, whose position there is 0.
     Raises FcaError for a pool or a budget that the policy refuses.
     """
     test = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping])
@@ -783,10 +788,10 @@ def session_lines(source: CompleteResponses, pool: Pool, budget: float, seed: in
 
 
 def _example_sessions(source: CompleteResponses, pool: Pool, budget: float, seed: int, position: int) -> pd.DataFrame:
-    """EXAMPLE_SESSIONS sessions of one model image by image: a line for each image that a two-stage test evaluates.
+    """A few sessions of one model, image by image: a line for each image that a two-stage test evaluates.
 
-    A session is a class and an attribute. The sessions are at equal steps along their order by the points of the first
-    round; those with the same points are in random order.
+    A session is a class and an attribute. EXAMPLE_SESSIONS of them are taken, at equal steps along their order by the
+    points of the first round; those with the same points are in random order.
 
     position: of the model among the models of `source`.
     """

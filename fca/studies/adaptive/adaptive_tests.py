@@ -96,7 +96,7 @@ class AdaptiveTests:
         tests, _ = by_version(store, [tests], rows[:0])
         require_rows(tests, "adaptive tests", len(rows), COMMAND)
 
-        # the predict run on all images, with which each test is compared
+        # the predict run on all images, with which each test is compared; of several runs the last
         is_full_run = (rows["task"] == "predict") & (rows["split"] == "test")
         full_run_by_images = {_network_and_images(row): row for row in records(rows[is_full_run])}
 
@@ -135,7 +135,8 @@ def truth_of(
 
     Images without levels are one group with the accuracy alone (1 x 1). None where the predictions are not stored: the
     predict run lacks a class of the test, or its logits where the test's protocol (masked) needs them.
-    test: the row of the adaptive test.    full: the row of the predict run.
+    test: the row of the adaptive test.
+    full: the row of the predict run.
     """
     if not set(test["classes"]) <= set(full["classes"]):
         return None
@@ -163,7 +164,8 @@ def _overall_lines(
 ) -> Iterator[Line]:
     """A line for each target of a test (accuracy, score): its estimate beside the truth, as means over attributes.
 
-    row:   the row of the test.    full: the row of the predict run on all images; None if there is none.
+    row:   the row of the test.
+    full:  the row of the predict run on all images; None if there is none.
     truth: what `truth_of` returns: the targets of every attribute on all images; None if not known.
     """
     columns = _cells_of(row, (*_TEST_COLUMNS, *_COUNT_COLUMNS, WARNING))
@@ -217,7 +219,8 @@ def _cells_of(row: Mapping[str, Any], columns: Sequence[Column]) -> Line:
 def _estimate_beside_truth(target: str, value: Any, low: Any, high: Any, truth: Any) -> Line:
     """The cells of an estimate, its interval, the truth, the error, and whether the interval contains the truth.
 
-    target: accuracy or score.    truth: None if not known; then there is neither an error nor whether it is covered.
+    target: accuracy or score.
+    truth:  None if not known; then the line has no cells of the error and of whether the interval contains the truth.
     """
     line: Line = {
         TARGET: target,

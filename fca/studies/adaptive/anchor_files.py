@@ -95,6 +95,7 @@ def error_of(anchors: Anchors, networks: Sequence[str]) -> tuple[Estimated, floa
     """
     assert anchors.checked is not None  # `choose_anchors` sets it
     truth, estimate = anchors.checked.T
+    # the mean squared error, and the ends of its interval over networks, which stay within [0, 1]
     squared_error = mean_with_interval((estimate - truth) ** 2, np.array(networks), within=FRACTION)
     k, n = len(anchors.items), anchors.pool
     random_variance = (truth * (1 - truth)).mean() * (1 - k / n) * n / (n - 1) / k
@@ -109,11 +110,15 @@ def write_anchors(
     The file also has the models on whose responses the anchors were chosen, and how large the errors are. It has all
     that the estimate of a new model's accuracy needs:
 
-        logit(accuracy) = logit(share (a + b Σ w y) + (1 - share) expected by the bank) + shift ± reach
+        logit(accuracy) = logit(λ (a + b Σ w y) + (1 - λ) e) + shift ± reach
 
-    where y are the responses to the anchors, w the weights, and (a, b) the `line`.
+    y and w are the responses to the anchors and their `weights`; a and b, the `line`, lead from the weighted mean to an
+    accuracy. e is the accuracy on the whole pool that the item `bank` expects, with λ the `share` of the first part
+    beside it (1 without a bank). `shift` corrects the mean error of the estimate, and `reach` is the half width of its
+    95 % interval, both in logits. `pool` is the number of all items, of which the bank has the parameters.
 
-    responses: the responses by which the anchors were chosen.    cite, licence: texts that the file keeps, if given.
+    responses:     the responses by which the anchors were chosen.
+    cite, licence: texts that the file keeps, if given.
     """
     # warn of parameters of the bank's prior that the responses do not determine, such as the spread of ability
     log_not_estimable(str(path), anchors.not_estimable)
@@ -123,6 +128,7 @@ def write_anchors(
     assert anchors.errors is not None
 
     networks = responses.subjects["model"].tolist()
+    # root mean squared error of the estimates in `checked`, and the one of a random sample of as many items
     error, random_error = error_of(anchors, networks)
     # `checked` has a line for each subject: its accuracy on all items, and the estimate by anchors chosen without it
     checks = zip(responses.subjects["subject"].tolist(), networks, *anchors.checked.T.tolist(), strict=True)
@@ -222,7 +228,9 @@ def _is_ascending(numbers: Sequence[int]) -> bool:
 def _checked_bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
     """The item bank of a file of anchors, with the parameters of all items of the pool; None where it has none.
 
-    content: the value of `bank` in the file.    pool: the number of items of the pool.    path: the file, for messages.
+    content: the value of `bank` in the file.
+    pool:    the number of items of the pool.
+    path:    the file, for messages.
     Raises FcaError for an unknown item response model, and for parameters of another number or outside their ranges.
     """
     if content is None:

@@ -55,7 +55,9 @@ def exposure_of_model(records: Sequence[Record], pool: Pool, bank: ItemBank | No
     """The images that the tests of one model evaluated, and the ability measured by each, expressed as an accuracy.
 
     Abilities of two models cannot be compared, since each model's bank is fitted on other networks and has a scale of
-    its own. The accuracies that the banks expect at these abilities can.    records: one for each test.
+    its own. The accuracies that the banks expect at these abilities can be compared.
+
+    records: one for each test.
     """
     evaluated = np.stack([record.evaluated for record in records])
     if bank is None:
@@ -74,7 +76,8 @@ def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " mod
     compared.) Its value and both ends of its interval (which leaves out networks) are means over repeats; NaN with
     fewer than FEWEST models, and without a bank.
 
-    tests:    one for each model, with all repeats of its test.    truth: accuracy of each model on all images.
+    tests:    one for each model, with all repeats of its test.
+    truth:    accuracy of each model on all images.
     networks: the network of each model.
 
     >>> evaluated = np.array([[[True, True, False, False]], [[True, False, True, False]]])  # models, repeats, images
@@ -97,10 +100,9 @@ def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " mod
     expected = np.stack([of_model.expected for of_model in tests], axis=1)  # repeats x models; 0 x models without bank
     taus = [kendall(truth, of_repeat, networks) for of_repeat in expected] if models >= FEWEST else []
     tau, low, high = np.mean(taus, axis=0).tolist() if taus else (float("nan"), *NO_INTERVAL)
-    # of the images: how often the one evaluated most often is, and the share that no test evaluates
     return {
-        LARGEST: float(times.sum(axis=0).max() / repeats / models),
-        NEVER: float((times == 0).all(axis=0).mean()),
+        LARGEST: float(times.sum(axis=0).max() / repeats / models),  # of the tests, for the most frequent image
+        NEVER: float((times == 0).all(axis=0).mean()),  # share of the images that no test evaluates
         COMMON: common,
         **cells(interval_columns(ABILITY_TAU), (tau, low, high)),
     }

@@ -115,7 +115,12 @@ _PREFIX_BY_OPTION = {
 def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     """Squared error of every method: an open mark for each model, a filled mark with its interval for the models' mean.
 
-    Colours are what a method needs: evenly drawn images, levels, an item bank, or that it is biased (column NEEDS).
+    Colours are the kinds of method (column NEEDS). A method has the last of these kinds that applies to it:
+
+    - evenly drawn images (policies static_k, random and proportional)
+    - adaptive, needs levels only (all other policies)
+    - needs an item bank
+    - biased by its adaptive draw
 
     errors: the table adaptive_errors, with a line for each model.
     methods: the table adaptive_methods, with means over models.
@@ -279,7 +284,7 @@ def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
     frame.loc[has_no_interval, [MSE.low, MSE.high]] = None
 
     uses_bank = frame[ESTIMATOR].isin(replay.BANK_ESTIMATORS)
-    # from the weakest to the strongest: a bias counts more than the need of a bank, and this more than the policy
+    # a test has one kind: each line overrides the one before it, so a bias counts more than the need of a bank
     needs = frame[POLICY].map(_NEEDS_OF_POLICY).fillna(_ADAPTIVE)
     needs = needs.where(~uses_bank, _NEEDS_BANK)
     needs = needs.where(frame[live.WARNING].isna(), _BIASED)
@@ -298,7 +303,9 @@ def evaluated_figure(evaluated: Table) -> alt.FacetChart:
     """Mean number of images of each level in a session, a row for each model; a panel for each mapping.
 
     A session is a class and an attribute. A mapping determines how many images of each level its second round has, by
-    the points (right responses) of its first round. Colours are levels. The most accurate model comes first.
+    its points: 1, 2 and 4 for a right easy, medium and hard image of its first round. Colours are levels. The most
+    accurate model comes first.
+
     evaluated: the table adaptive_asked.
     """
     frame = evaluated.frame.assign(named="second round by mapping " + evaluated.frame["mapping"])
@@ -354,6 +361,7 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
     points_of_first_round = list(range(10))  # 0 to 9: one easy, two medium and one hard image
     x = alt.X("points:O", title=replay.POINTS_OF_SESSION.meaning, scale=alt.Scale(domain=points_of_first_round))
     bars: Any = alt.Chart().transform_filter("datum.line == 'sessions'").mark_bar(color="#8b949e", opacity=0.5)
+    # SHARE is here the share of the model's sessions that have this number of points
     bars = bars.encode(x=x, y=f"{SHARE}:Q", tooltip=kinds.tooltips(trajectories.columns))
     lines = kinds.points_with_intervals(
         VALUE,
@@ -499,7 +507,8 @@ def _estimates_beside_truths(
 ) -> alt.FacetChart:
     """A chart of estimates with their intervals (dots), and of the values on all images (crosses) where known.
 
-    frame:     lines of a table of live tests, prepared by `label_tests`.    y: the channel of the rows.
+    frame:     lines of a table of live tests, prepared by `label_tests`.
+    y:         the channel of the rows.
     hover:     the columns shown under the pointer.
     offset_by: lines of one row that differ in this column are drawn one below the other; None: they overlap.
     """

@@ -288,7 +288,7 @@ class AdaptiveTest:
             # in its earlier version a group's own responses decided its share, and the first round had a fixed size
             identity["shares"] = "of other groups, at most half first"
         if policy.name == "defensive_irt" and estimator in PRECISION_WEIGHTED:
-            # its earlier version foresaw a variance that ignored how much of the pool is drawn
+            # its earlier version expected the variance of samples from an infinite pool
             identity["foreseen"] = "of a finite population"
         if estimator in REVISED:
             identity["revised"] = REVISED[estimator]
@@ -365,7 +365,8 @@ class AdaptiveTest:
 
         It writes the predictions to a journal in the run's folder, from which an interrupted test resumes.
 
-        classes: label indices of the images.    items: the images that may be evaluated.
+        classes: label indices of the images.
+        items:   the images that may be evaluated.
         """
         data, shift, machine = run.work.forward.data, run.work.forward.shift, context.machine
 
@@ -497,8 +498,8 @@ class AdaptiveTest:
 def _testable_classes(classifier: Classifier, work: Examination, context: RunContext) -> list[int]:
     """Label indices of the test's classes that the classifier knows.
 
-    Raises FcaError if it knows none of them. If the user chose a subset of the classes, also for a class of the subset
-    that it does not know, because the test would then silently be of fewer classes.
+    Raises FcaError if it knows none of them. If the user chose a subset of the classes, it also raises FcaError for a
+    class of the subset that the classifier does not know: the test would otherwise silently have fewer classes.
     """
     names = work.forward.data.classes
     testable = [c for c in work.classes if names[c] in classifier.classes]
@@ -536,7 +537,8 @@ def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
     if unknown_levels:
         named_levels = ", ".join(unknown_levels[:5])
         raise FcaError(f"level of images of {data.name}", named_levels, ", ".join(LEVELS), "name levels so")
-    return Items(rows[test_positions], test_positions, pool_of(items))
+    pool = pool_of(items)  # raises FcaError for a session without images of one of the levels
+    return Items(rows[test_positions], test_positions, pool)
 
 
 def choose_policy(
@@ -585,7 +587,8 @@ def choose_policy(
 def bank_of(store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift) -> ItemBank:
     """The item parameters of these images under the shift, in the order of `rows`.
 
-    bank: the id of a saved table, or a file.    rows: positions of the images in `data.items`.
+    bank: the id of a saved table, or a file.
+    rows: positions of the images in `data.items`.
     Raises FcaError for what is no bank, for images that the bank lacks, where two of its items have the same name, and
     where the items are on more than one scale.
     """
@@ -598,9 +601,12 @@ def bank_of(store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " it
 def priors_of_bank(
     store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift
 ) -> list[str]:
-    """A sentence for each fit behind these images' items that could not learn a scale; arguments as of `bank_of`.
+    """A sentence for each fit behind these images' items that could not learn a scale, such as the spread of ability.
 
     The items of such a fit depend on its prior.
+
+    bank: the id of a saved table, or a file.
+    rows: positions of the images in `data.items`.
     """
     frame = _items_of_bank(store, bank, data, rows, shift)
     priors_by_fit = origin_of(store, bank).not_estimable_of(frame)
@@ -612,7 +618,8 @@ def _items_of_bank(
 ) -> pd.DataFrame:
     """The lines of the item bank for these images under the shift, in the order of `rows`.
 
-    bank: the id or the file of the bank, as in `task.bank`.    rows: positions of the images in `data.items`.
+    bank: the id or the file of the bank, as in `task.bank`.
+    rows: positions of the images in `data.items`.
     Raises FcaError if two items of the bank have the same name, for images without an item, and if the items are from
     several data sets, because difficulties of separate fits are on separate scales.
     """
@@ -623,7 +630,7 @@ def _items_of_bank(
         matching = frame[frame[column] == value]
         if len(matching):  # if no line matches, all stay: a bank fitted on files of responses may use other names
             frame = matching
-    if frame["item"].duplicated().any():
+    if frame["item"].duplicated().any():  # images of several data sets may share a name
         datasets = ", ".join(sorted(set(frame["dataset"])))
         step = f"save one of this set alone: fca analyse analysis=irt fingerprint={data.fingerprint}"
         raise FcaError("data sets of task.bank", datasets, f"{data.name}, or another one", step)
@@ -639,7 +646,7 @@ def _items_of_bank(
         step = "fit one on other models' answers to all of these images: fca analyse analysis=irt"
         raise FcaError(f"items that task.bank {bank} lacks", value, "none", step)
 
-    scales = frame["dataset"].iloc[bank_rows].unique()  # each data set was fitted by itself, on its own scale
+    scales = frame["dataset"].iloc[bank_rows].unique()  # each data set was fitted separately, on its own scale
     if len(scales) > 1:
         scale_names = ", ".join(map(str, scales))
         allowed = "one: difficulties of two scales are not comparable"
@@ -715,7 +722,7 @@ class Evaluator:
         self.p_true = np.full(len(self.image_ids), np.nan, dtype=np.float32)
         self.seconds = 0.0
         self.journal = Journal(self.journal_file, self._is_valid)
-        for line in self.journal.lines_or_anew("the test begins anew"):
+        for line in self.journal.lines_or_anew("the test begins anew"):  # the text is for the warning in the log
             self._keep_predictions(line)
 
     def _is_valid(self, line: Line) -> bool:
@@ -735,7 +742,8 @@ class Evaluator:
         which an interrupted test resumes. This happens in chunks, so that an image that cannot be read costs only the
         predictions of its chunk.
 
-        round_number: counts from 1; it is written to the journal.    positions: positions of the images in the pool.
+        round_number: counts from 1; it is written to the journal.
+        positions:    positions of the images in the pool.
         """
         missing = positions[self.pred[positions] < 0]  # -1: no prediction so far
         for start in range(0, len(missing), IMAGES_PER_LINE):
@@ -759,7 +767,9 @@ class Evaluator:
         """The position of the largest allowed logit of each image, and the probability of its true class.
 
         Allowed are all logits of the classifier or, in the masked protocol, those of the tested classes; the
-        probability is the softmax over the allowed logits.    positions: positions of the images in the pool.
+        probability is the softmax over the allowed logits.
+
+        positions: positions of the images in the pool.
         """
         from fca.training.infer import logits_of  # imports torch, which planning does without
 
@@ -800,7 +810,14 @@ class Goal:
         record: Record,
         bank: ItemBank | None,
     ) -> None:
-        """Set the precision that ends a test, and what its estimates are made of; see the class for the arguments."""
+        """Set the precision that ends a test, and what its estimates are made of.
+
+        width:      the largest width of the 95 % interval of accuracy; None: any width.
+        ability_se: the largest standard error of the ability; None: any.
+        estimator:  its name.
+        record:     the responses of the test, to which every round adds its own.
+        bank:       the items of the pool, for an ability or an estimator that needs them.
+        """
         self.width = width
         self.ability_se = ability_se
         self.estimator = estimator

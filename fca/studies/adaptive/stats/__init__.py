@@ -119,7 +119,8 @@ WARNINGS: Mapping[str, str] = MappingProxyType(
 def start_policy(policy: str | StartPolicy, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> Policy:
     """Start a test of one model: returns the policy before its first round.
 
-    policy: a name of POLICIES, or the class of a policy, or a partial of it with options.    budget: share of the pool.
+    policy: a name of POLICIES, or the class of a policy, or a partial of it with options.
+    budget: share of the pool.
     Raises FcaError for another name, and for a pool, a budget or a bank that the policy cannot take.
 
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
@@ -136,7 +137,8 @@ def start_policy(policy: str | StartPolicy, pool: Pool, budget: int | float, ban
 def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     """Estimate every target (accuracy; with levels also score) of every group from the responses of a test so far.
 
-    estimator: a name of ESTIMATORS.    bank: the pool's items, for estimators that need a bank; others ignore it.
+    estimator: a name of ESTIMATORS.
+    bank:      the pool's items, for estimators that need a bank; others ignore it.
     Raises FcaError for an unknown name, a missing bank, an estimator that needs levels where there are none, and a
     record without responses.
     """
@@ -167,11 +169,13 @@ def replay(
     Every model takes the test `repeats` times, with other random draws.
 
     correct:  right or wrong, of every model on every item of the pool.
-    levels:   0 easy, 1 medium, 2 hard.    sessions: (class, attribute).    groups: what is averaged over: attribute.
-              None: items without levels, of one group; sessions are then classes, and the one target is accuracy.
+    levels:   0 easy, 1 medium, 2 hard, of every item; None: items without levels, whose one target is accuracy.
+    sessions: the class and attribute of every item; without attributes, its class.
+    groups:   the attribute of every item: results are for each group; None: one group.
     policy:   a name of POLICIES, or a policy's class with options bound: partial(GreTwoStage, mapping=MAPPING_L).
     estimator: a name of ESTIMATORS; None: stratified where items have levels, else hypergeometric.
-    budget:   share of the pool to evaluate.    bank: the pool's items, fitted on other models.
+    budget:   share of the pool to evaluate.
+    bank:     the pool's items, fitted on other models.
     seed:     with the positions of model and repeat it seeds each test's draws: adding models changes no other.
 
     One row for each (model position, group, repeat, target), in shares: truth, estimate, se, low, high (95 %), and how

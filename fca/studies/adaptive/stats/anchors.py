@@ -83,7 +83,7 @@ class Anchors:
         if correct.shape[1] != len(self.items) or not np.isin(correct, (0, 1)).all():
             allowed = f"0 or 1 for each of the {len(self.items)} anchors"
             raise FcaError("responses to anchors", f"of shape {correct.shape}", allowed, "evaluate all of them")
-        centre = _to_logit(self.shares(correct.astype(bool)), self.pool) + self.shift
+        centre = _to_logit(self.shares(correct.astype(bool)), self.pool) + self.shift  # of the interval, in logits
         return expit(np.stack([centre, centre - self.reach, centre + self.reach], axis=1))
 
     def shares(self, correct: Bool[np.ndarray, "models k"]) -> Shares:
@@ -132,23 +132,31 @@ def choose_anchors(
                a 2pl; the item closest to each centre is taken, with the cluster's share of the items as its weight
                (Maia Polo et al., section 3).
                random: a simple random sample.
-    estimator: how accuracy is estimated: p_irt, gp_irt (with a 2pl fitted here), line (least squares over the models)
-               or weighted; see `Anchors.shares`.    None, for either: the one of METHODS with the least error.
+    estimator: how accuracy is estimated from the responses to the anchors.
+               weighted: their weighted mean.
+               line: a line in the weighted mean, fitted by least squares over the models.
+               p_irt: the mean over all items of these responses, and of the probabilities by a 2pl fitted here.
+               gp_irt: λ times weighted plus 1 - λ times p_irt, with λ fitted.
     networks:  the network of each model; snapshots and seeds of one network are never on both sides of a check. None:
                all differ.
 
-    The error of every method is found by cross-validation in ten folds of networks: the other folds choose anchors, and
-    the accuracy of the held-out models is estimated; the λ of gp_irt and the shift are fitted on the models of other
-    folds. The method with the least squared error over all folds then chooses the anchors that are returned, on all
-    models. The error that is reported (`checked`) is not the one by which the method was chosen: in each fold it is the
-    error of the method that is best, by the same rule, for the models of the OTHER folds.
+    A method is a space and an estimator. If either is None, the one of METHODS (with the other, if that is given) that
+    has the least error is taken.
 
-    `shift` is the mean residual r = logit(truth) - logit(estimate) of that method (shares are kept half an item off 0
-    and 1), and `reach` the ceil(0.95 (m + 1))-th smallest |r| of the `checked` estimates of the m models. For one more
-    network like these the interval contains the truth in about 95 % of cases, whatever the model of responses
-    (cross-conformal: Barber et al. 2021); for models unlike these nothing is promised. It is wide where a few models
-    differ from the others. Raises FcaError for fewer than 19 models, for fewer than two networks, and for k that is not
-    below the number of items.
+    The error of every method is found by cross-validation in ten folds of networks: the other folds choose anchors, and
+    the accuracy of the held-out models is estimated; the λ of gp_irt and `shift` (below) are fitted on the models of
+    other folds. The method with the least squared error over all folds then chooses the anchors that are returned, on
+    all models. The reported error, of the estimates in `checked`, is not the one by which the method was chosen: in
+    each fold it is the error of the method that is best, by the same rule, for the models of the OTHER folds.
+
+    `shift`, which corrects the estimate, is the mean residual r = logit(truth) - logit(estimate) of the chosen method
+    (shares are kept half an item off 0 and 1). `reach`, the half width of the interval in logits, is the
+    ceil(0.95 (m + 1))-th smallest |r| of the `checked` estimates of the m models. For one more network like these the
+    interval contains the truth in about 95 % of cases, whatever the model of responses (cross-conformal: Barber et al.
+    2021); for models unlike these nothing is promised. It is wide where a few models differ from the others.
+
+    Raises FcaError for fewer than 19 models, for fewer than two networks, and for k that is not below the number of
+    items.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, difficulty = rng.normal(size=(30, 1)), rng.normal(size=300)
@@ -191,8 +199,9 @@ def choose_anchors(
 def _methods_to_compare(space: str | None, estimator: str | None) -> list[Method]:
     """The methods to compare: pairs of a space, in which anchors are chosen, and an estimator.
 
-    If both are given, the one method of these, which need not be in METHODS. Else all of METHODS that have the given
-    space or estimator; None stands for any. Raises FcaError for an unknown name, and where METHODS has no such method.
+    If both are given, the result is this one pair, which need not be in METHODS. Otherwise it is all METHODS that have
+    the given space or estimator; None stands for any. Raises FcaError for an unknown name, and where METHODS has no
+    such method.
     """
     if space is not None:
         check_choice("space", space, SPACES)
@@ -239,7 +248,8 @@ def _fit_share_and_shift(estimates: Float[np.ndarray, "models 2"], truth: Shares
 
     estimates: estimated accuracies of the models with share 1 and with share 0. Both are equal for other estimators
                than gp_irt, whose share is then 0.
-    truth:     the models' accuracies on all items.    items: number of items of the pool.
+    truth:     the models' accuracies on all items.
+    items:     number of items of the pool.
     """
     # least squares of truth - e0 = share (e1 - e0)
     difference = estimates[:, 0] - estimates[:, 1]
@@ -272,7 +282,8 @@ def _cross_fitted(
     that it leaves, in logits. All other estimators have e1 = e0, so that λ does not matter.
 
     held_out: e1 and e0 of every method and model, from `_held_out_estimates`.
-    truth:    accuracy of each model on all items.    items: number of items of the pool.
+    truth:    accuracy of each model on all items.
+    items:    number of items of the pool.
     If all models are in a single fold, λ and shift are fitted on these models themselves. This happens with two
     folds, when `_best_method_elsewhere` leaves one of them out.
     """
@@ -295,7 +306,8 @@ def _best_method_elsewhere(
     A model's own error has no part in this choice, so the error of the chosen method on this model is unbiased by it.
 
     held_out: estimates of every method and model, from `_held_out_estimates`.
-    truth:    accuracy of each model on all items.    items: number of items of the pool.
+    truth:    accuracy of each model on all items.
+    items:    number of items of the pool.
     """
     best_method = np.empty(len(truth), dtype=np.int64)
     for number in range(fold.max() + 1):
@@ -314,8 +326,8 @@ def _choose_by_each_method(correct: Correct, k: int, methods: Sequence[Method], 
 
     weighted: none.
     line:     `line`, intercept and slope that lead from the weighted mean of the responses to the accuracy.
-    p_irt, gp_irt: `bank`, and as `share` the weight of the weighted mean beside the estimate by the bank. It is 0 here;
-              callers fit the one of gp_irt.
+    p_irt:    `bank`, and 0 as `share`, the weight of the weighted mean beside the estimate by the bank.
+    gp_irt:   as p_irt; callers then fit the `share`.
 
     Callers also fit the correction of the estimate (`shift`) and its interval (`reach`). To save time, the item
     response model (2pl) is fitted once for all methods, and items are chosen once in each space.

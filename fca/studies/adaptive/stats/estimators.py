@@ -87,9 +87,9 @@ def _normal(value: Targets, se: Targets) -> Interval:
 
 
 def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, added: ByLevel) -> Interval:
-    """Accuracy and score of each group with standard errors and 95 % intervals, from its shares right by level.
+    """The targets (accuracy and score) of each group with standard errors and 95 % intervals, from shares by level.
 
-    share:    p_l, the share right at level l. Accuracy and score are weighted sums Σ w_l p_l.
+    share:    p_l, the share right at level l. A target is a weighted sum Σ w_l p_l.
     variance: the estimated variance of p_l, 0 where every item was evaluated.
     df:       the degrees of freedom with which `variance` is estimated.
     n:        number of responses behind p_l.
@@ -113,7 +113,7 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     """
     # Jeffreys' intervals of the levels, each of m responses of which `share` is right; groups x levels
     p = (share * n + added) / (n + 2 * added)
-    m = p * (1 - p) / np.maximum(variance, TINY)
+    m = p * (1 - p) / np.maximum(variance, TINY)  # TINY: no division by 0; those ends are replaced below
     low, high = jeffreys_interval(share, m)
     is_certain = variance == 0  # every item was evaluated
     low = np.where((share == 0) | is_certain, share, low)
@@ -142,7 +142,9 @@ def jeffreys_interval(
 ) -> tuple[Float[np.ndarray, "groups columns"], Float[np.ndarray, "groups columns"]]:
     """Both ends of Jeffreys' 95 % interval of a binomial share (Brown, Cai and DasGupta 2001, Stat. Sci. 16:101).
 
-    They are quantiles of Beta(n share + 1/2, n (1 - share) + 1/2).    n: number of responses, which need not be whole.
+    They are quantiles of Beta(n share + 1/2, n (1 - share) + 1/2).
+
+    n: number of responses, which need not be whole.
 
     >>> low, high = jeffreys_interval(np.array([[0.9]]), np.array([[100.0]]))
     >>> low.round(3), high.round(3)
@@ -178,9 +180,11 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     optimal_allocation), and biased where they do (gre_two_stage).
 
     A stratum is a session, or the sessions of a group that are too small to be evaluated one by one. A stratum with a
-    single response takes the s² of its level in all groups. Few responses estimate a variance poorly, so one further
-    response is counted: for a group and level, with the variance of the level in all groups; for all groups together,
-    with the largest variance, 1/4. The intervals of accuracy and score combine Jeffreys' intervals of the levels
+    single response takes the s² of its level in all groups.
+
+    Few responses estimate a variance poorly, so one further response of a cautious variance is counted beside them. In
+    the variance of one group it has the variance of the level in all groups; in the variance of the mean over groups
+    it has the largest possible one, 1/4. The intervals of accuracy and score combine Jeffreys' intervals of the levels
     (`level_interval`). For the mean over groups, the groups are first averaged level by level.
 
     >>> from fca.studies.progressive.stats.pool import make_pool
@@ -191,7 +195,7 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     (array([[0.5  , 0.286]]), array([[0.125, 0.12 ]]))
     """
     n, n_right, size, group = strata(pool, record)  # three counts, strata x levels, and the group of each stratum
-    n_of_group = sums(n, group)  # groups x levels
+    n_of_group = sums(n, group)  # sums over the strata of each group; groups x levels
     size_of_group = sums(size, group)
 
     # p_s, Y, s_s², and the factor of s_s² in the variance of Y: (N_s / N)² (1 / n_s - 1 / N_s)
@@ -253,12 +257,13 @@ def _intervals_of_groups(shares: LevelShares) -> Interval:
         (df observed + factor v) / (df + 1)
 
     `factor` v is this first part if every response has the variance v. It counts as one further response. The second
-    part is estimated by v alone. The degrees of freedom of both parts together are Welch and Satterthwaite's.
+    part is estimated by v alone. The degrees of freedom of both parts together are Welch and Satterthwaite's, the
+    squared sum of the parts, divided by the sum of each part² / its degrees of freedom.
     """
-    df = shares.df + 1
-    of_several = (shares.df * shares.observed + shares.factor * shares.level_s_squared) / df
+    df_and_one = shares.df + 1  # with the further response
+    of_several = (shares.df * shares.observed + shares.factor * shares.level_s_squared) / df_and_one
     variance_parts = np.stack([of_several, shares.of_single])
-    df_of_parts = np.stack([df, np.broadcast_to(shares.level_df, df.shape)])
+    df_of_parts = np.stack([df_and_one, np.broadcast_to(shares.level_df, df_and_one.shape)])
     return level_interval(
         share=shares.share,
         variance=of_several + shares.of_single,
@@ -289,8 +294,8 @@ def _interval_of_mean(shares: LevelShares) -> Interval:
     of_several = (df * observed + shares.factor.sum(axis=0) * added) / (df + 1)
     of_single = shares.of_single.sum(axis=0)
 
-    # degrees of freedom by `welch`: one part for each group (+ 1 for the further response), and one for all single
-    # responses, as these share level_s_squared
+    # degrees of freedom of a sum of independent parts v, (Σ v)² / Σ (v² / df) (`welch`): one part for each group, with
+    # one more df for the further response, and one for all single responses, as these share level_s_squared
     variance_parts = np.concatenate([shares.observed, of_single[None]])
     df_of_parts = np.concatenate([shares.df + 1, shares.level_df[None]])
     n_groups = len(shares.share)
@@ -333,7 +338,9 @@ def strata(pool: Pool, record: Record) -> tuple[Counts, Counts, Counts, Int[np.n
 
 
 def sums(values: Shaped[np.ndarray, "strata 3"], group: Int[np.ndarray, " strata"]) -> ByLevel:
-    """Sums over the strata of each group, level by level.    group: the group of each stratum.
+    """Sums over the strata of each group, level by level.
+
+    group: the group of each stratum.
 
     >>> sums(np.ones((3, 3)), np.array([0, 1, 0]))
     array([[2., 2., 2.],
@@ -460,7 +467,7 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     inverse to the variances that were expected before the samples were drawn (`sample_weights`).
     """
     bank = check_bank("difference", pool, bank)
-    _check_samples(record)
+    _check_samples(record)  # raises FcaError if the policy drew no samples with known chances
     p_by_all_responses = response_probabilities(record, bank)
     predictions = []
     for sample in record.samples:
@@ -477,12 +484,13 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
         Y = Σ_i w_i m_i + Σ_{i evaluated} w_i (y_i - m_i) / π_i,   m_i = a + b p_i
 
-    the generalised regression estimator (Särndal, Swensson & Wretman 1992, section 6.4): `difference` with a slope b,
-    and an intercept a for each level, that minimise Σ (1 - π_i) (w_i / π_i)² (y_i - m_i)² over the evaluated items, the
-    variance of the estimate. Ten responses that agree with the bank, spread over the pool, count beside them. A bank
-    without information on this model has b near 0, and the estimate is the share right of a random sample; p_i is that
-    of the ability by all responses. The bias is of the order of 1 / n, whatever the bank; variance and intervals are
-    those of `difference`.
+    This is the generalised regression estimator (Särndal, Swensson & Wretman 1992, section 6.4). Here w_i is the weight
+    of item i in the target, y_i the response, and p_i the bank's probability of a right response at the ability that
+    all responses show. The slope b, and the intercept a of each level, minimise the variance of the estimate,
+    Σ (1 - π_i) (w_i / π_i)² (y_i - m_i)² over the evaluated items. Ten responses that agree with the bank, spread over
+    the pool, count beside them. With a bank without information on this model, b is near 0, and the estimate is the
+    share right of a random sample. The bias is of the order of 1 / n, whatever the bank. Variance and intervals are
+    computed as in `difference`.
 
     >>> from fca.studies.progressive.stats.pool import Sample, make_pool
     >>> bank = ItemBank("2pl", np.tile([-2.0, 2.0], 50), np.ones(100), np.ones(100), np.zeros(100))
@@ -493,7 +501,7 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     array([[0.5]])
     """
     bank = check_bank("regression", pool, bank)
-    _check_samples(record)
+    _check_samples(record)  # raises FcaError if the policy drew no samples with known chances
     predicted = regression_predictions(pool, record, bank)
     return _combine_samples(pool, record, [predicted] * len(record.samples))
 
@@ -505,14 +513,14 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
     ability (`chance`). The correction a_level + b p is fitted to the residuals y - p of the evaluated items, with y
     the response, by weighted least squares. An item's weight is the one of its squared residual in the variance of the
     target, (1 - π) (w / π)², where π is the known chance of the item to be drawn and w its weight in the target. The
-    correction is shrunk towards 0, as if AGREEING further responses had been equal to p.
+    correction is shrunk towards 0: AGREEING further responses are counted, spread over the pool, whose residual is 0.
     """
     chance = response_probabilities(record, bank)
     is_of_level = [pool.level == level for level in range(len(pool.levels))]
     columns = np.stack([*is_of_level, chance]).astype(np.float64)  # (levels + 1) x items
 
     importance = np.zeros_like(pool.weights)  # (1 - π) (w / π)² of each evaluated item, targets x items
-    # a test may have drawn several samples, whose estimates are averaged: w is times the sample's weight
+    # a test may have drawn several samples, whose estimates are averaged: w is multiplied by the sample's weight
     samples = zip(record.samples, evaluated_by_sample(record), sample_weights(pool, record), strict=True)
     for sample, is_evaluated, weight_of_group in samples:
         is_sampled = is_evaluated & ~sample.evaluated_before
@@ -520,7 +528,8 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
         importance += np.where(is_sampled, (1 - sample.inclusion) * factor**2, 0.0)
 
     predicted = np.tile(chance, (len(pool.targets), 1))
-    # the normal matrix of AGREEING responses to average items; they add no moments, as their residual is 0
+    # what AGREEING responses to average items add to the normal matrix X' W X of the fit; to its right side
+    # X' W (y - p) they add nothing, as their residual is 0
     agreeing_responses = AGREEING * (columns @ columns.T) / pool.n_items
     for target, item_importance in enumerate(importance):
         if not item_importance.any():  # every item was evaluated
@@ -621,6 +630,7 @@ def share_interval(
 ) -> Interval:
     """Intervals of targets that were estimated with a bank; near 0 and 1 as asymmetric as those of few responses.
 
+    value, variance:      each target, and its estimated variance.
     bound:                what the variance would be if every residual had the variance 1/4; a sum over the evaluated
                           items, 0 where every item was evaluated.
     bound_squares:        the sum of the squares of the terms of `bound`.
@@ -643,11 +653,12 @@ def share_interval(
     >>> interval.low.round(3), interval.high.round(3)
     (array([[0.901]]), array([[0.973]]))
     """
-    # both sums are 0 where every item was evaluated, and n is then 0; TINY**4 is below any sum of fourth powers of
-    # weights
+    # both sums are 0 where every item was evaluated; n is then 0, as TINY**4 keeps the division from 0 / 0 (it is too
+    # small to change any other quotient)
     n = bound**2 / np.maximum(bound_squares, TINY**4)
-    df = np.maximum(n - 1, 0.0)
-    variance = (df * variance + 2 * bound) / (df + 2)
+    df_observed = np.maximum(n - 1, 0.0)
+    df = df_observed + 2  # with the two further responses: n + 1, and at least 2
+    variance = (df_observed * variance + 2 * bound) / df
 
     # Jeffreys' interval of m responses; a quarter of a right and of a wrong response keep p away from 0 and 1
     share = np.clip(value, 0.0, 1.0)  # a corrected estimate may be outside
@@ -656,7 +667,7 @@ def share_interval(
     low, high = jeffreys_interval(share, m)
 
     # scaled to the standard error, with Student's t; the interval of m responses is for the variance p (1 - p) / m
-    scale = stdtrit(df + 2, 0.5 + LEVEL / 2) / Z * np.sqrt(m * variance / (p * (1 - p)))
+    scale = stdtrit(df, 0.5 + LEVEL / 2) / Z * np.sqrt(m * variance / (p * (1 - p)))
     low = np.where(all_wrong | (share == 0), 0.0, np.maximum(value - scale * (share - low), 0.0))
     high = np.where(all_right | (share == 1), 1.0, np.minimum(value + scale * (high - share), 1.0))
 
@@ -688,7 +699,9 @@ def _estimate_by_sample(
         value = Σ_i w_i m_i + Σ_{i in the sample} w_i (y_i - m_i) / π_i        (generalised difference estimator)
 
     w_i is the weight of item i in the target, y_i its response, m_i the prediction of it, and π_i the known chance of
-    the item to be drawn. The variance is Horvitz and Thompson's, by group.
+    the item to be drawn. The variance is Horvitz and Thompson's, by group, over the n items drawn with π_i < 1:
+
+        n / (n - 1) Σ (1 - π_i) (e_i / π_i - B)²,   e_i = w_i (y_i - m_i),   B = Σ (1 - π_i) e_i / π_i / Σ (1 - π_i)
 
     predicted:    m_i of every item. For items evaluated before the sample the response is used instead.
     is_evaluated: which items were evaluated by the end of the sample.
@@ -700,7 +713,7 @@ def _estimate_by_sample(
     value = _group_sums(pool, pool.weights * (responses_or_predictions + correction))
 
     variance = np.empty_like(value)
-    weighted_residual = pool.weights * residual
+    weighted_residual = pool.weights * residual  # e_i
     for group in range(pool.n_groups):
         positions = np.flatnonzero(is_sampled & (pool.group == group))
         variance[group] = fixed_size_variance(weighted_residual[:, positions], sample.inclusion[positions])

@@ -107,7 +107,7 @@ class Fit(NamedTuple):
 
 
 def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Targets from the responses to evaluated items, and from a model's mean probabilities of all other items.
+    """Accuracy and score of each group, from observed responses and a model's mean probabilities of all other items.
 
         P(right | session, level) = 1 / (1 + exp(-(β_level + s_level u))),   u ~ N(0, 1) for each session
 
@@ -139,8 +139,9 @@ def contradicted(by_model: Interval, by_sample: Interval) -> bool:
     """Whether an estimate by a model differs from one without a model by more than chance, for any target.
 
     This is the test of Hausman (1978): if the model is true, its estimate is the more precise one, and the variance of
-    the difference is the difference of the variances. That is taken to be at least a quarter of the variance of
-    `by_sample`, as it would be near 0 if both variances were similar. Two-sided, at 5 % over both targets (Bonferroni).
+    the difference is the difference of the variances. This variance is taken to be at least a quarter of the one of
+    `by_sample`, as it would be near 0 if both variances were similar. The test is two-sided, at 5 % over both targets
+    (Bonferroni: 2.5 % for each).
 
     >>> half = np.full((1, 2), 0.5)
     >>> contradicted(Interval(half, half / 50, half, half), Interval(half + 0.1, half / 12, half, half))
@@ -290,6 +291,7 @@ def evaluate(patterns: Patterns, prior: Prior, parameters: Parameters, frequency
     A pattern is the counts of evaluated and right items by level that rows (sessions) of a group share; u is a row's
     effect, on the grid NODES. In a group with β and s, P(right) at level l is 1 / (1 + exp(-(β_l + s_l u))).
 
+    prior:      mean and variance of the normal prior of β and s; the penalty is (x - mean)² / (2 variance) for each.
     parameters: of each group, β of the three levels, then its values of s: one for all levels, or one for each.
                 `patterns.loadings` (3 levels x number of s) is 1 at the s that a level has, else 0.
     frequency:  number of rows with each pattern.
@@ -386,7 +388,7 @@ def fit(
     frequency: Frequency,
     tolerance: float = TOLERANCE,
 ) -> tuple[Parameters, Evaluation]:
-    """The mode of every group's penalised likelihood by Newton's method, and the likelihood there.
+    """The β and s at which every group's penalised likelihood is largest, by Newton's method; and `evaluate` there.
 
     Groups are independent, so their steps are taken together. A group's step is shortened so that s stays above 0, and
     halved until its likelihood does not fall. The search ends if the largest step of all is below `tolerance`, or after
@@ -439,10 +441,11 @@ def inverse(matrix: Float[np.ndarray, "groups k k"]) -> Float[np.ndarray, "group
 
 
 def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Estimate:
-    """Accuracy and score of every group with their standard errors, from the fitted model; see `mixed_logit`.
+    """Accuracy and score of every group with their standard errors, from the fitted model.
 
-    A target is the weighted sum of the observed responses, and of the mean predicted probabilities E p of the items
-    without a response. E is the mean over the posterior of a row's random effect u. The variance of a target is
+    In the model P(right) at level l is p_l = 1 / (1 + exp(-(β_l + s_l u))), with a random effect u of each row.
+    Accuracy and score, the targets, are weighted sums of the observed responses, and of the predicted probabilities
+    E p of the items without a response. E is the mean over the posterior of u. The variance of a target is
 
         Σ_rows Σ_l w_l² r_l E[p_l (1 - p_l)]  +  Σ_rows Var(Σ_l w_l r_l p_l)  +  g' C g
 
@@ -450,7 +453,8 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     from the missing responses given u, from u, and from the parameters: g is the gradient of the target by a group's β
     and s, and C their covariance. All groups share the error of the prior's mean.
 
-    rows:       the counts of every session (or level of one).    patterns: the same rows, equal ones merged.
+    rows:       the counts of right, evaluated and remaining items by level, of every session (or level of one).
+    patterns:   the same rows, equal ones merged. `patterns.loadings` is 1 at the s that a level has, else 0.
     fit_of_all: the model, fitted to all rows.
     """
     evaluation = fit_of_all.evaluation
@@ -476,6 +480,7 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
         axis=2,
     )
     score = posterior_score(evaluation)
+    # through the posterior of u: the covariance of p and the score (the derivative of a row's log-likelihood)
     slopes += weighted_chance @ evaluation.score_by_node.swapaxes(1, 2) - mean[:, :, None] * score[:, None]
 
     # Value, and its variance from missing responses and from u: sums over the items of each row; targets x rows

@@ -155,8 +155,9 @@ class StaticK(_SimpleSample):
     """
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
-        """Set k, the number of items of every level in every session, from the budget.    bank: not used.
+        """Set k, the number of items of every level in every session, from the budget.
 
+        bank: not used.
         Raises FcaError for a pool without levels, for a budget of less than k = 1, and if a session has fewer than k
         items of a level.
         """
@@ -330,7 +331,8 @@ class OptimalAllocation(Policy):
         """Set the number of items of every group from the budget, and the weights of levels from the objective.
 
         Raises FcaError for a pool without levels, fewer than six items a group, and another objective.
-        bank: not used.    objective: accuracy or score.
+        bank:      not used.
+        objective: accuracy or score.
         """
         pool.check_levels("policy", "optimal_allocation", WITHOUT_LEVELS)
         self.weight = LEVEL_WEIGHTS[objective_row(objective)]
@@ -546,8 +548,9 @@ class DefensiveIrt(_WithBank):
         π is proportional to w (λ + (1 - λ) s), where w is an item's weight in the objective and s, with mean 1, is
         proportional to sqrt(p (1 - p)). λ = 1 gives equal chances. λ is the one of 1 and EQUAL_SHARES with the least
         D + se(D). D is the expected change of the variance against equal chances: the mean of
-        w² e² (1 / π - 1 / equal π) over the random items, whose residuals e show how well the bank predicts. se(D) is
-        added so that unequal chances need evidence that they help.
+        w² e² (1 / π - 1 / π₁) over the items of the random first round, with π₁ the equal chances and e an item's
+        residual, which shows how well the bank predicts. se(D) is added so that unequal chances need evidence that they
+        help.
 
         The relative variance is 1 + D / (the variance with equal chances). It is at least LEAST_FORESEEN, because
         estimates divide by it.
@@ -557,13 +560,14 @@ class DefensiveIrt(_WithBank):
         """
         is_random = self.record.evaluated & ~self.record.chosen_by_responses  # the items of the first round
         is_remaining = ~self.record.evaluated
-        squared_residual = self._residuals(chance, is_random) ** 2
+        squared_residual = self._residuals(chance, is_random) ** 2  # e²: response minus a line a + b p
         n_random = len(squared_residual)
 
         def mean_with_one_more(factor: PerItem) -> float:
-            """Mean of factor e² over the random items and one more response, with e² = 1/4 and the mean factor.
+            """Mean of factor e² over the random items and one further response.
 
-            1/4 is the largest variance of a response: random items without surprises do not prove that there are none.
+            The further response has e² = 1/4 and the mean factor of the remaining items. 1/4 is the largest variance of
+            a response: random items without surprises do not prove that there are none.
             """
             observed = factor[is_random] * squared_residual
             return (observed.sum() + 1 / 4 * factor[is_remaining].mean()) / (n_random + 1)
@@ -594,10 +598,11 @@ class DefensiveIrt(_WithBank):
     def _residuals(self, chance: PerItem, is_random: Marks) -> Float[np.ndarray, " random"]:
         """Residuals e of the random items: response minus a + b p, the line that estimator `regression` would fit.
 
-        a and b are fitted to the responses to the random items. AGREEING further responses, spread over the pool, are
-        counted as equal to p, so that few responses do not lead the line far from the bank.
+        a and b are fitted to the responses to the random items. AGREEING further responses that equal p, spread over
+        the pool, are counted beside them, so that few responses do not lead the line far from p.
 
-        chance: the bank's probability p of every item.    is_random: which items of the pool are the random ones.
+        chance:    the bank's probability p of every item.
+        is_random: which items of the pool are the random ones.
         """
         columns = np.stack([np.ones_like(chance), chance])  # 2 x items
         random_columns = columns[:, is_random]
@@ -663,8 +668,11 @@ class FisherCat(_WithBank):
         batch: int | None = None,
         randomesque: int = 1,
     ) -> None:
-        """Set the sizes of pilot and batches; see the class for batch and randomesque.
+        """Set the sizes of pilot and batches.
 
+        batch:       items of each round after the pilot, of all groups together; None: four rounds per budget.
+        randomesque: items are drawn at random among this many times as many of the most informative ones; 1: the most
+                     informative ones are taken.
         Raises FcaError as other policies with a bank, and for a batch or randomesque below 1.
         """
         super().__init__(pool, budget, bank)

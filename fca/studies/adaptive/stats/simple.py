@@ -22,9 +22,11 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
 
         se² = (1 - n / N) p (1 - p) / (n - 1)
 
-    n of a group's N items were evaluated, and the share p of them was right. See `exact_interval` for the interval. The
-    mean over the G groups has se sqrt(Σ se_g²) / G, and its interval reaches sqrt(Σ (end_g - p_g)²) / G to either side,
-    with end_g the end of a group's interval on this side (Zou and Donner 2008).
+    n of a group's N items were evaluated, and the share p of them was right. The interval has all shares right in the
+    pool under which so few or so many right items in the sample are not improbable (Clopper and Pearson's for a finite
+    pool, `exact_interval`). The mean over the G groups has se sqrt(Σ se_g²) / G, and its interval reaches
+    sqrt(Σ (end_g - p_g)²) / G to either side, with end_g the end of a group's interval on this side (Zou and Donner
+    2008).
 
     After policy `random` the interval contains the truth in 95 % or more of all samples, whatever the model. Samples of
     `proportional` vary no more, so they can have the same interval. No bank and no model of responses is needed, and
