@@ -37,7 +37,8 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
     a prediction has these predictions, if they are for clean test images, and the learning curve of the training of its
     weights, if there was one. A run with neither has no file. Only the last MAX_RUNS runs are written.
 
-    folder: the folder of the page.    rows: the runs of the page, one a line, with the columns of stored results.
+    folder: the folder of the page.
+    rows:   the runs of the page, one a line, with the columns of stored results.
     """
     # predictions for unchanged test images
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
@@ -66,6 +67,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
         if not predictions and not curve:
             continue
 
+        # a run with a curve alone has no `wrong` images, and adds nothing
         n_wrong.update((predictions["fingerprint"], image) for image in predictions.get("wrong", ()))
         # the script calls the page's function fcaRun with these values
         write(folder / FOLDER / f"{run_id}.js", "fcaRun", run_id, {**predictions, "curve": curve})

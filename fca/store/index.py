@@ -97,7 +97,7 @@ def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
     """
     table = _read_index(outputs / INDEX)
     indexed_stamps = table.select(_STAMP.names)
-    if indexed_stamps.sort_by(_FOLDER).equals(stamps):  # the index is up to date
+    if indexed_stamps.sort_by(_FOLDER).equals(stamps):  # the index is up to date, and was sorted when it was written
         return table
 
     # Forget lines whose row.json was changed or removed

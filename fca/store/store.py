@@ -224,7 +224,8 @@ class Store:
     def write(self, row: Mapping[str, Any], arrays: Arrays, token: str, columns: Iterable[Column] = ()) -> Row:
         """Store the result of a run, which is then done; returns its row as it was stored.
 
-        row:     column -> value, with `run_id`.    arrays: name -> array.
+        row:     column -> value, with `run_id`.
+        arrays:  name -> array.
         token:   the token of the claim under which the run was computed.
         columns: the columns that the run's task declares in addition to the columns that all rows share.
         Raises ClaimLost, and stores no row, if another worker holds the claim by now; ValueError for a value that its
@@ -262,7 +263,8 @@ class Store:
         """Remove weights of a finished run on purpose.
 
         A record with the reason is written first. Because of this record, the missing files do not count as damage.
-        paths: the files.    why: the reason.
+        paths: the files.
+        why:   the reason.
         """
         names = [path.name for path in paths]
         if not names:
