@@ -229,7 +229,7 @@ def points_with_intervals(
     if joined is not None:
         lines = base.mark_line(strokeWidth=1.5).encode(**{value_channel: f"{value}:Q"}, detail=f"{joined}:N")
         joins_within_category = along.shorthand == f"{joined}:O"
-        if joins_within_category:  # all its dots have one place along the axis: join them in the order of their values
+        if joins_within_category:  # the dots of a line have one place along the axis: join them by value
             lines = lines.encode(order=f"{value}:Q")
         charts.append(lines)
     if value.low in hover:

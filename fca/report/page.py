@@ -574,7 +574,7 @@ def _sentences(findings: Iterable[Finding], tables: Mapping[str, Table]) -> list
 def _undrawn_tables(results: Sequence[Result], drawn_tables: set[str]) -> Iterator[Section]:
     """One section with the tables that no figure shows, and the sentences of their findings.
 
-    No section where figures show all tables that have lines.
+    Nothing is yielded if the figures show all tables that have lines.
 
     drawn_tables: the names of the tables with a figure.
     """

@@ -154,11 +154,12 @@ class Store:
         return damaged_lists
 
     def without(self, damaged: DamagedFile) -> Store:
-        """A store that leaves out the runs that need a damaged file, for a reader that found this file to be damaged.
+        """This store without the runs that need a damaged file, for a reader that found the file to be damaged.
 
-        The first call also looks for all other damage, so that the reader need not start again for each damaged file.
-        The log names the files. Raises `damaged` itself if the file is left out already, because the reader would find
-        it again and again.
+        A DamagedFile names its path and its problem (`args`); two with the same are one damage. The first call also
+        looks for all other damage, so that the reader need not start again for each damaged file. The log names the
+        files. Raises `damaged` itself if the file is left out already, because the reader would find it again and
+        again.
         """
         if damaged.args in [file.args for file in self.left_out]:
             raise damaged

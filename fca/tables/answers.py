@@ -135,7 +135,8 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
         evaluations.add((key, row["shift"]))
         key_by_index[row["index"]] = key
 
-        training_run, _, snapshot, *_ = key  # None instead of a run for published weights; the others: model, settings
+        # a key is (training run, model, snapshot, settings ...); the run is None for published weights
+        training_run, _, snapshot, *_ = key
         if key not in properties_by_key:  # the first row of a subject
             properties_by_key[key] = {
                 "model": row["model"],

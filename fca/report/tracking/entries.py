@@ -243,7 +243,7 @@ def completed(config: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """
     for column, value in row.items():
         key = f"recipe.{column.removeprefix(RECIPE)}" if column.startswith(RECIPE) else KEYS.get(column)
-        # a column without a key is a result; of LISTS_AS_TEXT the configuration has the lists themselves
+        # a column without a key is a result; a column of LISTS_AS_TEXT is the text of a list that `config` has itself
         if key is None or column in LISTS_AS_TEXT or value is None:
             continue
 
