@@ -126,6 +126,7 @@ def _curve(folder: Path) -> list[dict[str, Any]]:
     """The learning curve of a training: for each epoch its number and the finite values, such as losses, by name.
 
     Empty where the training stored no history, or where its file is damaged or has another content.
+
     folder: the folder of the training's run.
     """
     with if_whole():  # a missing or damaged file ends the block, without an error
@@ -149,6 +150,7 @@ def _disputed_thumbnails(store: Store, n_wrong: Counter[tuple[str, str]], n_runs
     """Image id and thumbnail (a data URI) of the images on which runs disagree most, where the images still exist.
 
     Runs disagree most on an image that half of the runs get wrong.
+
     n_wrong: (fingerprint of the data set, image id) -> how many of the n_runs runs get the image wrong.
     """
     disputed = sorted(n_wrong, key=lambda image: abs(n_wrong[image] - n_runs / 2))[:MAX_THUMBNAILS]

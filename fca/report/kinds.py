@@ -300,7 +300,10 @@ def least_squares(x: str, y: str, across: Any, up: Any) -> alt.Chart:
 
 
 def bars(x: Any, y: Any, hover: Sequence[Column], coloured: Hue | None = None, **offset: Any) -> alt.Chart:
-    """One bar for each line of the frame.    offset: `xOffset` or `yOffset`, for bars beside each other."""
+    """One bar for each line of the frame.
+
+    offset: `xOffset` or `yOffset`, for bars beside each other.
+    """
     marks: Any = alt.Chart().mark_bar()
     marks = marks.encode(x=x, y=y, tooltip=tooltips(hover), **offset, **_colour_channels(coloured))
     return marks if coloured is None else marks.add_params(coloured.picked)

@@ -199,6 +199,7 @@ def _headline_for_template(number: int, headline: Headline) -> dict[str, Any]:
     """A headline as the values that the template shows, by their names in the template.
 
     The sentence is split at its first number with an interval, which the template sets in bold.
+
     number: position of the headline on the page, part of the key of its figure.
     """
     sentence = headline.sentence
@@ -247,6 +248,7 @@ def with_picture_links(figure: dict[str, Any], large: Mapping[str, Path]) -> dic
 
     The address is relative to the page, whose folder has a copy of the picture: so it stays valid when the page is
     moved, and reveals no path of this machine.
+
     large: thumbnail (a data URI) -> the file of the same picture at full size.
     """
 
@@ -405,6 +407,7 @@ def _combinations_with_counts(rows: pd.DataFrame, names: Sequence[str]) -> list[
     """The combinations of values that runs have in these columns, each with its number of runs, most frequent first.
 
     A combination is column -> value, without the columns in which its runs have no value.
+
     rows:  the table of runs.
     names: the columns; columns that the table lacks are ignored.
     """

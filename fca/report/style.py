@@ -224,7 +224,10 @@ def _size_attributes(svg: str) -> re.Match[str]:
 
 
 def _column_wide(svg: str, unit: str = "") -> str:
-    """An SVG scaled to the width of a paper's column.    unit: of its width and height; empty: pixels."""
+    """An SVG scaled to the width of a paper's column.
+
+    unit: the unit of its width and height; empty: pixels.
+    """
     size = _size_attributes(svg)
     width, height = float(size["width"]), float(size["height"])
     scaled_height = height * COLUMN_WIDTH / width

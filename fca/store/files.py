@@ -134,6 +134,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
 
     `write` fills a temporary file beside `path`, which is flushed to the disk and then renamed to `path`. If anything
     fails, the temporary file is removed and an earlier file at `path` stays.
+
     write: is given the open temporary file.
     Raises OSError that names `path`, also for a full disk.
     """

@@ -93,6 +93,7 @@ def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
 
     A row comes from the index if the index has its current stamp; otherwise its row.json is parsed. If many rows were
     parsed or are gone, a new index is written. Damaged rows are left out, with a warning.
+
     stamps: folder of each finished run, with size and time of its row.json, sorted by folder.
     """
     table = _read_index(outputs / INDEX)

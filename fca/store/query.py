@@ -55,6 +55,7 @@ def rows_matching(frame: pd.DataFrame, query: str, name: str = "query") -> pd.Da
 
     As in pandas, a missing value meets no comparison except !=, and `ncl == [2, 3]` means `ncl in [2, 3]`. Unlike
     in pandas, `weights == None` keeps the lines without a value.
+
     name: what the error calls the query.
     Raises FcaError if the query cannot be read.
 

@@ -264,6 +264,7 @@ class Store:
         """Remove weights of a finished run on purpose.
 
         A record with the reason is written first. Because of this record, the missing files do not count as damage.
+
         paths: the files.
         why:   the reason.
         """

@@ -352,7 +352,9 @@ def _write_npz(responses: Responses, path: Path) -> None:
 def _opened_text(path: Path, mode: str) -> TextIOWrapper:
     """The opened text file, read or written through gzip if its suffix is .gz.
 
-    mode: "r" or "w".    newline="" leaves line breaks as they are, which cells of a CSV may contain.
+    newline="" leaves line breaks as they are, which cells of a CSV may contain.
+
+    mode: "r" or "w".
     """
     open_file: Any = gzip.open if path.suffix == ".gz" else open
     return open_file(path, f"{mode}t", encoding="utf-8", newline="")

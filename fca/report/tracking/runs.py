@@ -228,6 +228,7 @@ class WandbTracker:
 
         The same report on the same query is written to the same run. Tables of more than MAX_LINES lines are left out,
         with a line in the log.
+
         tables:   the tables of the report's analyses.
         page:     the report's HTML file; the figures are figures/*.png beside it.
         metadata: report, query, command, commit: the configuration of the run.
@@ -312,6 +313,7 @@ class WandbTracker:
         """Catch any error of W&B in the body, so that it never stops the work itself.
 
         The error is logged, W&B's process is replaced by a new one and, if W&B was online, it is offline from now on.
+
         what: what the body writes, for the log.
         """
         try:
