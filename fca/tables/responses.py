@@ -352,7 +352,7 @@ def _write_npz(responses: Responses, path: Path) -> None:
 def _opened_text(path: Path, mode: str) -> TextIOWrapper:
     """The opened text file, read or written through gzip if its suffix is .gz.
 
-    newline="" leaves line breaks as they are, which cells of a CSV may contain.
+    It is opened with newline="", which leaves line breaks as they are: cells of a CSV may contain them.
 
     mode: "r" or "w".
     """
