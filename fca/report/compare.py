@@ -37,7 +37,8 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
     a prediction has these predictions, if they are for clean test images, and the learning curve of the training of its
     weights, if there was one. A run with neither has no file. Only the last MAX_RUNS runs are written.
 
-    folder: the folder of the page.    rows: the runs of the page, one a line, with the columns of stored results.
+    folder: the folder of the page.
+    rows:   the runs of the page, one a line, with the columns of stored results.
     """
     # predictions for unchanged test images
     is_clean_test = (rows["task"] == "predict") & (rows["split"] == "test") & (rows["shift"] == "clean")
@@ -66,6 +67,7 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
         if not predictions and not curve:
             continue
 
+        # a run with a curve alone has no `wrong` images, and adds nothing
         n_wrong.update((predictions["fingerprint"], image) for image in predictions.get("wrong", ()))
         # the script calls the page's function fcaRun with these values
         write(folder / FOLDER / f"{run_id}.js", "fcaRun", run_id, {**predictions, "curve": curve})
@@ -124,6 +126,7 @@ def _curve(folder: Path) -> list[dict[str, Any]]:
     """The learning curve of a training: for each epoch its number and the finite values, such as losses, by name.
 
     Empty where the training stored no history, or where its file is damaged or has another content.
+
     folder: the folder of the training's run.
     """
     with if_whole():  # a missing or damaged file ends the block, without an error
@@ -147,6 +150,7 @@ def _disputed_thumbnails(store: Store, n_wrong: Counter[tuple[str, str]], n_runs
     """Image id and thumbnail (a data URI) of the images on which runs disagree most, where the images still exist.
 
     Runs disagree most on an image that half of the runs get wrong.
+
     n_wrong: (fingerprint of the data set, image id) -> how many of the n_runs runs get the image wrong.
     """
     disputed = sorted(n_wrong, key=lambda image: abs(n_wrong[image] - n_runs / 2))[:MAX_THUMBNAILS]

@@ -127,7 +127,8 @@ def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], mo
     data set about which it states something. With several data sets the first headline ends with the number of the
     others.
 
-    analyses: of the page, each of which belongs to a study.    tables: name of each table -> the table.
+    analyses: of the page, each of which belongs to a study.
+    tables:   name of each table -> the table.
     """
     ranked_findings = _ranked_findings(analyses, tables)
     frames_by_finding = [[tables[table.name].frame for table in finding.tables] for finding in ranked_findings]

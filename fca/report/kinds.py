@@ -84,7 +84,8 @@ def hue(
 ) -> Hue:
     """The hue of a column: its declared values in their order, else those of the frame, sorted.
 
-    legend: whether there is one.    look: title, ordered and columns of `Hue`.
+    legend: whether there is one.
+    look:   title, ordered and columns of `Hue`.
     """
     values_in_frame = set(frame[column].dropna())
     words = dict(column.choices)
@@ -110,7 +111,8 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
 
     The format ends in % for a share, and begins with + for a difference.
 
-    channel: `alt.X` or `alt.Y`.    title: None: the meaning of the column; empty: no title.
+    channel: `alt.X` or `alt.Y`.
+    title:   None: the meaning of the column; empty: no title.
     grid:    whether there are grid lines; None: as in the style of all figures.
     scale:   settings of `alt.Scale`, over the usual ones: the axis need not begin at 0, and has a margin.
     """
@@ -206,7 +208,8 @@ def points_with_intervals(
     line:     where a dashed line crosses the panel: at a value, or at the values of the column with this name.
     joined:   a column; dots with the same value in it (and the same colour) are joined by a line.
     where:    a Vega expression: which lines of the frame are drawn.
-    scale:    the axis of the value; None: an axis in the number format of its column.    size: of a dot, square pixels.
+    scale:    the axis of the value; None: an axis in the number format of its column.
+    size:     of a dot, square pixels.
     """
     upright = isinstance(along, alt.X)
     value_channel = "y" if upright else "x"
@@ -226,7 +229,7 @@ def points_with_intervals(
     if joined is not None:
         lines = base.mark_line(strokeWidth=1.5).encode(**{value_channel: f"{value}:Q"}, detail=f"{joined}:N")
         joins_within_category = along.shorthand == f"{joined}:O"
-        if joins_within_category:  # all its dots have one place along the axis: join them in the order of their values
+        if joins_within_category:  # the dots of a line have one place along the axis: join them by value
             lines = lines.encode(order=f"{value}:Q")
         charts.append(lines)
     if value.low in hover:
@@ -264,8 +267,10 @@ def heat_map(
 ) -> alt.LayerChart:
     """A square of colour for each pair of categories, with its value as a number on the square.
 
-    x, y:   the channels of the categories.    hover: the columns shown under the pointer.
-    domain: the values at the two ends of the colour scale.    bright_low: whether the lowest value is the brightest.
+    x, y:       the channels of the categories.
+    hover:      the columns shown under the pointer.
+    domain:     the values at the two ends of the colour scale.
+    bright_low: whether the lowest value is the brightest.
     """
     middle = sum(domain) / 2
     # a Vega expression; a dark square has a white number
@@ -295,7 +300,10 @@ def least_squares(x: str, y: str, across: Any, up: Any) -> alt.Chart:
 
 
 def bars(x: Any, y: Any, hover: Sequence[Column], coloured: Hue | None = None, **offset: Any) -> alt.Chart:
-    """One bar for each line of the frame.    offset: `xOffset` or `yOffset`, for bars beside each other."""
+    """One bar for each line of the frame.
+
+    offset: `xOffset` or `yOffset`, for bars beside each other.
+    """
     marks: Any = alt.Chart().mark_bar()
     marks = marks.encode(x=x, y=y, tooltip=tooltips(hover), **offset, **_colour_channels(coloured))
     return marks if coloured is None else marks.add_params(coloured.picked)

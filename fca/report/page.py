@@ -77,9 +77,12 @@ class Section:
 class Page:
     """All that a page shows.
 
-    headlines: sentences on the whole page.    rows: the runs behind it, as in `fca.store.results`, and their `columns`.
-    command: what makes this page again.    left_out: what of the store it does not show, and why, as sentences.
-    answers: what the page opens with, at most five.    large: thumbnail -> the file of the same picture at full size.
+    headlines: sentences on the whole page.
+    rows:      the runs behind it, as in `fca.store.results`, and their `columns`.
+    command:   what makes this page again.
+    left_out:  what of the store it does not show, and why, as sentences.
+    answers:   what the page opens with, at most five.
+    large:     thumbnail -> the file of the same picture at full size.
     """
 
     title: str
@@ -196,6 +199,7 @@ def _headline_for_template(number: int, headline: Headline) -> dict[str, Any]:
     """A headline as the values that the template shows, by their names in the template.
 
     The sentence is split at its first number with an interval, which the template sets in bold.
+
     number: position of the headline on the page, part of the key of its figure.
     """
     sentence = headline.sentence
@@ -244,6 +248,7 @@ def with_picture_links(figure: dict[str, Any], large: Mapping[str, Path]) -> dic
 
     The address is relative to the page, whose folder has a copy of the picture: so it stays valid when the page is
     moved, and reveals no path of this machine.
+
     large: thumbnail (a data URI) -> the file of the same picture at full size.
     """
 
@@ -402,7 +407,9 @@ def _combinations_with_counts(rows: pd.DataFrame, names: Sequence[str]) -> list[
     """The combinations of values that runs have in these columns, each with its number of runs, most frequent first.
 
     A combination is column -> value, without the columns in which its runs have no value.
-    rows: the table of runs.    names: the columns; columns that the table lacks are ignored.
+
+    rows:  the table of runs.
+    names: the columns; columns that the table lacks are ignored.
     """
     present_names = [name for name in names if name in rows]
     cells = rows[present_names].dropna(axis="columns", how="all")
@@ -570,7 +577,9 @@ def _sentences(findings: Iterable[Finding], tables: Mapping[str, Table]) -> list
 def _undrawn_tables(results: Sequence[Result], drawn_tables: set[str]) -> Iterator[Section]:
     """One section with the tables that no figure shows, and the sentences of their findings.
 
-    No section where figures show all tables that have lines.    drawn_tables: the names of the tables with a figure.
+    Nothing is yielded if the figures show all tables that have lines.
+
+    drawn_tables: the names of the tables with a figure.
     """
     undrawn = {}
     for result in results:

@@ -199,7 +199,9 @@ def _thumbnails(
 
     A thumbnail is the image fitted into a square, on white. If `run_id` was made by version 0.1, the thumbnails come
     from this run, and the full images are None. Otherwise they are made of the images of the data set, if it still
-    exists.    run_id: the run of the task `describe` on this data set; None if there is none.
+    exists; if not, nothing is yielded.
+
+    run_id: the run of the task `describe` on this data set; None if there is none.
     """
     if run_id is not None and (store.folder(run_id) / "thumbnails.npy").exists():  # a run of version 0.1
         positions = pd.Index(store.items(fingerprint)["image_id"]).get_indexer(pd.Index(image_ids))

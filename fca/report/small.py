@@ -23,7 +23,8 @@ def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Col
     """A small figure of a value with its interval over ordered steps, such as numbers of classes.
 
     frame: a line for each step, with the value and the ends of its interval.
-    along: the column of the steps.    hover: the columns shown under the pointer.
+    along: the column of the steps.
+    hover: the columns shown under the pointer.
     line:  the value at which a dashed line of reference is drawn.
 
     >>> share = Column("top1", float, ".1%", "accuracy")
@@ -45,7 +46,8 @@ def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Col
 def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
     """A value with its interval for each of the first MAX_NAMES lines of a frame, the first in colour, the others grey.
 
-    names: the column of the names at the side.    hover: the columns shown under the pointer.
+    names: the column of the names at the side.
+    hover: the columns shown under the pointer.
     line:  the value at which a dashed line of reference is drawn.
     """
     first_lines = frame.head(MAX_NAMES).reset_index(drop=True)
@@ -85,7 +87,8 @@ def lines(frame: pd.DataFrame, x: Column, y: Column, series: Column, hover: Sequ
 def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
     """The first pictures of a frame (column `thumbnail`) beside each other, each above its label.
 
-    below: the column of the labels, which are wrapped.    hover: the columns shown under the pointer.
+    below: the column of the labels, which are wrapped.
+    hover: the columns shown under the pointer.
     """
     pictures = frame.head(MAX_NAMES).reset_index(drop=True)
     labels = ["\n".join(textwrap.wrap(label, MAX_LABEL_LENGTH)) for label in pictures[below].astype(str)]
@@ -113,7 +116,8 @@ def _steps(along: Column) -> alt.X:
 def _axis(channel: type, value: Column) -> Any:
     """The axis of a small figure: few ticks, no grid lines. Counts start at 0; a vertical axis has its title above.
 
-    channel: `alt.X` or `alt.Y`.    value: the column on the axis.
+    channel: `alt.X` or `alt.Y`.
+    value:   the column on the axis.
     """
     scale: dict[str, Any] = {"zero": True} if value.value_type is int else {}
     encoding = kinds.quantity(channel, value, grid=False, **scale)

@@ -224,7 +224,10 @@ def _size_attributes(svg: str) -> re.Match[str]:
 
 
 def _column_wide(svg: str, unit: str = "") -> str:
-    """An SVG scaled to the width of a paper's column.    unit: of its width and height; empty: pixels."""
+    """An SVG scaled to the width of a paper's column.
+
+    unit: the unit of its width and height; empty: pixels.
+    """
     size = _size_attributes(svg)
     width, height = float(size["width"]), float(size["height"])
     scaled_height = height * COLUMN_WIDTH / width
@@ -238,11 +241,10 @@ def _for_column(figure: dict[str, Any], page_width: float) -> str:
     """
     untitled = {name: value for name, value in figure.items() if name != "title"}
     panel = figure.get("spec", {})
-    has_fixed_width = (
-        "usermeta" in figure
-    )  # `usermeta` marks figures of pictures or squares, whose panels keep their width
+    has_fixed_width = "usermeta" in figure  # which marks figures of pictures or squares: their panels keep their width
     if "width" in panel and not has_fixed_width:
-        # On the page: page_width = columns * (panel + axis). The axis shrinks with its text to the size of print.
+        # On the page: page_width = columns * (panel width + axis width). In print the axis, with its names and numbers,
+        # is narrower by the ratio of the two font sizes; the panel gets the rest of the column.
         width_of_axes = page_width - figure["columns"] * panel["width"]
         axis_width = width_of_axes / figure["columns"] * PRINT_FONT_SIZE / PAGE_FONT_SIZE
         untitled["columns"] = 1

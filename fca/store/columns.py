@@ -154,6 +154,7 @@ def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
     """The row (stored result of a run) with these values as JSON can hold them, without values that are None.
 
     Its columns are in the order of their declaration.
+
     values:  column -> value.
     columns: the columns that the task of the run declares in addition to BASE. Columns of the recipe need no
              declaration.

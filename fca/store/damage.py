@@ -72,8 +72,9 @@ class Entry(NamedTuple):
 class Whole(NamedTuple):
     """An intact row and what row.json has beside it.
 
-    files: name -> entry of each file that the row lists.    mtime_ns: when row.json was written.
-    schema: id of the schema of the row's columns; None for a row of an earlier version.
+    files:    name -> entry of each file that the row lists.
+    mtime_ns: when row.json was written.
+    schema:   id of the schema of the row's columns; None for a row of an earlier version.
     """
 
     row: Row
@@ -103,7 +104,8 @@ def listing(folder: Path, row: Row, schema: str) -> bytes:
     It has the columns of the row, the id of their schema, a checksum of this content, and a line with the checksum of
     each array and file of weights.
 
-    row: column -> value.    schema: id of the schema, as `keep_schema` returns it.
+    row:    column -> value.
+    schema: id of the schema, as `keep_schema` returns it.
     """
     names = sorted(name for name in os.listdir(folder) if is_listed(name))  # noqa: PTH208
     files = [PLACE.decode(), *(_entry_line(folder / name) for name in names)]  # `signed` fills the first line
@@ -205,7 +207,9 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
 
     The bytes are compared if the file is later than the row, or if `always` is true; in both cases only once in this
     process, which remembers intact files, as a large file takes long.
-    entry: size and checksum in the row.    written_ns: the time when the row was written.
+
+    entry:      size and checksum in the row.
+    written_ns: the time when the row was written.
     """
     size, mtime_ns = _stamp(path)
     if size != entry.size:
@@ -218,10 +222,11 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
 
     if checksum(path) != entry.digest:
         raise DamagedFile(path, "was altered")
-    # an intact file may be later than its row, as in a copied store; with the row's time it is not read again
+    # An intact file may be later than its row, as in a copied store. It is given the row's time, so that no later
+    # process reads it again
     if is_later_than_row:
         with suppress(OSError):  # a store may be read-only
-            os.utime(path, ns=(mtime_ns, written_ns))
+            os.utime(path, ns=(mtime_ns, written_ns))  # times of access and of change
     remember(path)
 
 

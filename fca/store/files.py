@@ -83,7 +83,8 @@ def refused_if_damaged(key: str, value: object, allowed: str, step: str) -> Iter
     """Turn the error of a missing or damaged file in the `with` block into an FcaError about what the user typed.
 
     key, value: what the user typed, such as an option and the path after it.
-    allowed:    what the file should be; the error adds what is wrong with it.    step: what to do next.
+    allowed:    what the file should be; the error adds what is wrong with it.
+    step:       what to do next.
     """
     try:
         yield
@@ -133,7 +134,9 @@ def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
 
     `write` fills a temporary file beside `path`, which is flushed to the disk and then renamed to `path`. If anything
     fails, the temporary file is removed and an earlier file at `path` stays.
-    write: is given the open temporary file.    Raises OSError that names `path`, also for a full disk.
+
+    write: is given the open temporary file.
+    Raises OSError that names `path`, also for a full disk.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary_path = part_of(path)
@@ -353,7 +356,8 @@ class _Measure:
     def _count(self, values: int, height: int) -> None:
         """Add values to the total, and note the levels of nesting in them for the innermost open collection.
 
-        values: their number.    height: levels of nesting in them; 0 for plain values.
+        values: their number.
+        height: levels of nesting in them; 0 for plain values.
         Raises ValueError if the text has too many values or is nested too deeply.
         """
         self.total += values

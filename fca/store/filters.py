@@ -111,8 +111,9 @@ def as_typed(value: object) -> str:
 def check_columns(words: Iterable[str], columns: Iterable[object], keys: Iterable[str] = ()) -> None:
     """Raise FcaError for a filter on an unknown column; the error suggests a similar name.
 
-    words: the filters.    columns: the known columns.
-    keys:  keys that the command takes beside filters; a mistyped key looks like a filter, so they are suggested, too.
+    words:   the filters.
+    columns: the known columns.
+    keys:    keys that the command takes beside filters; a mistyped key looks like a filter, so they are suggested, too.
     """
     names = [str(column) for column in columns]
     for word in words:
@@ -180,7 +181,8 @@ def query_of(word: str, frame: pd.DataFrame) -> str:
 def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame) -> str | None:
     """One query that holds where the given query and all filters hold; None if there are neither.
 
-    query: a query, or None.    words: the filters as they are typed, such as ncl=2,5.
+    query: a query, or None.
+    words: the filters as they are typed, such as ncl=2,5.
     frame: the rows to which the query will be applied; their values decide whether a typed value is a number or text.
 
     >>> combined_query("ncl == 2 or seed == 1", ["ncl=5"], pd.DataFrame({"ncl": [2], "seed": [1]}))
@@ -200,7 +202,8 @@ def combined_query(query: str | None, words: Sequence[str], frame: pd.DataFrame)
 def unmatched_filter_lines(words: Iterable[str], frame: pd.DataFrame) -> list[str]:
     """A sentence for each filter that matches none of these rows; it lists up to _SHOWN_VALUES values of its column.
 
-    words: the filters as they are typed, such as ncl=2,5.    frame: the rows before any filter is applied.
+    words: the filters as they are typed, such as ncl=2,5.
+    frame: the rows before any filter is applied.
     """
     sentences = []
     for word in words:
@@ -256,7 +259,9 @@ def _literals(column: str, text: str, present: pd.Series) -> list[str]:
     Kinds are number, truth value, tuple and text. In a column of numbers and texts "3" may be the number or the text.
     A kind that the typed text does not fit is left out.
 
-    column: its name, for the error.    text: the typed value.    present: the values of the column but missing ones.
+    column:  its name, for the error.
+    text:    the typed value.
+    present: the values of the column but missing ones.
     Raises FcaError if no kind fits.
     """
     if pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_bool_dtype(present):

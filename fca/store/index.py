@@ -93,11 +93,12 @@ def _rows_with_stamps(outputs: Path, stamps: pa.Table) -> pa.Table:
 
     A row comes from the index if the index has its current stamp; otherwise its row.json is parsed. If many rows were
     parsed or are gone, a new index is written. Damaged rows are left out, with a warning.
+
     stamps: folder of each finished run, with size and time of its row.json, sorted by folder.
     """
     table = _read_index(outputs / INDEX)
     indexed_stamps = table.select(_STAMP.names)
-    if indexed_stamps.sort_by(_FOLDER).equals(stamps):  # the index is up to date
+    if indexed_stamps.sort_by(_FOLDER).equals(stamps):  # the index is up to date, and was sorted when it was written
         return table
 
     # Forget lines whose row.json was changed or removed

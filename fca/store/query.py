@@ -55,7 +55,9 @@ def rows_matching(frame: pd.DataFrame, query: str, name: str = "query") -> pd.Da
 
     As in pandas, a missing value meets no comparison except !=, and `ncl == [2, 3]` means `ncl in [2, 3]`. Unlike
     in pandas, `weights == None` keeps the lines without a value.
-    name: what the error calls the query.    Raises FcaError if the query cannot be read.
+
+    name: what the error calls the query.
+    Raises FcaError if the query cannot be read.
 
     >>> frame = pd.DataFrame({"ncl": [2, 5, 9], "model": ["a", "b", None]})
     >>> rows_matching(frame, "2 < ncl <= 9 and model != 'a'")["ncl"].tolist()
@@ -112,7 +114,8 @@ def _joined_by_and(tree: ast.expr) -> list[ast.expr]:
 def _parsed_or_error(query: str, name: str) -> tuple[ast.expr, dict[str, str]]:
     """The syntax tree of a query and its names in backticks, as `_parsed` returns them.
 
-    Raises FcaError if the query cannot be read.    name: what the error calls the query.
+    name: what the error calls the query.
+    Raises FcaError if the query cannot be read.
     """
     try:
         return _parsed(query)
@@ -169,7 +172,8 @@ class _Reader:
     def condition(self, node: ast.expr) -> pd.Series:
         """Whether the condition holds for each line of the frame: True, False, or missing.
 
-        node: the syntax tree of the condition.    Raises _Refused for what is no condition.
+        node: the syntax tree of the condition.
+        Raises _Refused for what is no condition.
         """
         match node:
             case ast.BoolOp(op, values):

@@ -70,7 +70,9 @@ def _column_from_json(path: Path, number: int, described: object) -> Column:
     """The column that an entry of a schema describes.
 
     Every field is checked, because a store may come from somebody else.
-    number: position of the column in the schema, for errors.    described: the entry, as parsed from JSON.
+
+    number:    position of the column in the schema, for errors.
+    described: the entry, as parsed from JSON.
     Raises DamagedFile for a field that is missing or wrong.
     """
     fields: dict[str, Any] = described if isinstance(described, dict) else {}

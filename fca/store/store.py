@@ -154,11 +154,12 @@ class Store:
         return damaged_lists
 
     def without(self, damaged: DamagedFile) -> Store:
-        """A store that leaves out the runs that need a damaged file, for a reader that found this file to be damaged.
+        """This store without the runs that need a damaged file, for a reader that found the file to be damaged.
 
-        The first call also looks for all other damage, so that the reader need not start again for each damaged file.
-        The log names the files. Raises `damaged` itself if the file is left out already, because the reader would find
-        it again and again.
+        A DamagedFile names its path and its problem (`args`); two with the same are one damage. The first call also
+        looks for all other damage, so that the reader need not start again for each damaged file. The log names the
+        files. Raises `damaged` itself if the file is left out already, because the reader would find it again and
+        again.
         """
         if damaged.args in [file.args for file in self.left_out]:
             raise damaged
@@ -224,7 +225,8 @@ class Store:
     def write(self, row: Mapping[str, Any], arrays: Arrays, token: str, columns: Iterable[Column] = ()) -> Row:
         """Store the result of a run, which is then done; returns its row as it was stored.
 
-        row:     column -> value, with `run_id`.    arrays: name -> array.
+        row:     column -> value, with `run_id`.
+        arrays:  name -> array.
         token:   the token of the claim under which the run was computed.
         columns: the columns that the run's task declares in addition to the columns that all rows share.
         Raises ClaimLost, and stores no row, if another worker holds the claim by now; ValueError for a value that its
@@ -262,7 +264,9 @@ class Store:
         """Remove weights of a finished run on purpose.
 
         A record with the reason is written first. Because of this record, the missing files do not count as damage.
-        paths: the files.    why: the reason.
+
+        paths: the files.
+        why:   the reason.
         """
         names = [path.name for path in paths]
         if not names:

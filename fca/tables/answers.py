@@ -45,7 +45,8 @@ def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
     set has rows of a corruption at the reference size, its rows of this corruption at other sizes are left out. The
     result is sorted by data set, subject, corruption and severity.
 
-    query: restricts the rows; None: all.    Raises FcaError for a query that cannot be read.
+    query: restricts the rows; None: all.
+    Raises FcaError for a query that cannot be read.
     """
     rows = readable_rows(store, query)
     rows = apply_query(rows[by_full_models(rows)], query)
@@ -134,7 +135,8 @@ def _subject_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
         evaluations.add((key, row["shift"]))
         key_by_index[row["index"]] = key
 
-        training_run, _, snapshot, *_ = key  # None instead of a run for published weights; the others: model, settings
+        # a key is (training run, model, snapshot, settings ...); the run is None for published weights
+        training_run, _, snapshot, *_ = key
         if key not in properties_by_key:  # the first row of a subject
             properties_by_key[key] = {
                 "model": row["model"],
@@ -271,7 +273,9 @@ def select_responses(
 ) -> DatasetResponses:
     """The responses of the selected subjects (models) to the selected items (images).
 
-    The other fields of `gathered`, such as its runs, stay the same.    subjects, items: masks, True for what is kept.
+    The other fields of `gathered`, such as its runs, stay the same.
+
+    subjects, items: masks, True for what is kept.
     """
     responses = gathered.responses
     cells = np.ix_(subjects, items)  # indexes the block where a selected row meets a selected column
@@ -288,8 +292,9 @@ def select_responses(
 def subjects_at_chance(responses: Responses) -> Bool[np.ndarray, " subjects"]:
     """Whether the accuracy of each subject is not significantly above always predicting the most frequent label.
 
-    It is tested on the labelled images of the lowest severity, which are clean images if there are any. All are False
-    if no such image has a label; a subject without a response to these images is False.
+    That is so where the lower end of Wilson's 95 % interval of the accuracy is at most the share of the most frequent
+    label. Both are of the labelled images of the lowest severity, which are clean images if there are any. All are
+    False if no such image has a label; a subject without a response to these images is False.
     """
     items = responses.items
     is_cleanest = (items["severity"] == items["severity"].min()).to_numpy()
@@ -337,7 +342,7 @@ def responses_of_dataset(store: Store, dataset: str, rows: pd.DataFrame) -> Data
 
     item_blocks: list[pd.DataFrame] = []
     pred_blocks: list[np.ndarray] = []  # subjects x images, one block per shift
-    correct_blocks: list[np.ndarray] = []  # the same shape
+    correct_blocks: list[np.ndarray] = []  # the same shape: whether each prediction is right
     for severity in sorted(rows["severity"].unique()):
         severity_rows = rows[rows["severity"] == severity]
         shift = str(severity_rows["shift"].iloc[0])  # all rows of a severity have the same
@@ -351,11 +356,11 @@ def responses_of_dataset(store: Store, dataset: str, rows: pd.DataFrame) -> Data
         item_blocks.append(pd.DataFrame(item_columns))
 
         pred = np.full((len(position_of_subject), len(image_ids)), -1, dtype=np.int32)
-        correct = np.full(pred.shape, np.nan)
+        correct = np.full(pred.shape, np.nan)  # NaN and -1 stay where a subject has no predictions of this severity
         for row in records(severity_rows):
             run = predictions(store, row)
             position = position_of_subject[row["subject"]]
-            pred[position] = run.predicted_labels
+            pred[position] = run.predicted_labels  # positions in `class_keys`
             correct[position] = run.right
         pred_blocks.append(pred)
         correct_blocks.append(correct)

@@ -288,7 +288,9 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
 def _label_keys(labels: np.ndarray, classes: Sequence[str], path: Path) -> list[str | None]:
     """The class key of each item; None where it is not known.
 
-    labels: class keys ("": not known), or positions in `classes`.    classes: class keys.    path: for errors.
+    labels:  class keys ("": not known), or positions in `classes`.
+    classes: class keys.
+    path:    for errors.
     Raises FcaError for a position that `classes` does not have.
     """
     if labels.dtype.kind not in "iu":
@@ -303,7 +305,8 @@ def _label_keys(labels: np.ndarray, classes: Sequence[str], path: Path) -> list[
 def _predicted_classes(pred: np.ndarray, classes: Sequence[str], path: Path) -> Integer[np.ndarray, "subjects items"]:
     """The predicted classes of a file as positions in `classes`; -1 for no response or another class.
 
-    pred: the array of the file, already in this form.    path: for errors.
+    pred: the array of the file, already in this form.
+    path: for errors.
     Raises FcaError if the array is of another type or has other numbers.
     """
     allowed = f"integers, -1 or positions among the {len(classes)} classes of the file"
@@ -349,7 +352,9 @@ def _write_npz(responses: Responses, path: Path) -> None:
 def _opened_text(path: Path, mode: str) -> TextIOWrapper:
     """The opened text file, read or written through gzip if its suffix is .gz.
 
-    mode: "r" or "w".    newline="" leaves line breaks as they are, which cells of a CSV may contain.
+    It is opened with newline="", which leaves line breaks as they are: cells of a CSV may contain them.
+
+    mode: "r" or "w".
     """
     open_file: Any = gzip.open if path.suffix == ".gz" else open
     return open_file(path, f"{mode}t", encoding="utf-8", newline="")
@@ -479,7 +484,9 @@ def matching_stored_dataset(read: Responses, stored: Mapping[str, Responses], fi
     Two data sets may give their images the same names (cifar10 and cifar100: test/00000), so labels in the file must
     equal the stored labels. If several sets remain, the stem of the file must name one of them.
 
-    read: the content of the file.    stored: data set -> its responses.    file: the path of the file.
+    read:   the content of the file.
+    stored: data set -> its responses.
+    file:   the path of the file.
     Raises FcaError if stored sets have only some of the items, if labels differ, or if several sets remain.
     """
     items = read.items["item"]
@@ -516,7 +523,8 @@ def _first_relabelled(read: Responses, stored: Responses) -> str | None:
 
     Items without a label in the file are not compared.
 
-    read: the content of the file.    stored: the responses of a data set that has all items of the file.
+    read:   the content of the file.
+    stored: the responses of a data set that has all items of the file.
     """
     items = read.items["item"]
     file_labels = read.items["label"]
@@ -538,7 +546,8 @@ def with_file_subjects(stored: Responses, read: Responses) -> Responses:
     lacks. If the file has no predictions, the predicted class is the label where a response is right, and unknown (-1)
     where it is wrong.
 
-    stored: the stored responses.    read: the content of the file.
+    stored: the stored responses.
+    read:   the content of the file.
     """
     # for each item of the file its position among the stored items
     columns = pd.Index(stored.items["item"]).get_indexer(pd.Index(read.items["item"]))

@@ -217,8 +217,10 @@ def without_diverged(rows: pd.DataFrame) -> pd.DataFrame:
 def _warn_of_diverged(n_trainings: int, n_rows: int) -> None:
     """Log how many rows were left out because a training diverged.
 
-    n_trainings: diverged trainings.    n_rows: these, and the runs that used their weights.
     Cached, so that a report, which reads the same rows for each of its analyses, logs the line once.
+
+    n_trainings: diverged trainings.
+    n_rows:      these, and the runs that used their weights.
     """
     trainings = "1 training that diverged is" if n_trainings == 1 else f"{n_trainings} trainings that diverged are"
     predictions = ""
@@ -239,7 +241,8 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
       version, so that features of all its images are compared with accuracies on the test images of the cut. If models
       were tested on both, each gets a name of its own, and the rows of features are repeated for both names.
 
-    models: frames of trainings and predictions.    embedded: rows of features.
+    models:   frames of trainings and predictions.
+    embedded: rows of features.
     Returns the frames of `models` in their order, then `embedded`. Their new column `stored` keeps the stored name,
     because versions of one data set are not independent data sets.
     """
@@ -259,7 +262,8 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
         # fingerprint of the set or of its cut); `words`, such as "limit 20", distinguish its name from other versions
         version_of, words_of_version = _versions_and_words(store, dataset_rows, stored_rows)
         for version, words in words_of_version.items():
-            tested = sorted({tested for tested in model_rows[FINGERPRINT] if version_of.get(tested) == version})
+            # fingerprints on which models were tested: of the whole set, of its cut, or both
+            tested = sorted({key for key in model_rows[FINGERPRINT] if version_of.get(key) == version})
             tested_names = _names_of_tested_sets(str(dataset), version, words, tested)
             for tested_fingerprint, tested_name in tested_names.items():
                 model_names[tested_fingerprint] = [tested_name]
@@ -276,7 +280,8 @@ def _names_of_tested_sets(dataset: str, version: str, words: Sequence[str], test
 
     A version is the whole set or its 70/10/20 cut. If models were tested on both, a further word distinguishes them.
 
-    version: fingerprint of the whole set.    words: what distinguishes the version, such as "limit 20".
+    version: fingerprint of the whole set.
+    words:   what distinguishes the version, such as "limit 20".
     tested:  fingerprints of what models were tested on: the whole set, its cut, or both.
     """
     names: dict[str, str] = {}
@@ -329,17 +334,18 @@ def _versions_and_words(
     number of first images that were used), if it has one, and the beginning of its fingerprint if several versions have
     the same limit. A single version needs no words.
 
-    dataset_rows: the rows of the data set that an analysis reads.    stored_rows: all stored rows of that data set.
+    dataset_rows: the rows of the data set that an analysis reads.
+    stored_rows:  all stored rows of that data set.
     """
     version_of = _fingerprints_before_cut(store, tuple(sorted(stored_rows[FINGERPRINT].dropna().unique())))
-    versions = sorted({version_of[name] for name in dataset_rows[FINGERPRINT]})
+    versions = sorted({version_of[fingerprint_read] for fingerprint_read in dataset_rows[FINGERPRINT]})
 
     # Any stored row of a version may record its limit, also one that the analysis does not read
     limit_of_version: dict[str, str] = {}
     if LIMIT in stored_rows:
         limited_rows = stored_rows.dropna(subset=LIMIT)
-        for limited, n_images in zip(limited_rows[FINGERPRINT], limited_rows[LIMIT], strict=True):
-            limit_of_version[version_of[str(limited)]] = f"limit {int(n_images)}"
+        for limited_fingerprint, n_images in zip(limited_rows[FINGERPRINT], limited_rows[LIMIT], strict=True):
+            limit_of_version[version_of[str(limited_fingerprint)]] = f"limit {int(n_images)}"
 
     if len(versions) == 1:
         return version_of, {versions[0]: []}
@@ -359,22 +365,24 @@ def _fingerprints_before_cut(store: Store, fingerprints: tuple[str, ...]) -> dic
     """Fingerprint of a data set -> the fingerprint that the set had before it was cut 70/10/20 for training.
 
     A set that is no cut, or whose original is not stored, has its own fingerprint as value.
+
     fingerprints: all stored fingerprints of the versions of one data set.
     """
-    items_by_fingerprint = {name: store.items(name) for name in fingerprints}
-    test_only = [name for name, items in items_by_fingerprint.items() if set(items["split"]) == {"test"}]
+    items_by_fingerprint = {stored: store.items(stored) for stored in fingerprints}
+    # only sets without a training split are cut: these may be originals
+    test_only = [stored for stored, items in items_by_fingerprint.items() if set(items["split"]) == {"test"}]
 
-    before_cut = {}
-    for name, items in items_by_fingerprint.items():
-        before_cut[name] = name
-        for candidate in test_only:  # only sets without a training split are cut
-            if candidate == name or len(items_by_fingerprint[candidate]) != len(items):
+    fingerprint_before_cut = {}
+    for stored, items in items_by_fingerprint.items():
+        fingerprint_before_cut[stored] = stored
+        for original in test_only:
+            if original == stored or len(items_by_fingerprint[original]) != len(items):  # a cut keeps all images
                 continue
             # the fingerprint of a cut is a hash of its items and of the fingerprint of the original
-            if fingerprint(items, candidate) == name:
-                before_cut[name] = candidate
+            if fingerprint(items, original) == stored:
+                fingerprint_before_cut[stored] = original
                 break
-    return before_cut
+    return fingerprint_before_cut
 
 
 def _distinct_names(rows: pd.DataFrame) -> pd.Series:
@@ -407,8 +415,10 @@ def groups_by_columns(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[
 def require_rows(found: Sized, what: str, total: int, command: str) -> None:
     """Raise FcaError if there is nothing to analyse, that is, if `found` is empty.
 
-    found: rows, or other things that the analysis needs.    what: the same in words, for the error.
-    total: number of stored rows.    command: a command that makes what is missing.
+    found:   rows, or other things that the analysis needs.
+    what:    the same in words, for the error.
+    total:   number of stored rows.
+    command: a command that makes what is missing.
     """
     if not len(found):
         raise FcaError(what, f"none among the {total} stored rows", "1 or more", f"make some with: {command}")
@@ -625,8 +635,11 @@ def _conflict(
     If the analysis reads one data set, the filters are words such as recipe_epochs=5. If it reads several, they are one
     query that leaves the rows of the others as they are.
 
-    dataset_rows: the rows of this data set.    read: the rows of all data sets that the analysis puts in one table.
-    first: the first difference between `dataset_rows`.
+    dataset_rows: the rows of this data set.
+    read:         the rows of all data sets that the analysis puts in one table.
+    first:        the first difference between `dataset_rows`; it also states whether each model has a single value of
+                  its own (`per_model`), so that the user may allow models to differ.
+    rule:         which columns must agree.
     """
     columns: list[str] = []
     words: list[str] = []  # filters as they are typed: recipe_epochs=5
@@ -656,8 +669,9 @@ def _conflict(
 class _Selection(NamedTuple):
     """The rows that have a certain value in a column.
 
-    is_selected: whether each row is one of them.    word: the filter that selects them, as it is typed.
-    condition: the same as a condition in a query.
+    is_selected: whether each row is one of them.
+    word:        the filter that selects them, as it is typed.
+    condition:   the same as a condition in a query.
     """
 
     is_selected: pd.Series
@@ -694,7 +708,9 @@ def _condition_on_other_datasets(dataset: str, dataset_rows: pd.DataFrame, read:
     stored names. If several versions share the stored name, it cannot exclude one of them, so the condition is on the
     fingerprint.
 
-    dataset: its name in the analysis.    dataset_rows: its rows.    read: the rows of all data sets.
+    dataset:      its name in the analysis.
+    dataset_rows: its rows.
+    read:         the rows of all data sets.
     """
     stored_name = dataset
     n_versions = 1

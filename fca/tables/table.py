@@ -125,7 +125,8 @@ class TableSpec:
     def table(self, frame: pd.DataFrame, parameters: Mapping[str, Any], runs: Iterable[str]) -> Table:
         """The table with the lines of this frame.
 
-        parameters: the settings of the analysis.    runs: ids of the runs that it read.
+        parameters: the settings of the analysis.
+        runs:       ids of the runs that it read.
         Raises ValueError unless the frame has exactly the declared columns in their order.
         """
         if list(frame) != list(self.columns):

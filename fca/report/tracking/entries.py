@@ -130,12 +130,12 @@ class Entry:
         with if_whole():
             epochs = read_object(self.store.folder(self.head["run_id"]) / FITTED, history=list)["history"]
 
-        # an epoch may be several passes over the training images
+        # an epoch may be several passes over the training images; 1 stands for a number that the row lacks
         batches_per_pass = math.ceil(self.head.get("n_train", 1) / self.head.get("recipe_batch_size", 1))
         steps_per_epoch = batches_per_pass * self.head.get("recipe_passes", 1)
         return [
-            {"step": (epoch + 1) * steps_per_epoch - 1, "epoch": epoch, **_curve_values(figures)}
-            for epoch, figures in enumerate(epochs)
+            {"step": (epoch + 1) * steps_per_epoch - 1, "epoch": epoch, **_curve_values(values_of_epoch)}
+            for epoch, values_of_epoch in enumerate(epochs)
         ]
 
 
@@ -243,7 +243,7 @@ def completed(config: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """
     for column, value in row.items():
         key = f"recipe.{column.removeprefix(RECIPE)}" if column.startswith(RECIPE) else KEYS.get(column)
-        # a column without a key is a result; of LISTS_AS_TEXT the configuration has the lists themselves
+        # a column without a key is a result; a column of LISTS_AS_TEXT is the text of a list that `config` has itself
         if key is None or column in LISTS_AS_TEXT or value is None:
             continue
 

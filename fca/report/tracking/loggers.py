@@ -27,8 +27,10 @@ log = logging.getLogger(__name__)
 class LightningTracker:
     """Follows trainings; other runs have no curves, and their rows are in the store. No method raises or stops work.
 
-    kind: csv, tensorboard or mlflow.    dir: the store; files go to the folder of that name in it.
-    uri:  of MLflow's server; null: files in `dir`/mlflow.    project: the experiment in MLflow.
+    kind:    csv, tensorboard or mlflow.
+    dir:     the store; files go to the folder of that name in it.
+    uri:     of MLflow's server; null: files in `dir`/mlflow.
+    project: the experiment in MLflow.
     Raises FcaError, when it is made, for a kind whose package is not installed.
     """
 

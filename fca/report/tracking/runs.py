@@ -73,9 +73,11 @@ class WandbTracker:
     W&B stops no work: no method raises or hangs, and what the server does not take stays in `dir`/wandb. Only a wrong
     WANDB_MODE is refused, with FcaError, before anything starts.
 
-    project, entity: as in W&B.    dir: the store; W&B writes its folder `wandb` in there.
-    group:     null: the experiment, or the sweep.    tags: null: experiment, data set and model.
-    artifacts: what of a training goes to W&B as files: weights, logits.
+    project, entity: as in W&B.
+    dir:             the store; W&B writes its folder `wandb` in there.
+    group:           null: the experiment, or the sweep.
+    tags:            null: experiment, data set and model.
+    artifacts:       what of a training goes to W&B as files: weights, logits.
     """
 
     project: str
@@ -180,13 +182,13 @@ class WandbTracker:
         if opened is None:
             was_begun_before = self.record(entry.id).exists() or self._has_files(entry.id)
             opened = self._begin(entry.id, entry.head, light=True)  # no work is done in it that could be measured
-            for figures in entry.history:
-                step = int(figures.pop("step"))
+            for epoch_values in entry.history:
+                step = int(epoch_values.pop("step"))
                 # After the loop the summary has the values of the last epoch, which W&B itself adds to the summary of a
                 # run that is open while it trains.
-                summary = figures
+                summary = epoch_values
                 if not was_begun_before:  # otherwise the run's files have the curves already
-                    opened.log(figures, step=step)
+                    opened.log(epoch_values, step=step)
 
         opened.config.update(entry.config, allow_val_change=True)  # type: ignore[no-untyped-call]
         summary |= entry.summary
@@ -226,6 +228,7 @@ class WandbTracker:
 
         The same report on the same query is written to the same run. Tables of more than MAX_LINES lines are left out,
         with a line in the log.
+
         tables:   the tables of the report's analyses.
         page:     the report's HTML file; the figures are figures/*.png beside it.
         metadata: report, query, command, commit: the configuration of the run.
@@ -310,6 +313,7 @@ class WandbTracker:
         """Catch any error of W&B in the body, so that it never stops the work itself.
 
         The error is logged, W&B's process is replaced by a new one and, if W&B was online, it is offline from now on.
+
         what: what the body writes, for the log.
         """
         try:
@@ -381,7 +385,8 @@ class WandbTracker:
     ) -> wandb.Run:
         """Open a run in W&B, or continue the run that has this id. It is offline when the server does not answer.
 
-        job_type: the task of the run, or `report`.    config: the configuration that W&B shows for it.
+        job_type: the task of the run, or `report`.
+        config:   the configuration that W&B shows for it.
         light:    whether W&B leaves out statistics of the machine.
         patience: how long `finish` may wait for the server, seconds.
         tags:     replaced by the user's `tags` where they are given.

@@ -106,7 +106,8 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, report_sent: Ca
     from a file `wandb/settings` the address of the server to which it sends the API key. A stranger may have put both
     into a folder of images or a store.
 
-    folders:     of the runs, as W&B wrote them.    workers: how many are sent at once.
+    folders:     the folders of the runs, as W&B wrote them.
+    workers:     how many are sent at once.
     log:         the file to which the process writes its messages.
     report_sent: called with the number of these runs sent so far.
     """

@@ -29,6 +29,7 @@ def save_views(tracker: WandbTracker, metadata: Mapping[str, Any]) -> list[str]:
     """Save a workspace and a Report of the tracker's project on W&B's server; returns the address of each.
 
     A workspace is W&B's page of panels over the runs of a project, a Report its page of text and panels.
+
     metadata: `report` (its name), `query` (which runs it shows; empty for all) and `command` (which made it).
     """
     import wandb
