@@ -67,7 +67,8 @@ class Noises:
     gaussian: levels of gaussian noise: standard deviations of a pixel.
     l2:       levels of l2 noise: the norm of an image's noise, for an image of 224 pixels a side.
     areas:    plain, or area_matched: noise covers only parts of equal size of object and background.
-    draws:    how often the noise is drawn; each draw is a run.    seed: of all draws.
+    draws:    how often the noise is drawn; each draw is a run.
+    seed:     of all draws.
     compat:   released = an l2 norm is not scaled to the input size.
     """
 
@@ -154,7 +155,8 @@ class Ablation(InputStage):
         gray: the object is gray. gray_box: the box around each connected part of the object is gray. tile: each of
         these boxes is covered by copies of what is beside it.
 
-        shown: the source of images and masks at input size.    rows: which images, as positions in the data's items.
+        shown: the source of images and masks at input size.
+        rows:  which images, as positions in the data's items.
         """
         images = shown.images(rows)
         masks = shown.masks(rows)
@@ -216,8 +218,8 @@ class Noise(InputStage):
         kind gaussian: x + level R n
         kind l2:       x + level (size / 224) R n / norm(R n), without (size / 224) for compat (the authors' code)
 
-        shown: the source of images, masks and noise at input size.    rows: which images, as positions in the data's
-        items.
+        shown: the source of images, masks and noise at input size.
+        rows:  which images, as positions in the data's items.
         """
         images = shown.images(rows)
         masks = shown.masks(rows)
@@ -280,7 +282,8 @@ class Swap(InputStage):
 
         Raises FcaError where all images are of one class: then there is no donor.
 
-        shown: the source of images and masks at input size.    rows: which images, as positions in the data's items.
+        shown: the source of images and masks at input size.
+        rows:  which images, as positions in the data's items.
         """
         donors = self._draw_donors(shown, rows)
         backgrounds = None if self.pasted else shown.backgrounds(donors)
@@ -476,7 +479,8 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
     In a strip without objects it takes all columns. Where there are objects, its result is wrong in several ways, which
     are reproduced here: the tile may contain objects, and the compared size may differ from the tile's area.
 
-    objects: the mask of the strip beside the box; column 0 touches the box.    side: RIGHT, LEFT, BELOW or ABOVE.
+    objects: the mask of the strip beside the box; column 0 touches the box.
+    side:    RIGHT, LEFT, BELOW or ABOVE.
     """
     height, width = objects.shape
     if not objects.any():

@@ -325,7 +325,8 @@ def _is_encoder(means: pd.DataFrame) -> pd.Series:
 def _none_gains(best: pd.DataFrame, n_models: int) -> str:
     """The sentence that no model is significantly more accurate where cues are strong, with the largest gain.
 
-    best: the lines of the models with the largest gain.    n_models: how many models were tested.
+    best:     the lines of the models with the largest gain.
+    n_models: how many models were tested.
     """
     line = small.shared_line(best, LEAD)
     nobody = "the model is not" if n_models == 1 else f"none of {n_models} models is"

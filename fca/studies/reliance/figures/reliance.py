@@ -391,7 +391,8 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
 def _right_without_object(models: pd.DataFrame, change: str) -> str:
     """The sentence on how often these models are right on changed images, or that they are at the level of chance.
 
-    models: lines of models with equal accuracies.    change: a clause such as "the object is gray".
+    models: lines of models with equal accuracies.
+    change: a clause such as "the object is gray".
     """
     names = small.listed(models[MODEL].tolist())
     if all_at_chance(models):
