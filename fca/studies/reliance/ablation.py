@@ -402,7 +402,8 @@ def tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:
-            # tile and view run in opposite directions from the edge: an unmirrored copy starts with the farthest column
+            # column 0 of tile and view is at the edge between them, so they run in opposite directions: for copies that
+            # are not mirrored, column 0 of the view gets the tile's last column
             tile_columns = width - 1 - np.arange(target.shape[1]) % width
             target[...] = tile[:, tile_columns]  # a view: this fills the box in `sources`
         else:
@@ -467,7 +468,7 @@ def released_tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:  # otherwise there is no tile
-            # mirrored: tile and target run in opposite directions
+            # tile and target run in opposite directions from the edge between them, so the copies are turned round
             tile_columns = np.arange(target.shape[1])[::-1] % width
             target[...] = tile[:, tile_columns].copy()  # tile and target may overlap in `sources`
     return sources

@@ -539,10 +539,11 @@ class Reliance:
             yield {**line, "metric": metric, "zero": results.frame["zero"].mean()}
 
     def _ranked_classes(self, results: Sequence[ModelResults]) -> pd.DataFrame:
-        """The lines of table reliance_classes: each class of each model, with its accuracies and its rank.
+        """The lines of table reliance_classes: one for each class of each model, with the rank of the class.
 
-        Accuracies are with and without its object. Within a data set, protocol and model, rank 1 is the class that
-        keeps the largest share of its accuracy. Equal shares have the same rank.
+        A line has the accuracy on clean images of the class, that on the images without their objects, and the share
+        that is kept. Within a data set, protocol and model, rank 1 is the class that keeps the largest share of its
+        accuracy. Equal shares have the same rank.
         """
         lines = [line for result in results for line in self._class_lines(result)]
         names = [str(column) for column in BY_CLASS.columns]

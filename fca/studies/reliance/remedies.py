@@ -72,8 +72,10 @@ class Remedy:
     epochs, lr, weight_decay, batch_size: of Adam; val chooses the epoch.
     sigma, probability: of the noise that corm adds to the background of a training image.
     saliency_weight:    candidates; the accuracy on val images, all with noise on their backgrounds, chooses among them.
-    ranks:    id of a saved table spurious_ranks, which a sweep may set for all four; null: the images' column `rank`.
-    balanced: images at either end of a class's ranking; of a smaller class either half, without an odd image between.
+    ranks:    id of a saved table spurious_ranks; head and corm ignore it, so that a sweep may set it for all four.
+              null: the ranks are in the images' column `rank`.
+    balanced: images at either end of a class's ranking; a smaller class gives half of its images at either end, and
+              the middle one of an odd number is left out.
     solver:   of dfr: adam, or logistic (fca.studies.reliance.last_layer.logistic_head), which also reads ranks of val
               images.
     """
