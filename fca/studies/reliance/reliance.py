@@ -323,7 +323,7 @@ class Reliance:
 
         shape_lines = list(_shape_lines(store, rows[rows["shift"] == CLEAN], self.responses))
 
-        # a data set with clean predictions alone shows nothing about reliance, unless these are decisions for shape
+        # a data set with clean predictions alone shows nothing about reliance, unless they decide for shape or texture
         changed_datasets = rows.loc[rows["shift"] != CLEAN, "dataset"]
         datasets = {*changed_datasets, *(line["dataset"] for line in shape_lines)}
         rows = rows[rows["dataset"].isin(datasets)]
@@ -638,8 +638,7 @@ def _with_distinct_names(rows: pd.DataFrame) -> pd.DataFrame:
     values in a column, the value is added to the name. Column `run` has the training that a network comes from.
     """
     for column, word in _NAME_SUFFIXES.items():
-        # networks of different data sets always come from different trainings, so that `run` is compared only within a
-        # data set
+        # trainings on different data sets are different in any case, so that `run` is compared only within a data set
         keys = [MODEL, DATASET] if column == "run" else [MODEL]
         is_ambiguous = rows.groupby(keys)[column].transform("nunique", dropna=False) > 1
         suffix = ", " + word + rows[column].astype("string")
@@ -687,8 +686,8 @@ def _right_by_protocol(predicted: Predictions, groups: Superclasses | None) -> I
     # columns of the logits; -1 marks a class of the data set that the model does not know
     columns_of_dataset = predicted.columns[predicted.columns >= 0]
     if len(columns_of_dataset) < n_logits:  # otherwise masked equals open
-        masked_columns = masked_answers(predicted.logits, columns_of_dataset)
-        yield "masked", 1 / len(columns_of_dataset), masked_columns == predicted.true
+        predicted_columns = masked_answers(predicted.logits, columns_of_dataset)  # the column with the highest logit
+        yield "masked", 1 / len(columns_of_dataset), predicted_columns == predicted.true
 
     if groups is None:
         return
@@ -732,7 +731,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
     if not changes:
         return
 
-    # class and id of each shown image; every run of the data set shows the same images, so one run gives both
+    # class and id of each shown image; all runs of the model show the same images, so one run gives both
     row = row_by_condition[changes[0]]
     predicted = predictions(store, row)
     _, first_of_class = np.unique(predicted.labels, return_index=True)  # position of the first image of each class
@@ -765,7 +764,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
 def _example_changes(conditions: Iterable[str]) -> list[str]:
     """The conditions to show as pictures, sorted: all without noise, and gaussian noise of the middle level.
 
-    Noise on the object and around it, on plain and on equal areas, are conditions of their own.
+    Noise on the object, noise around it, and either with equal areas are separate conditions: all of them are shown.
 
     >>> noise = [f"noise/foreground/gaussian/{level}" for level in (0.1, 0.25, 0.5)]
     >>> _example_changes(["swap/background", "noise/foreground/l2/30", *noise])
@@ -837,7 +836,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
             yield {
                 "dataset": dataset,
                 "model": subject,
-                "who": "person" if subject.startswith("subject-") else "network",  # subject-01: names of the paper
+                "who": "person" if subject.startswith("subject-") else "network",  # persons are subject-01, ...
                 "images": n_images,
                 "note": _SHAPE_NOTE,
                 **_share_columns("shape_share", n_shape, n_images),

@@ -313,7 +313,7 @@ def _tested_models(predict_rows: pd.DataFrame, dataset: str, ranked: pd.DataFram
     is_clean = predict_rows["shift"] == "clean"
     is_full = predict_rows["ncl"] == predict_rows["num_classes"]
     is_ranked = predict_rows["split"].isin(ranked["split"])
-    is_best = predict_rows["snapshot"].fillna("best") == "best"
+    is_best = predict_rows["snapshot"].fillna("best") == "best"  # not weights from the midst of a training
     is_of_dataset = predict_rows["dataset"] == dataset
     rows = predict_rows[is_clean & is_full & is_ranked & is_best & is_of_dataset]
 
@@ -423,7 +423,7 @@ def _pictures(
     widest = class_means.sort_values(GAP, ascending=False, kind="stable").head(PICTURED_CLASSES)
 
     frames: list[pd.DataFrame] = []
-    for label, _, top_accuracy, bottom_accuracy in widest.itertuples():
+    for label, _, top_accuracy, bottom_accuracy in widest.itertuples():  # the gap itself was only to sort by
         images = ranked[ranked["label"] == label]
         images = images.assign(top_accuracy=top_accuracy, bottom_accuracy=bottom_accuracy)
         n_at_end = min(n_pictures, len(images) // 2)

@@ -305,11 +305,11 @@ def _is_unconfirmed(frame: pd.DataFrame) -> pd.Series:
 
 
 def _pale_where_unconfirmed(chart: Any) -> Any:
-    """The chart with pale dots where the metric of a line is unconfirmed.
+    """The chart with pale dots where the metric of a line is unconfirmed: its verdict begins with that word.
 
     chart: as from `kinds.points_with_intervals`, whose last layer has the dots.
     """
-    is_unconfirmed = f"indexof(datum.{analysis.TRUST} || '', '{UNCONFIRMED}') == 0"  # Vega: the verdict begins so
+    is_unconfirmed = f"indexof(datum.{analysis.TRUST} || '', '{UNCONFIRMED}') == 0"  # for Vega; '': no verdict
     marks = chart.layer[-1]
     chart.layer[-1] = marks.encode(fillOpacity=alt.condition(is_unconfirmed, alt.value(0.25), alt.value(1.0)))
     return chart
