@@ -133,13 +133,13 @@ class Saliency:
 
         # the identity of the prediction of the same clean images, without its shift, and with the settings of the maps;
         # a setting of None is a default, and is left out
-        meaning = {
+        settings = {
             **clean_run.identity,
             "shift": None,
             "layer": self.layer,
             "threshold": None if self.threshold == THRESHOLD else self.threshold,
         }
-        identity = {key: value for key, value in meaning.items() if value is not None}
+        identity = {key: value for key, value in settings.items() if value is not None}
         return [*other_runs, Run("saliency", identity, clean_run.metadata, clean_run.parent, work=clean_run.work)]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:

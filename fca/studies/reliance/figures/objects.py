@@ -281,7 +281,7 @@ def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
         return
 
     significant = models[models[LEAD.low] > 0]
-    best = small.best_of(significant if len(significant) else models, LEAD)
+    best = small.best_of(significant if len(significant) else models, LEAD)  # several models if they are equal
     if significant.empty and best[LEAD.low].notna().all():  # without an interval the significance is not known
         sentence = _none_gains(best, len(models))
     else:
