@@ -67,7 +67,8 @@ class Noises:
     gaussian: levels of gaussian noise: standard deviations of a pixel.
     l2:       levels of l2 noise: the norm of an image's noise, for an image of 224 pixels a side.
     areas:    plain, or area_matched: noise covers only parts of equal size of object and background.
-    draws:    how often the noise is drawn; each draw is a run.    seed: of all draws.
+    draws:    how often the noise is drawn; each draw is a run.
+    seed:     of all draws.
     compat:   released = an l2 norm is not scaled to the input size.
     """
 
@@ -154,7 +155,8 @@ class Ablation(InputStage):
         gray: the object is gray. gray_box: the box around each connected part of the object is gray. tile: each of
         these boxes is covered by copies of what is beside it.
 
-        shown: the source of images and masks at input size.    rows: which images, as positions in the data's items.
+        shown: the source of images and masks at input size.
+        rows:  which images, as positions in the data's items.
         """
         images = shown.images(rows)
         masks = shown.masks(rows)
@@ -216,8 +218,8 @@ class Noise(InputStage):
         kind gaussian: x + level R n
         kind l2:       x + level (size / 224) R n / norm(R n), without (size / 224) for compat (the authors' code)
 
-        shown: the source of images, masks and noise at input size.    rows: which images, as positions in the data's
-        items.
+        shown: the source of images, masks and noise at input size.
+        rows:  which images, as positions in the data's items.
         """
         images = shown.images(rows)
         masks = shown.masks(rows)
@@ -280,7 +282,8 @@ class Swap(InputStage):
 
         Raises FcaError where all images are of one class: then there is no donor.
 
-        shown: the source of images and masks at input size.    rows: which images, as positions in the data's items.
+        shown: the source of images and masks at input size.
+        rows:  which images, as positions in the data's items.
         """
         donors = self._draw_donors(shown, rows)
         backgrounds = None if self.pasted else shown.backgrounds(donors)
@@ -399,7 +402,8 @@ def tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:
-            # tile and view run in opposite directions from the edge: an unmirrored copy starts with the farthest column
+            # column 0 of tile and view is at the edge between them, so they run in opposite directions: for copies that
+            # are not mirrored, column 0 of the view gets the tile's last column
             tile_columns = width - 1 - np.arange(target.shape[1]) % width
             target[...] = tile[:, tile_columns]  # a view: this fills the box in `sources`
         else:
@@ -464,7 +468,7 @@ def released_tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:  # otherwise there is no tile
-            # mirrored: tile and target run in opposite directions
+            # tile and target run in opposite directions from the edge between them, so the copies are turned round
             tile_columns = np.arange(target.shape[1])[::-1] % width
             target[...] = tile[:, tile_columns].copy()  # tile and target may overlap in `sources`
     return sources
@@ -476,7 +480,8 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
     In a strip without objects it takes all columns. Where there are objects, its result is wrong in several ways, which
     are reproduced here: the tile may contain objects, and the compared size may differ from the tile's area.
 
-    objects: the mask of the strip beside the box; column 0 touches the box.    side: RIGHT, LEFT, BELOW or ABOVE.
+    objects: the mask of the strip beside the box; column 0 touches the box.
+    side:    RIGHT, LEFT, BELOW or ABOVE.
     """
     height, width = objects.shape
     if not objects.any():

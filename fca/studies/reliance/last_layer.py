@@ -82,21 +82,22 @@ class NoisyFeatures(NamedTuple):
         positions: of the batch's images among all images of the source.
         draw:      which noise, e.g. the number of the epoch. The same draw always gives the same noise.
         """
-        rows = self.input_images.rows[positions]
+        rows = self.input_images.rows[positions]  # positions in the items of the data
         images = self.input_images.images(rows).clone()
         background = ~self.input_images.masks(rows)[:, None]
 
-        # a random number for every image of the data, so that an image's number does not depend on its batch
+        # numbers are drawn for all images of the data, so that an image's number does not depend on its batch
         rng = epoch_rng(self.seed, draw, 1)  # 1: another stream than the order of images
-        random_numbers = rng.random(len(self.input_images.data.items))[rows]
-        noisy = np.flatnonzero(random_numbers < self.probability)  # positions in the batch
+        random_numbers = rng.random(len(self.input_images.data.items))
+        noisy = np.flatnonzero(random_numbers[rows] < self.probability)  # positions in the batch
         if len(noisy):
             noise = self.input_images.noise(rows[noisy], self.seed, draw)
             images[noisy] = (images[noisy] + self.sigma * background[noisy] * noise).clamp(0, 1)
 
         self.classifier.module.eval().requires_grad_(False).to(images.device)
         images.requires_grad_(torch.is_grad_enabled())
-        with sdpa_kernel(SDPBackend.MATH):  # fused attention cannot be differentiated twice
+        # training differentiates a squared gradient, and fused attention cannot be differentiated twice
+        with sdpa_kernel(SDPBackend.MATH):
             features = self.classifier.embed(self.classifier.normalise(images))
         return FeatureBatch(features, images, background)
 
@@ -109,7 +110,9 @@ def background_saliency(
     It can be differentiated again: as a penalty in a loss it changes the weights. (The released code took the mean
     square of `x.grad`, through which no gradient flows to the weights.)
 
-    losses: of each image.    images: the pixels x in [0, 1].    background: True off the object.
+    losses:     of each image.
+    images:     the pixels x in [0, 1].
+    background: True off the object.
 
     >>> x = torch.ones(1, 3, 2, 2, requires_grad=True)
     >>> background_saliency((x**2).sum((1, 2, 3)), x, torch.tensor([[[[True, False], [False, False]]]])).tolist()
@@ -122,7 +125,8 @@ def background_saliency(
 def stored_features(features: Features, accelerator: str) -> FeatureSource:
     """A source of features that were computed earlier; they are the same in every epoch.
 
-    features: kept on the device.    accelerator: as configured, such as "auto".
+    features:    of all images; they are kept on the device.
+    accelerator: as configured, such as "auto".
     """
     on_device = torch.from_numpy(features).to(device_of(accelerator))
     return lambda positions, _: FeatureBatch(on_device[positions])
@@ -152,7 +156,8 @@ def train_head(
     with the highest accuracy on validation images is returned, of equal ones that with the smallest cross-entropy.
 
     train, val:       called as train(positions, epoch), they give the features of training and of validation images.
-    labels:           class of each training image.    val_labels: of each validation image.
+    labels:           class of each training image.
+    val_labels:       class of each validation image.
     saliency_weights: candidates; [0.0] for features without images.
     seed:             of the initial weights and the order of the images.
     """
@@ -172,7 +177,7 @@ def train_head(
     optimizer = torch.optim.Adam(heads.parameters(), lr, weight_decay=weight_decay)
 
     n_batches = math.ceil(len(labels) / batch_size)
-    best_score = (-1.0, 0.0)  # accuracy, minus cross-entropy
+    best_score = (-1.0, 0.0)  # (accuracy, -cross-entropy); any head beats this first pair
     best_head: Head | None = None
     for epoch in track(range(1, epochs + 1), "training the last layer"):
         order = epoch_rng(seed, epoch).permutation(len(labels))
@@ -186,7 +191,7 @@ def train_head(
             try:
                 optimizer.step()
             except RuntimeError as error:
-                if OVERFLOW in str(error):  # training diverged: keep the best head until here
+                if OVERFLOW in str(error):  # a step beyond float32: training diverged; the best head until here counts
                     return best_head
                 raise
 
@@ -231,15 +236,17 @@ def logistic_head(
     C is chosen among STRENGTHS on the first subsample: it has the highest accuracy on the worst group of validation
     images; of equal ones the highest mean accuracy over groups, then the smallest C.
 
-    x:      features of the training images.    val: of the validation images.
-    groups: of each training image: 2 label + 1 with strong cues, 2 label with weak ones.    val_groups: likewise.
+    x, val:     features of the training and of the validation images.
+    groups:     group of each training image: 2 label + 1 with strong cues, 2 label with weak ones.
+    val_groups: the same for each validation image.
     """
     subsamples = _balanced_subsamples(groups, seed)
 
     def quality(strength: float) -> tuple[float, float, float]:
-        """By which C is chosen: accuracy on the worst validation group, mean over the groups, and minus C itself."""
+        """Accuracy on the worst validation group, mean accuracy over these groups, and -C; the largest is chosen."""
         weight, bias = _logistic_layer(x, groups, subsamples[0], strength, seed)
-        is_right = (val @ weight.T + bias).argmax(axis=1) == val_groups // 2
+        val_labels = val_groups // 2
+        is_right = (val @ weight.T + bias).argmax(axis=1) == val_labels
         group_accuracies: list[float] = []
         for group in np.unique(val_groups):
             group_accuracies.append(float(is_right[val_groups == group].mean()))
@@ -283,8 +290,10 @@ def _logistic_layer(x: Features, groups: Ints, rows: Rows, strength: float, seed
     z = (x - mean) / scale with weights w and intercept b, so that for the features x: weight = w / scale and
     bias = b - weight @ mean.
 
-    groups: of each image; its label is group // 2.    rows: positions of the images to fit to.
-    strength: inverse penalty C.    seed: of the order in which the solver visits the features.
+    groups:   group of each image; the label of an image is group // 2.
+    rows:     positions of the images to fit to.
+    strength: inverse penalty C.
+    seed:     of the order in which the solver visits the features.
     """
     scaler = StandardScaler().fit(x[rows])
     z = scaler.transform(x[rows])

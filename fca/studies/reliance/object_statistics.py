@@ -256,7 +256,8 @@ def _average_masks(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row
 def _picture_columns(number: int, pixels: np.ndarray) -> Row:
     """Columns of a picture: its thumbnail as a data URI, and its row and column in a grid that is ACROSS wide.
 
-    number: of the picture in its grid, from 0.    pixels: height x width x 3.
+    number: of the picture in its grid, from 0.
+    pixels: height x width x 3.
     """
     row, column = divmod(number, ACROSS)
     return {"thumbnail": data_uri(png_of(np.asarray(pixels))), "row": row, "column": column}

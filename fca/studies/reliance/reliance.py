@@ -321,8 +321,9 @@ class Reliance:
         rows = _condition_rows(store, self.query)
         groups = read_superclasses(self.groups) if self.groups else None
 
-        # a data set with clean predictions alone shows nothing about reliance
         shape_lines = list(_shape_lines(store, rows[rows["shift"] == CLEAN], self.responses))
+
+        # a data set with clean predictions alone shows nothing about reliance, unless they decide for shape or texture
         changed_datasets = rows.loc[rows["shift"] != CLEAN, "dataset"]
         datasets = {*changed_datasets, *(line["dataset"] for line in shape_lines)}
         rows = rows[rows["dataset"].isin(datasets)]
@@ -385,8 +386,8 @@ class Reliance:
         rows:          the stored rows of this model's predictions, one for each condition and draw of noise.
         groups:        groups of classes for the grouped protocol, which is skipped if they are None.
         """
-        masked_runs = [run for run in rows["run_id"] if store.has_array(run, "mask_area")]
-        if not masked_runs:  # only predictions at input size, beside masks, store the areas of the objects
+        runs_with_areas = [run for run in rows["run_id"] if store.has_array(run, "mask_area")]
+        if not runs_with_areas:  # a prediction without object masks stores no areas of objects
             return
 
         # all runs are about the same images, so the first one gives the labels
@@ -405,7 +406,8 @@ class Reliance:
             right_share = pd.DataFrame(draws).groupby(level=0).mean().T
             if set(right_share) <= {CLEAN}:  # nothing to compare clean images with
                 continue
-            mask_area = store.array(masked_runs[0], "mask_area", lines=len(right_share))
+            # the areas are the same in all of these runs
+            mask_area = store.array(runs_with_areas[0], "mask_area", lines=len(right_share))
             columns = {**model_columns, "protocol": protocol, "chance": chance}
             yield self._usable_images(columns, right_share, mask_area, labels)
 
@@ -496,9 +498,8 @@ class Reliance:
 
             noise = foreground.removeprefix("noise/foreground/")
             kind, level, *further_words = noise.split("/")  # KIND/LEVEL, then what differs from the defaults
-            if (
-                shift_labels.RELEASED in further_words
-            ):  # its l2 norms are not scaled to the input size: a kind of its own
+            # levels of released noise are norms that are not scaled to the input size: they count as another kind
+            if shift_labels.RELEASED in further_words:
                 kind += f", {shift_labels.RELEASED}"
             estimands = {
                 # np.positive: the accuracy itself
@@ -520,7 +521,8 @@ class Reliance:
         row: the stored row of the saliency run.
         """
         class_keys, labels = labels_of(store, row)
-        labels = labels[np.isin(labels, list(row["classes"]))]  # the model may know only some of the classes
+        # arrays have a line for each image of a class that the model knows; `classes` has the labels of these classes
+        labels = labels[np.isin(labels, list(row["classes"]))]
 
         frame = pd.DataFrame()
         for name in (*SALIENCY_METRIC.choices, "zero", "mask_area"):
@@ -537,10 +539,11 @@ class Reliance:
             yield {**line, "metric": metric, "zero": results.frame["zero"].mean()}
 
     def _ranked_classes(self, results: Sequence[ModelResults]) -> pd.DataFrame:
-        """The lines of table reliance_classes: each class of each model, with its accuracies and its rank.
+        """The lines of table reliance_classes: one for each class of each model, with the rank of the class.
 
-        Accuracies are with and without its object. Within a data set, protocol and model, rank 1 is the class that
-        keeps the largest share of its accuracy. Equal shares have the same rank.
+        A line has the accuracy on clean images of the class, that on the images without their objects, and the share
+        that is kept. Within a data set, protocol and model, rank 1 is the class that keeps the largest share of its
+        accuracy. Equal shares have the same rank.
         """
         lines = [line for result in results for line in self._class_lines(result)]
         names = [str(column) for column in BY_CLASS.columns]
@@ -599,7 +602,10 @@ class Reliance:
 
 
 def _interval_columns(name: str, estimate: Sequence[float]) -> dict[str, Any]:
-    """The columns NAME, NAME_low and NAME_high of a line.    estimate: value, lower and upper end of its interval."""
+    """The columns NAME, NAME_low and NAME_high of a line.
+
+    estimate: the value, and the lower and upper end of its interval.
+    """
     return dict(zip(interval_columns(Column(name)), estimate, strict=True))
 
 
@@ -632,13 +638,13 @@ def _with_distinct_names(rows: pd.DataFrame) -> pd.DataFrame:
     values in a column, the value is added to the name. Column `run` has the training that a network comes from.
     """
     for column, word in _NAME_SUFFIXES.items():
-        # networks of two data sets always have different runs, which needs no word; several on one data set need it
+        # trainings on different data sets are different in any case, so that `run` is compared only within a data set
         keys = [MODEL, DATASET] if column == "run" else [MODEL]
         is_ambiguous = rows.groupby(keys)[column].transform("nunique", dropna=False) > 1
         suffix = ", " + word + rows[column].astype("string")
         rows[MODEL] += suffix.where(is_ambiguous).fillna("")
 
-    # several runs of one network, such as maps of two layers
+    # several runs of one network with the same shift, such as saliency maps of two layers
     is_repeated = rows.duplicated([DATASET, MODEL, "shift"], keep=False)
     run_suffix = (", run " + rows["run_id"]).where(is_repeated, "")
     return rows.assign(model=rows[MODEL] + run_suffix)
@@ -654,6 +660,7 @@ def _with_columns_of_training(rows: pd.DataFrame) -> pd.DataFrame:
     run_of_weights = rows["weights"].astype("string").str.extract("^([0-9a-f]{12})/")[0]
     parent = rows["parent"].fillna(run_of_weights)
     run = rows["run_id"].where(rows["task"] == "train", parent)
+    # RUN_ID/... is no name of weights: it is emptied, and filled from the training below
     rows = rows.assign(run=run, weights=rows["weights"].where(run_of_weights.isna()))
     for name in ("adaptation", "weights", "seed"):
         rows[name] = rows[name].fillna(rows.groupby("run")[name].transform("first"))
@@ -668,7 +675,8 @@ def _right_by_protocol(predicted: Predictions, groups: Superclasses | None) -> I
     - grouped: groups of classes compete by the sum of their probabilities. It needs stored logits and groups. NaN marks
       an image whose class is in no group.
 
-    predicted: the predictions of one run.    groups: None skips the grouped protocol.
+    predicted: the predictions of one run.
+    groups:    groups of classes; None skips the grouped protocol.
     """
     n_logits = len(predicted.logit_classes)
     yield "open", 1 / n_logits, predicted.right
@@ -678,8 +686,8 @@ def _right_by_protocol(predicted: Predictions, groups: Superclasses | None) -> I
     # columns of the logits; -1 marks a class of the data set that the model does not know
     columns_of_dataset = predicted.columns[predicted.columns >= 0]
     if len(columns_of_dataset) < n_logits:  # otherwise masked equals open
-        masked_columns = masked_answers(predicted.logits, columns_of_dataset)
-        yield "masked", 1 / len(columns_of_dataset), masked_columns == predicted.true
+        predicted_columns = masked_answers(predicted.logits, columns_of_dataset)  # the column with the highest logit
+        yield "masked", 1 / len(columns_of_dataset), predicted_columns == predicted.true
 
     if groups is None:
         return
@@ -723,7 +731,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
     if not changes:
         return
 
-    # which images they are: the same in every run
+    # class and id of each shown image; all runs of the model show the same images, so one run gives both
     row = row_by_condition[changes[0]]
     predicted = predictions(store, row)
     _, first_of_class = np.unique(predicted.labels, return_index=True)  # position of the first image of each class
@@ -739,6 +747,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
         examples = store.array(row_by_condition[condition]["run_id"], "examples")  # of the same images, in this order
         picture_columns.append((condition, [data_uri(png_of(np.array(pixels))) for pixels in examples]))
 
+    # columns may be of unequal length: a run may have stored more pictures than the N_EXAMPLES that are shown
     for column, (condition, thumbnails) in enumerate(picture_columns):
         for picture_row, (label, thumbnail) in enumerate(zip(labels, thumbnails, strict=False)):
             yield {
@@ -755,7 +764,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
 def _example_changes(conditions: Iterable[str]) -> list[str]:
     """The conditions to show as pictures, sorted: all without noise, and gaussian noise of the middle level.
 
-    Noise on the object and around it, on plain and on equal areas, are conditions of their own.
+    Noise on the object, noise around it, and either with equal areas are separate conditions: all of them are shown.
 
     >>> noise = [f"noise/foreground/gaussian/{level}" for level in (0.1, 0.25, 0.5)]
     >>> _example_changes(["swap/background", "noise/foreground/l2/30", *noise])
@@ -827,7 +836,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
             yield {
                 "dataset": dataset,
                 "model": subject,
-                "who": "person" if subject.startswith("subject-") else "network",  # subject-01: names of the paper
+                "who": "person" if subject.startswith("subject-") else "network",  # persons are subject-01, ...
                 "images": n_images,
                 "note": _SHAPE_NOTE,
                 **_share_columns("shape_share", n_shape, n_images),

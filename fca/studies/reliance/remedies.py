@@ -72,8 +72,10 @@ class Remedy:
     epochs, lr, weight_decay, batch_size: of Adam; val chooses the epoch.
     sigma, probability: of the noise that corm adds to the background of a training image.
     saliency_weight:    candidates; the accuracy on val images, all with noise on their backgrounds, chooses among them.
-    ranks:    id of a saved table spurious_ranks, which a sweep may set for all four; null: the images' column `rank`.
-    balanced: images at either end of a class's ranking; of a smaller class either half, without an odd image between.
+    ranks:    id of a saved table spurious_ranks; head and corm ignore it, so that a sweep may set it for all four.
+              null: the ranks are in the images' column `rank`.
+    balanced: images at either end of a class's ranking; a smaller class gives half of its images at either end, and
+              the middle one of an odd number is left out.
     solver:   of dfr: adam, or logistic (fca.studies.reliance.last_layer.logistic_head), which also reads ranks of val
               images.
     """
@@ -199,7 +201,7 @@ class Remedy:
         features = context.store.array(work.features, "features")  # of all images of the data
 
         train_run = runs[0] if runs[0].task == "train" else None  # runs are in the order of `plan`
-        training_columns: dict[str, Any] = {}
+        columns_of_training: dict[str, Any] = {}
         if train_run is not None:
             start = time.perf_counter()
             trained = self._train_layer(context, data, features)
@@ -209,7 +211,7 @@ class Remedy:
                 )
                 yield Finished(train_run, {FLAG: DIVERGED}, {})
                 return
-            training_columns = {**trained.columns, "train_s": time.perf_counter() - start}
+            columns_of_training = {**trained.columns, "train_s": time.perf_counter() - start}
             write_probe(trained.weight, trained.bias, class_keys, train_run, context)
 
         # a prediction's parent is the training
@@ -219,13 +221,13 @@ class Remedy:
         true = subset.new_labels(data.labels[test_rows])
         logits = features[test_rows].astype(np.float32) @ layer["weight"].T + layer["bias"]  # images x classes
 
-        # time, device and size are those of the network when it computed the features
+        # the layer takes no time beside the network: time, device and size are copied from the run of the features
         features_row = context.store.row(work.features)
-        forward_columns: dict[str, Any] = {column: features_row.get(column) for column in FORWARD_COLUMNS}
-        columns = {**prediction_columns(logits, true, subset.classes), **forward_columns}
+        network_columns: dict[str, Any] = {column: features_row.get(column) for column in FORWARD_COLUMNS}
+        columns = {**prediction_columns(logits, true, subset.classes), **network_columns}
         for run in runs:
             if run is train_run:
-                yield Finished(run, {**training_columns, **adapted_columns(columns, data, subset)}, {})
+                yield Finished(run, {**columns_of_training, **adapted_columns(columns, data, subset)}, {})
             else:
                 yield Finished(run, columns, prediction_arrays(logits, true, class_keys))
 
@@ -247,9 +249,10 @@ class Remedy:
             split_rows = data.rows(split, context.subset.classes)
             if is_balanced[split]:
                 ranks = ranks_of(context.store, self.ranks, data, split_rows)
-                digest.update(ranks.astype("<f8").tobytes())
+                digest.update(ranks.astype("<f8").tobytes())  # little-endian, so that all machines agree
                 labels = context.subset.new_labels(data.labels[split_rows])
-                # of val all images, but an odd middle one: an end has at most half of its class, whatever the number
+                # an end has at most half of its class; the large number for val therefore takes all images, except the
+                # middle one of a class with an odd number
                 n_at_end = self.balanced if split == "train" else len(ranks)
                 chosen, groups[split] = balanced_images(labels, ranks, n_at_end)
                 split_rows = split_rows[chosen]

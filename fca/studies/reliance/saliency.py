@@ -125,6 +125,7 @@ class Saliency:
             check_masks_of("task=saliency", data, self.split, context.subset.classes)
             clean_run = prediction_runs(train_run, clean_setup, data)[0]
         else:
+            # shift=clean is the default: it requests no predictions beside the maps
             other_runs = [] if context.shifts == [CLEAN] else runs_of_split(context, self.split)
             [clean_run] = runs_of_split(clean_setup, self.split)
             check_forward(clean_run.work)
@@ -132,29 +133,34 @@ class Saliency:
 
         # the identity of the prediction of the same clean images, without its shift, and with the settings of the maps;
         # a setting of None is a default, and is left out
-        meaning = {
+        settings = {
             **clean_run.identity,
             "shift": None,
             "layer": self.layer,
             "threshold": None if self.threshold == THRESHOLD else self.threshold,
         }
-        identity = {key: value for key, value in meaning.items() if value is not None}
+        identity = {key: value for key, value in settings.items() if value is not None}
         return [*other_runs, Run("saliency", identity, clean_run.metadata, clean_run.parent, work=clean_run.work)]
 
     def run(self, runs: Sequence[Run], context: RunContext) -> Iterator[Finished]:
         """The results of all runs: first trainings and predictions, then saliency maps, which need a trained model.
 
         A saliency run stores these arrays with a line for each image:
-        - map: at the resolution of the layer.    mask: at input size, packed as bits.
-        - zero: whether the map is zero everywhere.    mask_area: the share of the input that is object.
-        - iou: overlap (intersection over union) of the salient pixels, where the map reaches the threshold, and the
-          mask.    iou_others: the same with the mask of another image.
+        - map: the saliency map, at the resolution of the layer.
+        - mask: the mask of the object at input size, packed as bits.
+        - zero: whether the map is zero everywhere.
+        - mask_area: the share of the input that is object.
+        - iou: overlap (intersection over union) of the mask and the salient pixels, where the map reaches the
+          threshold.
+        - iou_others: the same overlap with the mask of another image.
         - mass: the share of the map's sum that is on the object.
         - density_gap: the mean of the map on the object minus its mean off the object.
-        - mask_area_raw: the share of the stored image that is object.    retained: the share of the object that the
-          crop leaves.    centre: the distance of the object from the image's centre.
-        It also stores pictures: `lowest` has the positions of the images with the lowest IoUs, `overlays` their
-        pictures; `first` has the position of the first image of each class, `examples` their pictures.
+        - mask_area_raw: the share of the stored image that is object.
+        - retained: the share of the object that the crop leaves.
+        - centre: the distance of the object from the image's centre.
+        Four further arrays have a line for each of some example images:
+        - lowest, overlays: positions of the images with the lowest IoUs, and their pictures.
+        - first, examples: position of the first image of each class, and the pictures of these images.
 
         The columns of its row are means over classes of the means of their images, with intervals over classes.
         """
@@ -212,8 +218,10 @@ class Saliency:
         The map is also compared with the mask of another image, which shows how much of the overlap does not depend on
         where the object is.
 
-        camera: computes the maps.    inputs: the images and their masks.
-        true:   column of each image's class in the logits.    size: side of the input, in pixels.
+        camera: computes the maps.
+        inputs: the images and their masks.
+        true:   column of each image's class in the logits.
+        size:   side of the input, in pixels.
         """
         from fca.training.infer import batch_size_of
 
@@ -246,9 +254,11 @@ class Saliency:
         - iou_others: the same with the object of another image, as for a map that ignores where the object is.
         - mass: sum of the map on the object, divided by its total.
         - density_gap: mean of the map on the object, minus its mean off the object.
-        - mask_area: share of the pixels that are object.    zero: whether the map is zero everywhere.
+        - mask_area: share of the pixels that are object.
+        - zero: whether the map is zero everywhere.
 
-        maps, masks: at input size.    masks_of_others: for each map the mask of another image.
+        maps, masks:     at input size.
+        masks_of_others: for each map the mask of another image.
         """
         is_salient = maps >= self.threshold
         metrics = {
@@ -273,7 +283,8 @@ class Camera:
     y is an image's logit of a class. A_k is channel k of the layer's output. Places are the cells of a convolutional
     map, or the patch tokens of a transformer, without the prefix tokens in front (class and register tokens).
 
-    name:   of the layer.    prefix: number of prefix tokens, 0 in a convolutional network.
+    name:   of the layer.
+    prefix: number of prefix tokens, 0 in a convolutional network.
     """
 
     def __init__(self, classifier: Classifier, image: Float[Tensor, "1 3 size size"], layer: str | None) -> None:
@@ -293,9 +304,10 @@ class Camera:
 
             map = relu(sum_k a_k A_k),   a_k = mean over places of dy / dA_k
 
-        y is the logit, A_k channel k of the layer's output as a map.
+        y is the image's logit, A_k channel k of the layer's output as a map.
 
-        images: pixels in [0, 1].    columns: for each image the column of the logits.
+        images:  pixels in [0, 1].
+        columns: for each image the column of the logit y.
         Raises FcaError if the logits do not depend on the layer, or are not finite.
         """
         import torch
@@ -480,7 +492,8 @@ def _picture_arrays(inputs: AtInput, arrays: Arrays, labels: Int[np.ndarray, " i
     `first` with `examples`:  the first image of each class, with its object tinted.
     Either kind has at most MAX_PICTURES images, all of which have an object at input size.
 
-    arrays: the run's arrays with a line for each image.    labels: class of each image.
+    arrays: the run's arrays with a line for each image.
+    labels: class of each image.
     """
     visible = np.flatnonzero(arrays["mask_area"] > 0)
     # by IoU; images of equal IoU by `mass`, the share of the saliency that is on the object
@@ -501,7 +514,8 @@ def _pictures(
 ) -> UInt8[np.ndarray, "chosen side side 3"]:
     """A small picture of each of these images, under its map as heat, or without a map with its object tinted.
 
-    positions: of the images, among all images of `inputs`.    maps: the map to lay over each image, None for no map.
+    positions: of the images, among all images of `inputs`.
+    maps:      the map to lay over each image, None for no map.
     """
     rows = inputs.rows[positions]
     images = (255 * inputs.images(rows)).round().byte()
@@ -520,7 +534,8 @@ def _headline_columns(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dic
     The counts are of images whose map is zero everywhere, and of images without an object in the input. A metric that
     is defined for no image has no columns.
 
-    arrays: the run's arrays with a line for each image.    labels: class of each image.
+    arrays: the run's arrays with a line for each image.
+    labels: class of each image.
     """
     metrics = pd.DataFrame({name: arrays[name] for name in (*HEADLINES, "iou_others")})
     class_means = metrics.groupby(labels).mean()
@@ -541,7 +556,8 @@ def picture(
 ) -> UInt8[np.ndarray, "side side 3"]:
     """A small picture of an image: with a map as heat and the object's outline, or without a map the object tinted.
 
-    image: pixels of 0 to 255.    mask: True on the object.
+    image: pixels of 0 to 255.
+    mask:  True on the object.
     heat:  a map in [0, 1] of any size, drawn from yellow (low) to red (high), the higher the more opaque; None: no map.
     """
     small_image = _resized(image)
@@ -558,7 +574,7 @@ def picture(
         colour = np.stack([0 * strength + 255, 255 * (1 - strength), 0 * strength], axis=2)  # from yellow to red
         outline = OUTLINE
 
-    opacity = 0.65 * strength[..., None]
+    opacity = 0.65 * strength[..., None]  # below 1, so that the image stays visible
     mixed = (1 - opacity) * small_image + opacity * colour
     mixed[is_object & ~binary_erosion(is_object)] = outline
     return mixed.round().astype(np.uint8)

@@ -136,8 +136,8 @@ class SpuriousRank:
             features = store.array(embed_row["run_id"], "features", lines=len(items)).astype(np.float32)
             runs_read.append(embed_row["run_id"])
 
-            # which features rank the images of each class: the most important ones for the first of the linear layers
-            # on them, or those that a file names
+            # the features that rank the images of each class: the most important ones by the weights of a linear layer
+            # (the first run of `layer_runs`), or those that a file names
             if self.features is None:
                 layer = load_file(store.folder(layer_runs[0]) / "best.safetensors")
                 is_train = items["split"] == "train"
@@ -209,7 +209,8 @@ def important_features(
     The importance of a feature for a class is the mean of feature * class weight over the images of the class that the
     linear layer predicts right, or over all of its images if it predicts none of them right.
 
-    features: of training images.    labels: their classes, a categorical whose categories are in label order.
+    features: of training images.
+    labels:   their classes, a categorical whose categories are in label order.
     layer:    name -> array of a linear layer on the features: `weight` (classes x features) and `bias` (classes).
     """
     logits = features @ layer["weight"].T + layer["bias"]  # images x classes
@@ -234,8 +235,9 @@ def read_features(file: str, embed_row: Row, items: pd.DataFrame, n_features: in
 
     Raises FcaError for a missing file, missing columns, and an unknown class or feature.
 
-    file:      has the columns class and feature.    embed_row: the stored row of the features.
-    items:     of the data set; column `label` has its classes.
+    file:       has the columns class and feature.
+    embed_row:  the stored row of the features.
+    items:      items of the data set; column `label` has their classes.
     n_features: how many features the encoder has.
     """
     frame = read_table(file, file) if Path(file).is_file() else pd.DataFrame()
@@ -285,7 +287,7 @@ def _ranked_images(items: pd.DataFrame, features: np.ndarray, chosen: pd.DataFra
 
     items, features: of all images of the data set, in the same order.
     chosen: a line for each class (`label`) and feature that ranks its images.
-    by:     rank: the score is the mean over the features of the image's rank; zscore: the mean of its z-scores.
+    by:     "rank": the score is the mean over the features of the image's rank; "zscore": the mean of its z-scores.
     """
     images = items[["label", "image_id", "split"]].astype({"label": str})
     for label, chosen_of_class in chosen.groupby("label")["feature"]:
@@ -305,12 +307,13 @@ def _tested_models(predict_rows: pd.DataFrame, dataset: str, ranked: pd.DataFram
 
     A full model knows all classes of the data set. Column `subject` has the distinct name.
 
-    predict_rows: all rows of predictions.    ranked: the ranked images; only predictions of their splits are returned.
+    predict_rows: all rows of predictions.
+    ranked:       the ranked images; only predictions of their splits are returned.
     """
     is_clean = predict_rows["shift"] == "clean"
     is_full = predict_rows["ncl"] == predict_rows["num_classes"]
     is_ranked = predict_rows["split"].isin(ranked["split"])
-    is_best = predict_rows["snapshot"].fillna("best") == "best"
+    is_best = predict_rows["snapshot"].fillna("best") == "best"  # not weights from the midst of a training
     is_of_dataset = predict_rows["dataset"] == dataset
     rows = predict_rows[is_clean & is_full & is_ranked & is_best & is_of_dataset]
 
@@ -330,8 +333,9 @@ def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame
     with the weakest. Of a class with fewer than 3 k images a third is taken at either end; a class with fewer than
     three images is left out.
 
-    tested:  rows of predictions, as from `_tested_models`.    ranked: the ranked images, strongest cues first.
+    tested:  rows of predictions, as from `_tested_models`.
     encoder: name of the model whose features rank the images; its name is marked in the lines.
+    ranked:  the ranked images, strongest cues first.
     """
     if tested.empty:
         return SPURIOUS_GAP.frame([])
@@ -369,9 +373,9 @@ def _gaps(store: Store, tested: pd.DataFrame, encoder: str, ranked: pd.DataFrame
 def _gap(top_right: np.ndarray, bottom_right: np.ndarray) -> dict[Any, float]:
     """GAP_COLUMNS: accuracy at the top and at the bottom of a ranking, and the gap (top minus bottom), with intervals.
 
-    Accuracies have Wilson's intervals, the gap has Newcombe's (1998, method 10), which is for pairs of outcomes. Here
-    the images of a pair, one from either end, are independent: both are right with probability p q, where p and q are
-    the two accuracies.
+    Accuracies have Wilson's intervals. The gap has Newcombe's (1998, method 10), which takes counts of pairs: both
+    right, only one right, neither. Images at the top and at the bottom are not paired but independent, so it gets the
+    counts that are expected of independent pairs: with the accuracies p and q, both are right in n p q of n pairs.
 
     top_right, bottom_right: whether each image of an end is predicted right; equally many of both ends.
     """
@@ -402,11 +406,13 @@ def _pictures(
 ) -> pd.DataFrame:
     """Lines of table spurious_pictures: the first and last images of the classes with the widest gaps, with thumbnails.
 
-    Gaps in accuracy are means over models. Images are test images if these are ranked, otherwise of
-    the ranked split that comes first in the alphabet.
+    Gaps in accuracy are means over models. The images are test images if these are ranked; otherwise they are of the
+    ranked split that comes first in the alphabet.
 
-    fingerprint: of the data set's images.    ranked: the ranked images, strongest cues first.
-    gaps: lines of table spurious_gap.    n_pictures: at either end of a class, at most half of its images.
+    fingerprint: of the data set's images.
+    ranked:      the ranked images, strongest cues first.
+    gaps:        lines of table spurious_gap.
+    n_pictures:  pictures at either end of a class; at most half of its images are shown there.
     """
     split = ranked["split"].min()  # in alphabetical order test comes first
     ranked = ranked[ranked["split"] == split].drop(columns="score")
@@ -417,7 +423,7 @@ def _pictures(
     widest = class_means.sort_values(GAP, ascending=False, kind="stable").head(PICTURED_CLASSES)
 
     frames: list[pd.DataFrame] = []
-    for label, _, top_accuracy, bottom_accuracy in widest.itertuples():
+    for label, _, top_accuracy, bottom_accuracy in widest.itertuples():  # the gap itself was only to sort by
         images = ranked[ranked["label"] == label]
         images = images.assign(top_accuracy=top_accuracy, bottom_accuracy=bottom_accuracy)
         n_at_end = min(n_pictures, len(images) // 2)

@@ -81,7 +81,8 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
     Reliance is the accuracy that a network loses when it sees each object before another background. The colour of a
     dot is the cue that the network was trained with.
 
-    truth: the table `metric_truth`, for the verdict below each panel's name.    networks: `metric_truth_networks`.
+    truth:    the table `metric_truth`, from which the verdict below each panel's name is taken.
+    networks: the table `metric_truth_networks`, with a line for each network and metric.
     """
     verdict_by_metric = dict(zip(truth.frame[METRIC], truth.frame[VERDICT], strict=True))
     frame = networks.frame.dropna(subset=METRIC_VALUE).reset_index(drop=True)

@@ -281,7 +281,7 @@ def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
         return
 
     significant = models[models[LEAD.low] > 0]
-    best = small.best_of(significant if len(significant) else models, LEAD)
+    best = small.best_of(significant if len(significant) else models, LEAD)  # several models if they are equal
     if significant.empty and best[LEAD.low].notna().all():  # without an interval the significance is not known
         sentence = _none_gains(best, len(models))
     else:
@@ -325,7 +325,8 @@ def _is_encoder(means: pd.DataFrame) -> pd.Series:
 def _none_gains(best: pd.DataFrame, n_models: int) -> str:
     """The sentence that no model is significantly more accurate where cues are strong, with the largest gain.
 
-    best: the lines of the models with the largest gain.    n_models: how many models were tested.
+    best:     the lines of the models with the largest gain.
+    n_models: how many models were tested.
     """
     line = small.shared_line(best, LEAD)
     nobody = "the model is not" if n_models == 1 else f"none of {n_models} models is"

@@ -305,11 +305,11 @@ def _is_unconfirmed(frame: pd.DataFrame) -> pd.Series:
 
 
 def _pale_where_unconfirmed(chart: Any) -> Any:
-    """The chart with pale dots where the metric of a line is unconfirmed.
+    """The chart with pale dots where the metric of a line is unconfirmed: its verdict begins with that word.
 
     chart: as from `kinds.points_with_intervals`, whose last layer has the dots.
     """
-    is_unconfirmed = f"indexof(datum.{analysis.TRUST} || '', '{UNCONFIRMED}') == 0"  # Vega: the verdict begins so
+    is_unconfirmed = f"indexof(datum.{analysis.TRUST} || '', '{UNCONFIRMED}') == 0"  # for Vega; '': no verdict
     marks = chart.layer[-1]
     chart.layer[-1] = marks.encode(fillOpacity=alt.condition(is_unconfirmed, alt.value(0.25), alt.value(1.0)))
     return chart
@@ -374,7 +374,7 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
         yield Statement(f"Not known: models are at the level of chance on clean images of {dataset}, too.", chart)
         return
 
-    best = small.best_of(changed, WITHOUT_OBJECT)
+    best = small.best_of(changed, WITHOUT_OBJECT)  # several models if they are equal
     if all_at_chance(changed):  # "still right" would mislead
         verb = "is" if len(best) == 1 else "are each"
         best_models = f"{small.listed(best[MODEL].tolist())} {verb} right on {_share_of_images(best)}"
@@ -391,7 +391,8 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
 def _right_without_object(models: pd.DataFrame, change: str) -> str:
     """The sentence on how often these models are right on changed images, or that they are at the level of chance.
 
-    models: lines of models with equal accuracies.    change: a clause such as "the object is gray".
+    models: lines of models with equal accuracies.
+    change: a clause such as "the object is gray".
     """
     names = small.listed(models[MODEL].tolist())
     if all_at_chance(models):
@@ -454,7 +455,7 @@ is gone (vit).
     ordered = open_lines.sort_values(KEPT_SHARE, ascending=False, kind="stable")
     leading_model = analysis.MEAN_MODEL if analysis.MEAN_MODEL in set(ordered[MODEL]) else ordered[MODEL].iloc[0]
     ranked = ordered[ordered[MODEL] == leading_model].sort_values(analysis.CLASS_RANK, kind="stable")
-    best = small.best_of(ranked, KEPT_SHARE)
+    best = small.best_of(ranked, KEPT_SHARE)  # several classes if they are equal
     line = small.shared_line(best, KEPT_SHARE)
     chart = small.dots(ranked, LABEL, KEPT_SHARE, (LABEL, MODEL, *interval_columns(KEPT_SHARE)))
 
@@ -490,7 +491,7 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
     if known_pairs.empty:
         return
 
-    lowest = small.best_of(known_pairs, analysis.RHO, largest=False)
+    lowest = small.best_of(known_pairs, analysis.RHO, largest=False)  # several pairs if they are equal
     line = small.shared_line(lowest, analysis.RHO)
     pair = f"{line[MODEL]} and {line[analysis.OTHER_MODEL]}"
     if len(lowest) == len(known_pairs) > 1:  # all pairs are equal
@@ -530,7 +531,7 @@ def shape_statements(shapes: pd.DataFrame) -> Iterator[Statement]:
     if decided.empty:
         return
 
-    best = small.best_of(decided, SHAPE_BIAS)
+    best = small.best_of(decided, SHAPE_BIAS)  # several models if they are equal
     yield Statement(_decisions(best), small.dots(decided, MODEL, SHAPE_BIAS, (MODEL, *interval_columns(SHAPE_BIAS))))
 
     other_models = decided.drop(best.index)

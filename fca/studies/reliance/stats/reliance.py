@@ -103,8 +103,9 @@ class ClassMeans:
     """Under each condition (a change of the images) the mean over classes of the classes' accuracies.
 
     mean:     that mean, for each condition.
-    left_out: the same means with one class (or one image) left out in turn, conditions x classes left out, from which
-              jackknife intervals are computed. It has one array for classes, or one for the images of each class.
+    left_out: the means that remain when one class, or one image, is left out in turn; jackknife intervals need them.
+              If classes are left out, it has a single array: conditions x classes. If images are left out, it has an
+              array for each class: conditions x images of that class.
     """
 
     mean: Float[np.ndarray, " conditions"]
@@ -145,8 +146,8 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
     labels: class of each image.
     over:   "classes" leaves out each class with all of its images: intervals then hold for other classes of this kind.
             "images" leaves out each image within its class: intervals hold for these classes alone. With fewer than
-            FEWEST_DRAWS classes it is taken in any case. A class of a single image does not show its variance, so that
-            there is no interval.
+            FEWEST_DRAWS classes images are left out whatever `over` is. There is then no interval if a class has a
+            single image, whose variance is not known.
     Raises FcaError without images, and for another `over`.
 
     >>> values, labels = np.array([[1, 0, 1, 1, 0], [0, 0, 1, 1, 0]]), np.arange(5)
@@ -186,15 +187,15 @@ def grouped_right(
 
     The predicted group has the largest sum of its classes' probabilities, as in `fca.stats.protocols.grouped_top1`.
 
-    group: the group of each column of the logits, -1 for a class in no group.
-    true:  the column of each image's true class.
+    group: the group of the class in each column of the logits; -1 for a class in no group.
+    true:  for each image the column of its true class.
 
     >>> logits = np.array([[2.5, 2.5, 3.0, 9.0], [0.0, 0.0, 3.0, 9.0]])
     >>> grouped_right(logits, np.array([0, 0, 1, -1]), np.array([0, 3]))
     array([ 1., nan])
     """
     groups = np.unique(group[group >= 0])
-    # log of a group's summed probability, but for a term that all groups share
+    # log of a group's summed probability, plus a number that is the same for all groups of an image
     log_sums = [logsumexp(logits[:, group == number].astype(float), axis=1) for number in groups]
     predicted_group = groups[np.stack(log_sums, axis=1).argmax(axis=1)]
 
@@ -219,7 +220,8 @@ def rank_stability(first: Float[np.ndarray, " classes"], second: Float[np.ndarra
 
     x = first[is_defined]
     y = second[is_defined]
-    low, high = correlation_interval(x, y, np.arange(len(x)), "spearman")
+    each_class_alone = np.arange(len(x))  # the jackknife leaves out one class in turn
+    low, high = correlation_interval(x, y, each_class_alone, "spearman")
     return Estimated(correlation(x, y, "spearman").r, low, high)
 
 
@@ -247,7 +249,8 @@ def mass_inside(saliency: Maps, mask: Masks) -> PerImage:
     NaN for an empty mask and for a map of zeros. For comparison: the share of a uniform map equals the object's share
     of the image.
 
-    saliency: maps without negative values.    mask: True on the object.
+    saliency: maps without negative values.
+    mask:     True on the object.
 
     >>> mass_inside(np.array([[[3.0, 1.0]]]), np.array([[[True, False]]]))
     array([0.75])
