@@ -153,7 +153,8 @@ def package_files(package: str, pattern: str) -> list[Path]:
 def networks_of(package: str, first_argument: str, files: str = "models/*.py") -> frozenset[str]:
     """The names of a package's networks: its functions with this first argument, found in the text of its files.
 
-    first_argument: a regular expression.    files: glob pattern inside the package. The package is not imported, which
+    first_argument: a regular expression.
+    files: glob pattern inside the package. The package is not imported, which
     can take seconds.
     """
     pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)  # functions at the beginning of a line
@@ -166,7 +167,9 @@ def networks_of(package: str, first_argument: str, files: str = "models/*.py") -
 def unknown_name(library: str, name: str, all_names: Collection[str], step: str, kind: str = "names") -> FcaError:
     """The error for a name that a library does not know, with the names most like it.
 
-    all_names: what the library knows.    step: what to do next.    kind: what the message calls the names.
+    all_names: what the library knows.
+    step: what to do next.
+    kind: what the message calls the names.
     """
     examples = difflib.get_close_matches(name, all_names) or sorted(all_names)[:3]  # any, if none is like it
     allowed = f"one of {library}'s {len(all_names)} {kind}, such as {', '.join(examples)}"

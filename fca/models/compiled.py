@@ -185,7 +185,8 @@ def in_torch(session: Any, outputs: Sequence[str]) -> Any:
     side by side, as (batch, values). The program itself takes bytes, so pixels are rounded to 256 levels. That matters
     only for images that were changed after they were read.
 
-    session: the loaded program, a `fca.models.programs.Session`.    outputs: names of the program's outputs.
+    session: the loaded program, a `fca.models.programs.Session`.
+    outputs: names of the program's outputs.
     """
     from torch import from_numpy, nn, uint8
 

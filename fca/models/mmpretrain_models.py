@@ -340,7 +340,8 @@ def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> Resize
 def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str, Any]]) -> Normalise:
     """The normalisation that a configuration describes, for RGB images in [0, 1], with the model's own values over it.
 
-    config: mmpretrain's configuration of the network.    steps: settings of the steps of its test pipeline.
+    config: mmpretrain's configuration of the network.
+    steps: settings of the steps of its test pipeline.
     """
     preprocessor = config.model.get("data_preprocessor") or config.get("data_preprocessor") or {}
 

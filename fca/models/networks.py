@@ -121,7 +121,9 @@ def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: st
     These are integer or complex values of parameters (the integers of a quantised network would lack their scales), and
     tensors that are quantised, sparse or without values (device meta).
 
-    module: the network.    state: tensor name -> tensor, from the file.    name: the file's name.
+    module: the network.
+    state: tensor name -> tensor, from the file.
+    name: the file's name.
     """
     parameters = dict(module.named_parameters())
     unsuitable = []
@@ -213,7 +215,8 @@ def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) ->
 def _check_head_has_logit_per_key(state: Mapping[str, Tensor], head: Names, file_keys: Names, name: str) -> None:
     """Raise FcaError unless a file's state dict has a head, with one logit for each class key.
 
-    head: names of the modules that give the logits.    name: the file's name, for messages.
+    head: names of the modules that give the logits.
+    name: the file's name, for messages.
     """
     head_weights = [state[f"{module}.weight"] for module in head if f"{module}.weight" in state]
     if not head_weights:
@@ -413,7 +416,8 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
     or pool behind their last layer (squeezenet). For these the whole network and the identity are returned, so that
     their features are their logits.
 
-    embed:  images -> features.    head: features -> logits.
+    embed:  images -> features.
+    head:   features -> logits.
     size:   side of the test image in pixels.
     refuse: turns an error of the network, such as one for this size, into the FcaError to raise.
     """

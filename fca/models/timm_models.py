@@ -224,7 +224,8 @@ def _no_other_depth(model: TimmModel) -> FcaError:
 def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
     """Turn a whole network into the network of depth `model.depth`, in place.
 
-    cut: it is cut before its widening layer, and gets a fresh head.    all: it gives the features of both depths.
+    cut: it is cut before its widening layer, and gets a fresh head.
+    all: it gives the features of both depths.
     classes: number of logits of the cut network's head; 0 = none.
 
     Raises FcaError for a network without a widening layer.

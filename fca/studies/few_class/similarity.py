@@ -229,7 +229,8 @@ def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict
     Each sampler has one sequence: its drawn subsets, size by size and within a size seed by seed, which is the order of
     the script's loop. Each subset that no seed drew follows as a sequence of its own, as the script does not have it.
 
-    scored: points with a SimSS (see similarity_points), of one data set and encoder.    sizes: in the loop's order.
+    scored: points with a SimSS (see similarity_points), of one data set and encoder.
+    sizes: in the loop's order.
     """
     is_drawn = scored["subset_seed"].notna()
     for _, subsets_of_sampler in scored[is_drawn].groupby("sampler"):

@@ -77,7 +77,8 @@ def _one_row_per_predictor(
     classes) does alone.
     frame: lines of table `prediction` with the columns `panel` and `named` (the predictor in words) of _with_panels,
            and a column `line`: the position of the dashed line in the panel.
-    value: the column that is drawn.    hover: the columns that a tooltip shows.
+    value: the column that is drawn.
+    hover: the columns that a tooltip shows.
     """
     predictors = list(dict.fromkeys(frame.sort_values(tables.ERROR, kind="stable")["named"]))
     rows = kinds.category(alt.Y, "named", predictors, domain=False)
@@ -124,7 +125,8 @@ def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -
     There is a panel for each combination of encoder, target, held-out unit (subset seed or data set) and predictor.
     Panels of one combination are in this order: ncl alone, then the predictors by their errors.
 
-    points: lines of table prediction_points.    prediction: lines of table `prediction`, which has the errors.
+    points: lines of table prediction_points.
+    prediction: lines of table `prediction`, which has the errors.
     """
     alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
     ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")

@@ -123,7 +123,8 @@ def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataF
     Lines with an undefined coefficient are left out, and so are lines without words in _WORDS, such as correlations
     within a single ncl.
 
-    frame: lines of table `correlation`.    points: lines of table correlation_points.
+    frame: lines of table `correlation`.
+    points: lines of table correlation_points.
     """
     # all points of a target have the same protocol and model, so the first point is enough; the model of DCN varies
     first_points = points.drop_duplicates(TARGET).set_index(TARGET)
@@ -258,7 +259,8 @@ def _similarity_in_words(
 
     coefficients: (predictor, scope) -> the line of the correlation table, for one accuracy and encoder. The predictor
                   is simss or ncl; the scope is all (subsets) or within ncl.
-    accuracy:     the accuracy in words.    models: in words, the models that have this accuracy.
+    accuracy:     the accuracy in words.
+    models:       in words, the models that have this accuracy.
     is_at_chance: whether all these models are at the level of chance.
     """
     line = coefficients["simss", "all"]
