@@ -154,8 +154,9 @@ def networks_of(package: str, first_argument: str, files: str = "models/*.py") -
     """The names of a package's networks: its functions with this first argument, found in the text of its files.
 
     first_argument: a regular expression.
-    files: glob pattern inside the package. The package is not imported, which
-    can take seconds.
+    files:          glob pattern inside the package.
+
+    The package is not imported, since that can take seconds.
     """
     pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)  # functions at the beginning of a line
     names: set[str] = set()
@@ -241,8 +242,9 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
     texts in the pickle, among them the keys of this dictionary, are searched for names of averages (AVERAGED, such as
     swa). Nothing is unpickled, so no code of the file runs.
 
-    file: its absolute path.    _size, _mtime_ns: size and time of change. They are only part of the cache's key, so
-    that a changed file is searched again.
+    file: its absolute path.
+    _size, _mtime_ns: size and time of change. They are only part of the cache's key, so that a changed file is searched
+                      again.
     """
     if file_format(file) == SAFETENSORS:  # such a file holds one state dict, so averages are not stored beside others
         return False
@@ -271,7 +273,9 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
 
 
 def weights_file(weights: str) -> Path:
-    """The path of a file of weights.    weights: that path as the user gives it; ~ is the home folder.
+    """The path of a file of weights.
+
+    weights: that path as the user gives it; ~ is the home folder.
 
     Raises FcaError if there is no such file, or if its content cannot be a state dict.
     """

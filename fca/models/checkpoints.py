@@ -411,7 +411,9 @@ def _names_foreign_to_network(candidate: Candidate, network: NetworkTensors) -> 
 def _check_unambiguous(best: Candidate, fitting: Sequence[Candidate], network: NetworkTensors, weights: str) -> None:
     """Raise FcaError if another candidate fits as well as the best one and holds other tensors.
 
-    Nothing in the file shows then which of the two networks is meant.    weights: the file's path, for the message.
+    Nothing in the file shows then which of the two networks is meant.
+
+    weights: the file's path, for the message.
     """
     for rival in fitting:
         if rival.order != best.order or _have_same_tensors(rival, best, network.names):

@@ -142,7 +142,10 @@ class Compiled(Model):
         return replace(self, depth=EVERY_DEPTH)
 
     def features(self, of_every_depth: Float[np.ndarray, "images all"]) -> Float[np.ndarray, "images features"]:
-        """Select the features of this depth.    of_every_depth: features of all depths, the output of `every_depth`."""
+        """Select the features of this depth.
+
+        of_every_depth: features of all depths, the output of `every_depth`.
+        """
         return of_every_depth[:, self.description.columns(self.depth)]
 
     def with_head(self, weight: Float[np.ndarray, "classes features"], bias: Float[np.ndarray, " classes"]) -> bytes:

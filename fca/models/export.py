@@ -98,7 +98,10 @@ def logits_function(content: bytes, kind: str) -> Answers:
 
 
 def check_export_packages(kind: str) -> None:
-    """Raise FcaError if packages that a format needs are not installed.    kind: the format, as in `export_content`."""
+    """Raise FcaError if packages that a format needs are not installed.
+
+    kind: the format, as in `export_content`.
+    """
     missing = [name for name in PACKAGES.get(kind, ()) if find_spec(name) is None]
     if missing:
         allowed = f"a format whose packages are installed; {', '.join(missing)} is not"

@@ -51,10 +51,11 @@ class OpenClip(Model):
     name:      any OpenCLIP name.
     weights:   null = from scratch; a tag of that name, fetched on first use; or a path.
     templates: prompts with {} for the name of a class.
-    names: class key -> its name, where the key is not enough.
+    names:     class key -> its name, where the key is not enough.
     classes:   class keys to choose among, or of a trained head's logits; see `naming`.
     choose_among: where `classes` is null: annotation column -> published classes, taken on data sets with this column.
-    input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.    mean, std: of RGB in [0, 1]. Null: on record.
+    input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.
+    mean, std: of RGB in [0, 1]. Null: on record.
     """
 
     name: str
@@ -178,7 +179,7 @@ def _registered() -> frozenset[str]:
 def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[str, ...]:
     """The name of every class key, for prompts.
 
-    keys: class keys.
+    keys:       class keys.
     configured: class key -> name; other keys are named as follows.
 
     A wnid gets the first word that WordNet has for it (by timm's ImageNetInfo). WordNet's definition follows if another

@@ -68,7 +68,9 @@ def source_of(function: str) -> str:
 
 
 def function_of(function: str) -> Callable[..., Any]:
-    """Import a function of the user's.    function: module.name.
+    """Import a function of the user's.
+
+    function: module.name.
 
     Raises FcaError for a module that is not listed under `plugins` or fails to import, and one without such a function.
     """

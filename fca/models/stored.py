@@ -275,7 +275,7 @@ def _class_and_fields(model: Any) -> dict[str, Any]:
     Raises FcaError for fields that JSON cannot hold.
     """
     kind = type(model)
-    names = {field.name for field in fields(model) if field.init}
+    names = {field.name for field in fields(model) if field.init}  # the fields that its class takes as arguments
     values = {name: value for name, value in asdict(model).items() if name in names}
     try:
         json.dumps(values)

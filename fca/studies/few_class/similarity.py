@@ -258,7 +258,8 @@ def _agreement(released: pd.DataFrame) -> dict[str, Any]:
     """The cells of table `released_agreement`: how far the SimSS of the released script is from ours.
 
     `pooled_absolute` is the mean distance from our SimSS pooled over images. The script pools over images too, so this
-    distance is due to its other quirks. r is None without subsets.
+    distance is due to its other quirks. `r` is Pearson's correlation of the script's SimSS with ours; None without
+    subsets.
 
     released: lines of table `released`, of one data set, encoder and split.
     """

@@ -47,6 +47,7 @@ def error_figure(prediction: Table) -> alt.FacetChart:
     """
     frame = _with_panels(prediction.frame.dropna(subset=tables.ERROR))
     baseline_error_by_panel = frame[frame[PREDICTOR] == tables.BASELINE].set_index("panel")[tables.ERROR]
+    # line: where the dashed line of a panel is
     frame = frame.assign(line=frame["panel"].map(baseline_error_by_panel))
     title = style.title(
         "How far off is accuracy that was predicted before training?",
@@ -92,7 +93,7 @@ def _one_row_per_predictor(
 
 
 def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
-    """The figure of measured against predicted accuracy of every subset, for ncl alone and the BEST predictors.
+    """The figure of measured against predicted accuracy of every subset, for ncl alone and the best few predictors.
 
     points:     table prediction_points, with the predicted accuracy of each subset by each predictor.
     prediction: table `prediction`, whose errors show which predictors are the best.
@@ -120,12 +121,12 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
 
 
 def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
-    """The points of ncl alone and of the BEST predictors with the smallest errors, with a column `panel`.
+    """The points of ncl alone and of the predictors with the smallest errors (BEST in number), with a column `panel`.
 
     There is a panel for each combination of encoder, target, held-out unit (subset seed or data set) and predictor.
     Panels of one combination are in this order: ncl alone, then the predictors by their errors.
 
-    points: lines of table prediction_points.
+    points:     lines of table prediction_points.
     prediction: lines of table `prediction`, which has the errors.
     """
     alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
