@@ -169,8 +169,8 @@ def unknown_name(library: str, name: str, all_names: Collection[str], step: str,
     """The error for a name that a library does not know, with the names most like it.
 
     all_names: what the library knows.
-    step: what to do next.
-    kind: what the message calls the names.
+    step:      what to do next.
+    kind:      what the message calls the names.
     """
     examples = difflib.get_close_matches(name, all_names) or sorted(all_names)[:3]  # any, if none is like it
     allowed = f"one of {library}'s {len(all_names)} {kind}, such as {', '.join(examples)}"

@@ -370,7 +370,7 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     A name that begins only with the first words of the prefix loses these words: `module.head.bias` becomes
     `head.bias`, since a head may stand beside its network in a wrapper.
 
-    prefix: ends with a full stop, or is empty.
+    prefix:  ends with a full stop, or is empty.
     tensors: the state dict.
     Returns the state dict under its new names, and the new names of tensors that did not begin with the whole prefix.
     """

@@ -79,7 +79,7 @@ def logits_function(content: bytes, kind: str) -> Answers:
     """Return a function from bytes of images to logits, which runs an exported program on the CPU.
 
     content: the file's content, as `export_content` returns it.
-    kind: onnx (run by onnxruntime) or torchscript.
+    kind:    onnx (run by onnxruntime) or torchscript.
     """
     if kind == "onnx":
         import onnxruntime
@@ -127,7 +127,7 @@ def compare_logits(
     """Check the logits of an exported file against those of the network, and return the largest difference.
 
     expected: logits of the network.
-    actual: logits of the file for the same images.
+    actual:   logits of the file for the same images.
 
     The allowed difference is TOLERANCE times the largest absolute logit of the network, which counts as at least 1.
     FcaError is raised if any logit differs by more. It is also raised if the file predicts another class than the

@@ -124,8 +124,8 @@ def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: st
     tensors that are quantised, sparse or without values (device meta).
 
     module: the network.
-    state: tensor name -> tensor, from the file.
-    name: the file's name.
+    state:  tensor name -> tensor, from the file.
+    name:   the file's name.
     """
     parameters = dict(module.named_parameters())
     unsuitable = []

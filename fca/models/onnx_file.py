@@ -151,7 +151,7 @@ class OnnxFile(Model):
     def _check_signature(self, session: Session, description: Description) -> None:
         """Raise FcaError unless the program takes bytes of images of the described size and gives a logit per class.
 
-        session: the loaded program.
+        session:     the loaded program.
         description: content of the JSON beside the file.
         """
         size = description.geometry.size

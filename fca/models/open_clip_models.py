@@ -370,7 +370,7 @@ def _refusing_models_without_library(model: OpenClip, allowed_models: str, *erro
     They arise for models that read texts by a library (transformers) that is not installed.
 
     allowed_models: which models can be chosen instead, for the message.
-    errors: the classes of error to convert.
+    errors:         the classes of error to convert.
     """
     try:
         with _quiet():

@@ -289,7 +289,7 @@ def model_from_description(description: object, path: str = DESCRIPTION) -> tupl
     """The inverse of `describe_model`: the model as it was before training, and its class keys in logit order.
 
     description: content of model.json.
-    path: that file's path, for messages.
+    path:        that file's path, for messages.
 
     The file may come from elsewhere, so only certain classes are made from it: those of fca.models, or of a module that
     the user lists under `plugins`. Raises FcaError for another class, and for fields that are missing, unknown or of

@@ -314,8 +314,8 @@ def _with_weights(
 
     The weights are those that timm publishes, those of an installed package, a file, or random.
 
-    file_keys: class keys of the weights' logits; empty if unknown.
-    classes:   class keys to train for, with a fresh head; None: nothing is trained.
+    file_keys:        class keys of the weights' logits; empty if unknown.
+    classes:          class keys to train for, with a fresh head; None: nothing is trained.
     gives_projection: whether the weights' last layer (a projection) is kept although it gives features, not logits.
     """
     if model.pretrained:

@@ -267,7 +267,7 @@ def _predicted_points(
 ) -> pd.DataFrame:
     """The lines of table `prediction_points` of one predictor: its value, prediction and interval for every subset.
 
-    unit: what is held out.
+    unit:   what is held out.
     column: of the predictor in `points`; None for a predictor that is not one number.
     """
     prediction_columns = dict(zip(interval_columns(TOP1_PREDICTED), prediction, strict=True))

@@ -96,7 +96,7 @@ def _chance(store: Store, fingerprint: str, split: str, classes: Sequence[int]) 
     """The accuracy of guessing the most frequent class, on the images of these classes; NaN if there are none.
 
     fingerprint: of the data set.
-    classes: labels.
+    classes:     labels.
     """
     items = store.items(fingerprint)
     is_of_split = (items["split"] == split).to_numpy()
@@ -113,9 +113,9 @@ def _score_full_model(
     `chance` is the accuracy of always predicting the most frequent of the competing classes: of all classes (open), of
     the classes of the subset (masked), or of the groups (grouped).
 
-    row: the stored `predict` run of the model.
+    row:     the stored `predict` run of the model.
     subsets: the class subsets of its data set.
-    groups: None if there is no protocol grouped. A subset without a class in any group has no line under it.
+    groups:  None if there is no protocol grouped. A subset without a class in any group has no line under it.
     Raises FcaError for a subset without images.
     """
     stored = predictions(store, row)
@@ -289,7 +289,7 @@ def read_points(
     """The stored rows, and `accuracy_points` of all models on the subsets that the options select.
 
     per_model: columns that may differ between models (see drop_conflicting_rows).
-    groups: see accuracy_points.
+    groups:    see accuracy_points.
     Raises FcaError if no models are stored, or none was evaluated on these subsets.
     """
     rows = select(store, options.query)

@@ -124,7 +124,7 @@ def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataF
     Lines with an undefined coefficient are left out, and so are lines without words in _WORDS, such as correlations
     within a single ncl.
 
-    frame: lines of table `correlation`.
+    frame:  lines of table `correlation`.
     points: lines of table correlation_points.
     """
     # all points of a target have the same protocol and model, so the first point is enough; the model of DCN varies

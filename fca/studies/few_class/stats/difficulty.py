@@ -284,7 +284,7 @@ def random_simss(
 
     similarity, labels: the result of class_similarity, and the labels given to it.
     draws: the number of random subsets.
-    seed: of numpy's default generator, together with the size.
+    seed:  of numpy's default generator, together with the size.
     Raises FcaError unless 2 <= size <= number of classes.
 
     >>> from fca.stats.similarity import class_similarity
@@ -329,7 +329,7 @@ def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: 
 
     images: the similarity of images to classes.
     subset: classes as columns of the similarity matrix, not as labels.
-    score: the score of `subset`.
+    score:  the score of `subset`.
     """
     while True:
         candidates = []
