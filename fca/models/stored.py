@@ -242,6 +242,7 @@ class Probed(Model):
         If the base is a stored run that trained a probe, the base of that probe is taken, and so on. Raises FcaError if
         the base is described as a probe itself, and for runs that name each other in a circle.
         """
+        # self.base: a model as in model.json, its class and fields
         # A description must have class keys; a base has none, since only its features are read.
         model, _ = model_from_description({**self.base, "classes": []})
         visited: list[Model] = []

@@ -340,7 +340,7 @@ def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequenc
     runs_read = set(points["run_id"])
     predictions_by_point: dict[Any, PredictedSubset] = {}  # keys: the index of points
     for run_id, points_of_run in points.groupby("run_id"):
-        predict_row: Mapping[str, Any] | None = model_row_by_run[run_id]
+        predict_row: Mapping[str, Any] | None = model_row_by_run[run_id]  # for a full model
         if model_row_by_run[run_id]["task"] == "train":
             predict_row = predict_row_by_training.get(str(run_id))
         if predict_row is None:
