@@ -153,8 +153,10 @@ def package_files(package: str, pattern: str) -> list[Path]:
 def networks_of(package: str, first_argument: str, files: str = "models/*.py") -> frozenset[str]:
     """The names of a package's networks: its functions with this first argument, found in the text of its files.
 
-    first_argument: a regular expression.    files: glob pattern inside the package. The package is not imported, which
-    can take seconds.
+    first_argument: a regular expression.
+    files:          glob pattern inside the package.
+
+    The package is not imported, since that can take seconds.
     """
     pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)  # functions at the beginning of a line
     names: set[str] = set()
@@ -166,7 +168,9 @@ def networks_of(package: str, first_argument: str, files: str = "models/*.py") -
 def unknown_name(library: str, name: str, all_names: Collection[str], step: str, kind: str = "names") -> FcaError:
     """The error for a name that a library does not know, with the names most like it.
 
-    all_names: what the library knows.    step: what to do next.    kind: what the message calls the names.
+    all_names: what the library knows.
+    step:      what to do next.
+    kind:      what the message calls the names.
     """
     examples = difflib.get_close_matches(name, all_names) or sorted(all_names)[:3]  # any, if none is like it
     allowed = f"one of {library}'s {len(all_names)} {kind}, such as {', '.join(examples)}"
@@ -238,8 +242,9 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
     texts in the pickle, among them the keys of this dictionary, are searched for names of averages (AVERAGED, such as
     swa). Nothing is unpickled, so no code of the file runs.
 
-    file: its absolute path.    _size, _mtime_ns: size and time of change. They are only part of the cache's key, so
-    that a changed file is searched again.
+    file: its absolute path.
+    _size, _mtime_ns: size and time of change. They are only part of the cache's key, so that a changed file is searched
+                      again.
     """
     if file_format(file) == SAFETENSORS:  # such a file holds one state dict, so averages are not stored beside others
         return False
@@ -268,7 +273,9 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
 
 
 def weights_file(weights: str) -> Path:
-    """The path of a file of weights.    weights: that path as the user gives it; ~ is the home folder.
+    """The path of a file of weights.
+
+    weights: that path as the user gives it; ~ is the home folder.
 
     Raises FcaError if there is no such file, or if its content cannot be a state dict.
     """

@@ -165,7 +165,8 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
 def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
     """Return a function that renames a state dict of another library to a network's names, by position.
 
-    network: the network's state dict, of which only names and shapes matter.    weights: the file's name, for messages.
+    network: the network's state dict, of which only names and shapes matter.
+    weights: the file's name, for messages.
 
     Two libraries that build the same network list its tensors in the same order, under different names. The returned
     function therefore pairs the tensors one by one, without batch norms' counts of batches, which some files lack. It
@@ -346,7 +347,8 @@ def _state_dicts(content: Any, wrapper: str = "") -> Iterator[tuple[str, State]]
 def _prefixes(tensors: State, network: NetworkTensors) -> list[str]:
     """Prefixes of a state dict's names after which a name of the network follows: first "", then the most frequent.
 
-    tensors: a state dict of the file.    network: the names that its tensors should have.
+    tensors: a state dict of the file.
+    network: the names that its tensors should have.
     At most MAX_PREFIXES are returned beside "", so that a file with many prefixes is still read in time.
 
     >>> _prefixes({"net.fc.bias": torch.ones(1), "fc.bias": torch.ones(1)}, NetworkTensors(["fc.bias"], ()))
@@ -368,7 +370,8 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     A name that begins only with the first words of the prefix loses these words: `module.head.bias` becomes
     `head.bias`, since a head may stand beside its network in a wrapper.
 
-    prefix: ends with a full stop, or is empty.    tensors: the state dict.
+    prefix:  ends with a full stop, or is empty.
+    tensors: the state dict.
     Returns the state dict under its new names, and the new names of tensors that did not begin with the whole prefix.
     """
     words = prefix.split(".")[:-1]  # nothing follows the last full stop of a prefix
@@ -408,7 +411,9 @@ def _names_foreign_to_network(candidate: Candidate, network: NetworkTensors) -> 
 def _check_unambiguous(best: Candidate, fitting: Sequence[Candidate], network: NetworkTensors, weights: str) -> None:
     """Raise FcaError if another candidate fits as well as the best one and holds other tensors.
 
-    Nothing in the file shows then which of the two networks is meant.    weights: the file's path, for the message.
+    Nothing in the file shows then which of the two networks is meant.
+
+    weights: the file's path, for the message.
     """
     for rival in fitting:
         if rival.order != best.order or _have_same_tensors(rival, best, network.names):

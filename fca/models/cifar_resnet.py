@@ -18,7 +18,8 @@ class CifarResNet(Model):
     """The network of arXiv:1512.03385, section 4.2, with shortcuts of option A; 32 pixels, ImageNet mean and std.
 
     depth:   6 n + 2 layers: 20, 32, 44, 56, 110.
-    weights: path of a state dict; null = from scratch.    classes: class keys of its logits, in their order.
+    weights: path of a state dict; null = from scratch.
+    classes: class keys of its logits, in their order.
     """
 
     depth: Annotated[int, Allowed(8, 1202)]

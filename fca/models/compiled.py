@@ -142,7 +142,10 @@ class Compiled(Model):
         return replace(self, depth=EVERY_DEPTH)
 
     def features(self, of_every_depth: Float[np.ndarray, "images all"]) -> Float[np.ndarray, "images features"]:
-        """Select the features of this depth.    of_every_depth: features of all depths, the output of `every_depth`."""
+        """Select the features of this depth.
+
+        of_every_depth: features of all depths, the output of `every_depth`.
+        """
         return of_every_depth[:, self.description.columns(self.depth)]
 
     def with_head(self, weight: Float[np.ndarray, "classes features"], bias: Float[np.ndarray, " classes"]) -> bytes:
@@ -185,7 +188,8 @@ def in_torch(session: Any, outputs: Sequence[str]) -> Any:
     side by side, as (batch, values). The program itself takes bytes, so pixels are rounded to 256 levels. That matters
     only for images that were changed after they were read.
 
-    session: the loaded program, a `fca.models.programs.Session`.    outputs: names of the program's outputs.
+    session: the loaded program, a `fca.models.programs.Session`.
+    outputs: names of the program's outputs.
     """
     from torch import from_numpy, nn, uint8
 

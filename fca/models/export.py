@@ -78,7 +78,8 @@ def export_content(classifier: Classifier, kind: str) -> bytes:
 def logits_function(content: bytes, kind: str) -> Answers:
     """Return a function from bytes of images to logits, which runs an exported program on the CPU.
 
-    content: the file's content, as `export_content` returns it.    kind: onnx (run by onnxruntime) or torchscript.
+    content: the file's content, as `export_content` returns it.
+    kind:    onnx (run by onnxruntime) or torchscript.
     """
     if kind == "onnx":
         import onnxruntime
@@ -97,7 +98,10 @@ def logits_function(content: bytes, kind: str) -> Answers:
 
 
 def check_export_packages(kind: str) -> None:
-    """Raise FcaError if packages that a format needs are not installed.    kind: the format, as in `export_content`."""
+    """Raise FcaError if packages that a format needs are not installed.
+
+    kind: the format, as in `export_content`.
+    """
     missing = [name for name in PACKAGES.get(kind, ()) if find_spec(name) is None]
     if missing:
         allowed = f"a format whose packages are installed; {', '.join(missing)} is not"
@@ -122,7 +126,8 @@ def compare_logits(
 ) -> LogitDifference:
     """Check the logits of an exported file against those of the network, and return the largest difference.
 
-    expected: logits of the network.    actual: logits of the file for the same images.
+    expected: logits of the network.
+    actual:   logits of the file for the same images.
 
     The allowed difference is TOLERANCE times the largest absolute logit of the network, which counts as at least 1.
     FcaError is raised if any logit differs by more. It is also raised if the file predicts another class than the

@@ -18,8 +18,9 @@ class Grouped(Model):
 
     logit(group) = log Σ softmax(logits of the base)[class], over the classes of the group; other classes are left out.
 
-    base:   any model with weights whose class keys are known.
-    groups: name of a shipped file, or path of one.    group_columns: its columns of class keys and of groups.
+    base:          any model with weights whose class keys are known.
+    groups:        name of a shipped file, or path of one.
+    group_columns: its columns of class keys and of groups.
     """
 
     contracts: ClassVar[Mapping[str, type]] = {"base": Model}

@@ -22,7 +22,10 @@ LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
 
 @dataclass(frozen=True)
 class Handmade(Model):
-    """Base of encoders without weights.    input_size: side in pixels that images are resized to."""
+    """Base of encoders without weights.
+
+    input_size: side in pixels that images are resized to.
+    """
 
     input_size: Side
 
@@ -98,7 +101,10 @@ class Hog(Handmade):
 
 @dataclass(frozen=True)
 class PixelFeatures(Handmade):
-    """The pixels themselves, in [0, 1], row by row.    grey: one channel instead of three."""
+    """The pixels themselves, in [0, 1], row by row.
+
+    grey: one channel instead of three.
+    """
 
     grey: bool
 

@@ -281,6 +281,7 @@ def _without_downloads(settings: Any) -> Any:
     if not isinstance(settings, dict):
         return settings
 
+    # _without_downloads of each value reaches entries at any depth
     values = {key: _without_downloads(value) for key, value in settings.items() if key != "pretrained"}
     if values.get("init_cfg") and "Pretrained" in str(values["init_cfg"]):  # str: it may be a dictionary or a list
         del values["init_cfg"]
@@ -340,7 +341,8 @@ def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> Resize
 def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str, Any]]) -> Normalise:
     """The normalisation that a configuration describes, for RGB images in [0, 1], with the model's own values over it.
 
-    config: mmpretrain's configuration of the network.    steps: settings of the steps of its test pipeline.
+    config: mmpretrain's configuration of the network.
+    steps:  settings of the steps of its test pipeline.
     """
     preprocessor = config.model.get("data_preprocessor") or config.get("data_preprocessor") or {}
 

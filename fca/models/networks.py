@@ -56,10 +56,12 @@ def with_weights(
     module = make(len(keys))  # without class keys it has no head
     state = read_weights(weights, module.state_dict(), head, tidy)
 
+    # a name belongs to the head if it is a tensor of one of its modules
     fresh = head  # the modules that keep random weights
     if classes is None and file_keys:  # the head of the file stays
         fresh = ()
         names = module.state_dict()
+        # BATCH_COUNT: counts of batches, which older files lack and no prediction needs
         has_all_below_head = all(name in state or belongs(name, head) or name.endswith(BATCH_COUNT) for name in names)
         if has_all_below_head:  # else it is another network, and `fit_weights` names what is missing
             _check_head_has_logit_per_key(state, head, file_keys, weights)
@@ -121,7 +123,9 @@ def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: st
     These are integer or complex values of parameters (the integers of a quantised network would lack their scales), and
     tensors that are quantised, sparse or without values (device meta).
 
-    module: the network.    state: tensor name -> tensor, from the file.    name: the file's name.
+    module: the network.
+    state:  tensor name -> tensor, from the file.
+    name:   the file's name.
     """
     parameters = dict(module.named_parameters())
     unsuitable = []
@@ -147,7 +151,10 @@ def _check_number_types(module: nn.Module, state: Mapping[str, Tensor], name: st
 
 
 def check_finite_weights(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
-    """Raise FcaError, naming the first tensors, if a state dict holds NaN or infinity.    name: the file's name."""
+    """Raise FcaError, naming the first tensors, if a state dict holds NaN or infinity.
+
+    name: the file's name.
+    """
     broken = broken_tensors(state, {parameter for parameter, _ in module.named_parameters()})
     if broken:
         allowed = f"finite numbers; NaN or infinite are {len(broken)} of {len(state)} tensors: {_first_names(broken)}"
@@ -201,8 +208,9 @@ def _from_scratch(model: Any) -> Model:
 def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) -> list[str]:
     """Names of the tensors whose shape depends on the number of classes, such as the tensors of a head.
 
-    They are found by building the network once more for one class more.    keys: the classes that `built` was built
-    for.
+    They are found by building the network once more for one class more.
+
+    keys: the classes that `built` was built for.
     """
     with torch.random.fork_rng(devices=[]):  # networks that are built later draw the same weights as without this one
         larger = model.build([*keys, "one more class"])
@@ -213,7 +221,8 @@ def _names_dependent_on_classes(model: Model, built: Classifier, keys: Names) ->
 def _check_head_has_logit_per_key(state: Mapping[str, Tensor], head: Names, file_keys: Names, name: str) -> None:
     """Raise FcaError unless a file's state dict has a head, with one logit for each class key.
 
-    head: names of the modules that give the logits.    name: the file's name, for messages.
+    head: names of the modules that give the logits.
+    name: the file's name, for messages.
     """
     head_weights = [state[f"{module}.weight"] for module in head if f"{module}.weight" in state]
     if not head_weights:
@@ -261,7 +270,11 @@ class CifarNetwork(nn.Module):
     """
 
     def __init__(self, depth: int, logits: int) -> None:
-        """Make the network with random weights.    depth: 6 n + 2 layers.    logits: 0 = without a linear layer."""
+        """Make the network with random weights.
+
+        depth:  6 n + 2 layers.
+        logits: 0 = without a linear layer.
+        """
         super().__init__()
         blocks_per_stage = (depth - 2) // 6
 
@@ -312,7 +325,10 @@ class Tower(nn.Module):
 
 
 class ZeroShot(nn.Module):
-    """Zero-shot logits of CLIP: exp(scale) cos(features, texts) + bias.    texts: one unit vector for each class."""
+    """Zero-shot logits of CLIP: exp(scale) cos(features, texts) + bias.
+
+    texts: one unit vector for each class.
+    """
 
     def __init__(self, texts: Float[Tensor, "classes features"], scale: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -413,7 +429,8 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
     or pool behind their last layer (squeezenet). For these the whole network and the identity are returned, so that
     their features are their logits.
 
-    embed:  images -> features.    head: features -> logits.
+    embed:  images -> features.
+    head:   features -> logits.
     size:   side of the test image in pixels.
     refuse: turns an error of the network, such as one for this size, into the FcaError to raise.
     """
@@ -460,7 +477,9 @@ def _ramp_weights(head: Any) -> Iterator[None]:
 def input_of(layer: nn.Module, module: nn.Module) -> Layer:
     """Return a function that gives the input of one layer of a network for a batch of images.
 
-    If the layer is the head of the network, these are the features.    module: the whole network.
+    If the layer is the head of the network, these are the features.
+
+    module: the whole network.
     """
 
     def embed(images: Tensor) -> Tensor:

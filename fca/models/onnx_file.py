@@ -115,7 +115,10 @@ class OnnxFile(Model):
         return description
 
     def _refuse_json(self, problem: str) -> NoReturn:
-        """Raise FcaError for the JSON beside the file.    problem: continues the sentence "this JSON ..."."""
+        """Raise FcaError for the JSON beside the file.
+
+        problem: continues the sentence "this JSON ...".
+        """
         raise FcaError("model.file", self.file, f"{EXPORTED_FILE}; this JSON {problem}", EXPORT_AGAIN)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
@@ -148,7 +151,8 @@ class OnnxFile(Model):
     def _check_signature(self, session: Session, description: Description) -> None:
         """Raise FcaError unless the program takes bytes of images of the described size and gives a logit per class.
 
-        session: the loaded program.    description: content of the JSON beside the file.
+        session:     the loaded program.
+        description: content of the JSON beside the file.
         """
         size = description.geometry.size
         expected_signatures = {  # type, then shape without the number of images
@@ -202,7 +206,9 @@ def _description_from_json(content: Mapping[str, Any]) -> Description:
 def _check_program(file: str, content: bytes) -> None:
     """Raise FcaError for content that is no ONNX file, and for a program whose weights are in further files.
 
-    Such files are not read: a file from elsewhere could name any path.    file: its path, for messages.
+    Such files are not read: a file from elsewhere could name any path.
+
+    file: its path, for messages.
     """
     check_packages("model", "onnx")
     import onnx

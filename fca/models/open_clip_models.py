@@ -48,11 +48,14 @@ class OpenClip(Model):
     where s is the learned scale and b the learned bias, if any. Features are f(image): the image tower behind its
     projection, not yet of unit length. Training takes the image tower and a fresh linear layer on these features.
 
-    name:      any OpenCLIP name.    weights: null = from scratch; a tag of that name, fetched on first use; or a path.
-    templates: prompts with {} for the name of a class.    names: class key -> its name, where the key is not enough.
+    name:      any OpenCLIP name.
+    weights:   null = from scratch; a tag of that name, fetched on first use; or a path.
+    templates: prompts with {} for the name of a class.
+    names:     class key -> its name, where the key is not enough.
     classes:   class keys to choose among, or of a trained head's logits; see `naming`.
     choose_among: where `classes` is null: annotation column -> published classes, taken on data sets with this column.
-    input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.    mean, std: of RGB in [0, 1]. Null: on record.
+    input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.
+    mean, std: of RGB in [0, 1]. Null: on record.
     """
 
     name: str
@@ -176,7 +179,8 @@ def _registered() -> frozenset[str]:
 def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[str, ...]:
     """The name of every class key, for prompts.
 
-    keys: class keys.    configured: class key -> name; other keys are named as follows.
+    keys:       class keys.
+    configured: class key -> name; other keys are named as follows.
 
     A wnid gets the first word that WordNet has for it (by timm's ImageNetInfo). WordNet's definition follows if another
     class has the same word: ImageNet has two cranes. Any other key is its own name, with spaces for _ and -.
@@ -365,7 +369,8 @@ def _refusing_models_without_library(model: OpenClip, allowed_models: str, *erro
 
     They arise for models that read texts by a library (transformers) that is not installed.
 
-    allowed_models: which models can be chosen instead, for the message.    errors: the classes of error to convert.
+    allowed_models: which models can be chosen instead, for the message.
+    errors:         the classes of error to convert.
     """
     try:
         with _quiet():

@@ -68,7 +68,9 @@ def source_of(function: str) -> str:
 
 
 def function_of(function: str) -> Callable[..., Any]:
-    """Import a function of the user's.    function: module.name.
+    """Import a function of the user's.
+
+    function: module.name.
 
     Raises FcaError for a module that is not listed under `plugins` or fails to import, and one without such a function.
     """
@@ -114,7 +116,7 @@ def _modules_of_current_folder() -> Iterator[None]:
     numpy.py in the folder, which may have come with a folder of images, is not imported in the library's place.
     """
     folder = str(Path.cwd())
-    finder = _PluginFinder(folder)
+    finder = _PluginFinder(folder)  # finds the modules listed under `plugins`, before all other finders
     is_new = folder not in sys.path
     sys.meta_path.insert(0, finder)
     if is_new:

@@ -130,7 +130,10 @@ def package_problems(files: Iterable[Path] | None = None) -> dict[str, FcaError 
 
 
 def no_package(model: str) -> FcaError:
-    """The error for `model.weights=package` if a model's YAML names none.    model: its name, for the message."""
+    """The error for `model.weights=package` if a model's YAML names none.
+
+    model: its name, for the message.
+    """
     models = ", ".join(packages_of_models())
     allowed = f"models that name a package of weights: {models}; {model} names none"
     step = "choose one of these, or give weights by model.weights=pretrained or model.weights=PATH"

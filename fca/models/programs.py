@@ -47,7 +47,10 @@ def missing_packages() -> list[str]:
 
 
 def check_packages(key: str, value: str) -> None:
-    """Raise FcaError if packages that write and run programs are missing.    key, value: the setting that needs it."""
+    """Raise FcaError if packages that write and run programs are missing.
+
+    key, value: the setting that needs it.
+    """
     missing = missing_packages()
     if missing:
         allowed = f"what the installed packages can do; {', '.join(missing)} is not installed"
@@ -190,6 +193,8 @@ def fix_padding(classifier: Classifier) -> None:
 
         margins: list[int] = []  # left, right, top, bottom
         for axis in (1, 0):  # torch pads the last axis, the width, first
+            # TensorFlow's total margin, for ceil(side / stride) outputs:
+            # max((ceil(side / stride) - 1) * stride + (kernel - 1) * dilation + 1 - side, 0)
             total = timm_layers.get_same_padding(
                 input_sides[layer][axis], layer.kernel_size[axis], layer.stride[axis], layer.dilation[axis]
             )
@@ -329,7 +334,10 @@ def with_head(
 
 
 def only_output(model: Any, name: str) -> Any:
-    """The part of an ONNX model that one of its outputs needs.    name: that output's name."""
+    """The part of an ONNX model that one of its outputs needs.
+
+    name: that output's name.
+    """
     from onnx.utils import Extractor
 
     return Extractor(model).extract_model([IMAGES], [name])
@@ -340,7 +348,11 @@ def only_output(model: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Session:
-    """A program in onnxruntime on the CPU.    program: content of an ONNX file.    threads: None = all cores."""
+    """A program in onnxruntime on the CPU.
+
+    program: content of an ONNX file.
+    threads: None = all cores.
+    """
 
     program: bytes
     threads: int | None = None

@@ -242,6 +242,7 @@ class Probed(Model):
         If the base is a stored run that trained a probe, the base of that probe is taken, and so on. Raises FcaError if
         the base is described as a probe itself, and for runs that name each other in a circle.
         """
+        # self.base: a model as in model.json, its class and fields
         # A description must have class keys; a base has none, since only its features are read.
         model, _ = model_from_description({**self.base, "classes": []})
         visited: list[Model] = []
@@ -275,7 +276,7 @@ def _class_and_fields(model: Any) -> dict[str, Any]:
     Raises FcaError for fields that JSON cannot hold.
     """
     kind = type(model)
-    names = {field.name for field in fields(model) if field.init}
+    names = {field.name for field in fields(model) if field.init}  # the fields that its class takes as arguments
     values = {name: value for name, value in asdict(model).items() if name in names}
     try:
         json.dumps(values)
@@ -288,7 +289,8 @@ def _class_and_fields(model: Any) -> dict[str, Any]:
 def model_from_description(description: object, path: str = DESCRIPTION) -> tuple[Any, list[str]]:
     """The inverse of `describe_model`: the model as it was before training, and its class keys in logit order.
 
-    description: content of model.json.    path: that file's path, for messages.
+    description: content of model.json.
+    path:        that file's path, for messages.
 
     The file may come from elsewhere, so only certain classes are made from it: those of fca.models, or of a module that
     the user lists under `plugins`. Raises FcaError for another class, and for fields that are missing, unknown or of

@@ -224,7 +224,9 @@ def _no_other_depth(model: TimmModel) -> FcaError:
 def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
     """Turn a whole network into the network of depth `model.depth`, in place.
 
-    cut: it is cut before its widening layer, and gets a fresh head.    all: it gives the features of both depths.
+    At depth `cut` it ends before its widening layer and gets a fresh head; at depth `all` it gives the features of the
+    cut and of the whole network.
+
     classes: number of logits of the cut network's head; 0 = none.
 
     Raises FcaError for a network without a widening layer.
@@ -312,8 +314,8 @@ def _with_weights(
 
     The weights are those that timm publishes, those of an installed package, a file, or random.
 
-    file_keys: class keys of the weights' logits; empty if unknown.
-    classes:   class keys to train for, with a fresh head; None: nothing is trained.
+    file_keys:        class keys of the weights' logits; empty if unknown.
+    classes:          class keys to train for, with a fresh head; None: nothing is trained.
     gives_projection: whether the weights' last layer (a projection) is kept although it gives features, not logits.
     """
     if model.pretrained:
@@ -388,7 +390,7 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
     logits: their number; 0 = none, so that it gives features; None = as many as the published weights have.
     Raises FcaError for keywords that it does not take, and for pretrained weights that cannot be downloaded.
     """
-    kwargs = dict(model.kwargs)
+    kwargs = dict(model.kwargs)  # the keywords for timm's function of this architecture
     if model.stem == "cifar" and "channels" in kwargs:
         # A ResNet's stem must have as many channels as its first stage. timm's plain stem always has 64; a deep one
         # has 2 * stem_width.

@@ -164,7 +164,8 @@ def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
 def with_chance(means: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """Table `accuracy` with its columns of chance filled in: accuracy of guessing, and whether the mean is at chance.
 
-    means: see accuracy.    points: see accuracy_points.
+    means:  see accuracy.
+    points: see accuracy_points.
     """
     chance = chance_of_means(points)
     return means.drop(columns=[CHANCE, AT_CHANCE]).merge(chance, on=[DATASET, MODEL, PROTOCOL, NCL], how="left")
@@ -174,7 +175,8 @@ def with_all_at_chance(lines: pd.DataFrame, points: pd.DataFrame, by: list[Colum
     """These lines with column `at_chance`: whether every mean accuracy in their group is at the level of chance.
 
     It is missing where no accuracy of guessing is known.
-    points: the accuracies to judge (see accuracy_points).    by: the columns that define a group, in lines and points.
+    points: the accuracies to judge (see accuracy_points).
+    by:     the columns that define a group, in lines and points.
     """
     at_chance = chance_of_means(points).groupby(by)[AT_CHANCE].all().reset_index()
     return lines.drop(columns=AT_CHANCE).merge(at_chance, on=by, how="left")[list(lines)]
@@ -184,7 +186,8 @@ def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
     """For each data set, model, protocol and ncl: the accuracy of guessing, and whether the mean accuracy is at chance.
 
     Subsets share classes and so images, but the test of chance counts each image once. The number of different images
-    is estimated as the number of different classes times the mean number of images of a class.
+    is estimated as the number of different classes times the mean number of images of a class. A mean is at chance if
+    its Wilson interval over these images reaches down to the accuracy of guessing.
 
     points: one line for each run and subset: its accuracy (`top1`), the accuracy of guessing (`chance`), the number of
             test images and the classes.

@@ -114,7 +114,8 @@ class Correlation(OfSubsets):
         for key, points_of_encoder in groups_by_columns(points, [DATASET, ENCODER]):
             chance_of_dataset = chance[chance[DATASET] == key[DATASET]]
             for target in targets(points_of_encoder):
-                # whether all models of the target are at the level of chance, at every ncl; DCN has all of its protocol
+                # whether all models of the target are at the level of chance, at every ncl; a DCN target has all models
+                # of its protocol
                 is_of_target = _is_of_target(target, chance_of_dataset)
                 shared_cells = {**key, AT_CHANCE: all_at_chance(chance_of_dataset[is_of_target])}
                 for line in correlations(target):
@@ -182,7 +183,8 @@ def _is_of_target(target: Target, accuracies: pd.DataFrame) -> pd.Series:
 class _Scope(NamedTuple):
     """The subsets over which a predictor is correlated with accuracy.
 
-    name:        as in the table.    predictor: its name; x: its value on each subset.
+    name:        as in the table.
+    predictor:   its name; x: its value on each subset.
     is_included: bool, whether each subset belongs to the scope.
     groups:      a number for each subset; the correlation is then within groups of equal numbers, pooled. None: over
                  all subsets of the scope together.

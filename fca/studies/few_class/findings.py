@@ -117,7 +117,7 @@ def measures(
     The findings of the paper are called (a) to (d), here with variants such as "a, masked":
 
     a:   sub-models minus full models on the same subsets, in points of accuracy.
-    b:   the ratio of two spreads of accuracy between subsets of equal ncl.
+    b:   the ratio of two spreads of accuracy (standard deviations between subsets of equal ncl).
     c.1: full models on few classes minus the same models on all classes, in points.
     c.2: rank correlation of size (number of parameters) and accuracy of full models.
     d.1: sub-models of few classes minus sub-models of the most classes, in points.
@@ -167,12 +167,13 @@ def measures(
 def _verdict(cells: dict[str, Any], no_effect: float) -> str:
     """Whether the interval is above or below no effect or contains it; or the reason why there is no interval.
 
-    cells: the value and its interval.    no_effect: the value without an effect, 1 for a ratio and otherwise 0.
+    cells:     the value and its interval.
+    no_effect: the value without an effect, 1 for a ratio and otherwise 0.
     """
     low = cells[FINDING_VALUE.low]
     high = cells[FINDING_VALUE.high]
     if pd.isna(low):
-        is_ratio = no_effect != 0
+        is_ratio = no_effect != 0  # its interval is a jackknife, which fails for other reasons than that of a mean
         return UNDEFINED_WITHOUT if is_ratio else NO_MEAN_INTERVAL
     if low > no_effect:
         return "above"
@@ -186,7 +187,8 @@ def sub_minus_full(subset: pd.DataFrame, protocol: str, aggregate: str = "mean")
 
     Only models that have both accuracies on a subset count there.
 
-    subset:    see measures.    protocol: of the full models.
+    subset:    see measures.
+    protocol:  of the full models.
     aggregate: how the accuracies of several models become one before the difference: their mean or the best (max).
     """
     accuracies = wide(PROTOCOL, subset, [MODEL, NCL, *DRAW])  # a column for each protocol
@@ -203,7 +205,8 @@ def best_of_different_models(subset: pd.DataFrame, protocol: str) -> Draws:
     This is for stores in which the sub-models are other architectures than the full models. If any model was stored as
     both, the result has no values, because sub_minus_full then compares each model with itself.
 
-    subset:   accuracies, one line for each subset, model and protocol.    protocol: of the full models.
+    subset:   accuracies, one line for each subset, model and protocol.
+    protocol: of the full models.
     """
     sub = subset[subset["protocol"] == "sub"]
     full = subset[subset["protocol"] == protocol]
@@ -256,7 +259,8 @@ def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Dra
     Subsets with fewer than three models are left out, and so are subsets on which rho is undefined because all
     accuracies are equal. Returns the values and the number of models.
 
-    few:      accuracies at few classes.    protocol: of the models that count.
+    few:      accuracies at few classes.
+    protocol: of the models that count.
     params:   number of parameters by model; a model that is missing there is left out.
     """
     has_size = few["model"].isin(params.index)
@@ -275,7 +279,8 @@ def size_correlation(few: pd.DataFrame, params: pd.Series, protocol: str) -> Dra
 def mean_of(draws: pd.DataFrame, n_models: int, limit: float = 100.0) -> dict[str, Any]:
     """The cells of the mean over subsets and its interval over subset seeds; empty if there are no subsets.
 
-    draws, n_models: see Draws.    limit: values are within [-limit, limit]: 100 points, or a correlation of 1.
+    draws, n_models: see Draws.
+    limit: values are within [-limit, limit]: 100 points, or a correlation of 1.
     """
     if draws.empty:
         return {}
@@ -341,7 +346,8 @@ def _spread(means: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.nd
 
     sqrt(sum_ncl sum_i w_i (a_i - mean_ncl)^2 / sum_ncl (n_ncl - 1)),   n_ncl = sum_i w_i
 
-    means:   accuracy a_i of each subset i.    seeds: the subset seed of each column of weights.
+    means:   accuracy a_i of each subset i.
+    seeds:   the subset seed of each column of weights.
     weights: resamples x seeds; w_i is how often the seed of subset i counts. NaN where no ncl has two subsets.
     """
     squares = freedom = 0.0

@@ -101,7 +101,8 @@ def _image_scores(embedding: Embedded, classes: np.ndarray, images: int) -> dict
 
     Empty if the `embed` run has no features.
 
-    embedding: the content of the run.    classes: the labels of the subset.
+    embedding: the content of the run.
+    classes:   the labels of the subset.
     images:    the most images to read; a larger subset is sampled.
     """
     if embedding.features is None:  # the run stored similarities of pairs instead
@@ -246,6 +247,7 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
             is_baseline = name == BASELINE
             is_one_number = name in column_by_predictor
             within_ncl = correlations_within_ncl[name]  # NaN for a predictor that is not one number
+            # a correlation is known but not its interval: the note gives the reason
             lacks_interval = not np.isnan(within_ncl[WITHIN_R]) and np.isnan(within_ncl[WITHIN_R.low])
             line = {
                 **shared_cells,
@@ -265,7 +267,8 @@ def _predicted_points(
 ) -> pd.DataFrame:
     """The lines of table `prediction_points` of one predictor: its value, prediction and interval for every subset.
 
-    unit: what is held out.    column: of the predictor in `points`; None for a predictor that is not one number.
+    unit:   what is held out.
+    column: of the predictor in `points`; None for a predictor that is not one number.
     """
     prediction_columns = dict(zip(interval_columns(TOP1_PREDICTED), prediction, strict=True))
     predicted_points = points.assign(
@@ -404,6 +407,9 @@ class Prediction(OfSubsets):
     def __call__(self, store: Store) -> list[Table]:
         """Tables prediction and prediction_points.
 
+        A target is a kind of models (sub-models, or full models scored open or masked), whose best accuracy on each
+        subset is predicted.
+
         Raises FcaError for an unknown target, and if no models of the target, no `embed` runs, or no subsets with both
         an accuracy and a similarity are stored.
         """
@@ -428,6 +434,7 @@ class Prediction(OfSubsets):
 
         lines = []
         predicted_points = []
+        # worth is set in points of accuracy, and judged as a fraction
         for _, points_to_judge in points.groupby(["encoder", "target"]):
             for line, predicted in judge_predictors(points_to_judge.reset_index(drop=True), self.worth / 100):
                 lines.append({**line, AT_CHANCE: at_chance[line[TARGET]]})

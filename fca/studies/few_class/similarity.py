@@ -196,8 +196,8 @@ def _released_lines_of_encoder(
     Lines are in the order of the script's loop over subsets, because it carries lists of images from subset to subset.
 
     embedding: features of the images by the encoder; without features there are no lines.
-    points: SimSS of the subsets of this data set and encoder (see similarity_points).
-    ncl:    numbers of classes, or shares of all classes, in the order of the script's loop; None: ascending.
+    points:    SimSS of the subsets of this data set and encoder (see similarity_points).
+    ncl:       numbers of classes, or shares of all classes, in the order of the script's loop; None: ascending.
     """
     if embedding.features is None:  # the script computes similarities from features
         return
@@ -229,7 +229,8 @@ def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict
     Each sampler has one sequence: its drawn subsets, size by size and within a size seed by seed, which is the order of
     the script's loop. Each subset that no seed drew follows as a sequence of its own, as the script does not have it.
 
-    scored: points with a SimSS (see similarity_points), of one data set and encoder.    sizes: in the loop's order.
+    scored: points with a SimSS (see similarity_points), of one data set and encoder.
+    sizes:  in the loop's order.
     """
     is_drawn = scored["subset_seed"].notna()
     for _, subsets_of_sampler in scored[is_drawn].groupby("sampler"):
@@ -257,7 +258,8 @@ def _agreement(released: pd.DataFrame) -> dict[str, Any]:
     """The cells of table `released_agreement`: how far the SimSS of the released script is from ours.
 
     `pooled_absolute` is the mean distance from our SimSS pooled over images. The script pools over images too, so this
-    distance is due to its other quirks. r is None without subsets.
+    distance is due to its other quirks. `r` is Pearson's correlation of the script's SimSS with ours; None without
+    subsets.
 
     released: lines of table `released`, of one data set, encoder and split.
     """

@@ -60,7 +60,8 @@ def accuracy_points(
     trained on all classes, is scored from its stored predictions: `open` (it may predict any class) and `masked` (only
     the classes of the subset compete).
 
-    rows:    stored results of runs.    subsets: the class subsets of every data set, one line each.
+    rows:    stored results of runs.
+    subsets: the class subsets of every data set, one line each.
     groups:  adds protocol `grouped`, on the images of the subset whose class is in a group; a subset without such a
              class has no line. None: no such protocol.
     """
@@ -94,7 +95,8 @@ def accuracy_points(
 def _chance(store: Store, fingerprint: str, split: str, classes: Sequence[int]) -> float:
     """The accuracy of guessing the most frequent class, on the images of these classes; NaN if there are none.
 
-    fingerprint: of the data set.    classes: labels.
+    fingerprint: of the data set.
+    classes:     labels.
     """
     items = store.items(fingerprint)
     is_of_split = (items["split"] == split).to_numpy()
@@ -111,8 +113,9 @@ def _score_full_model(
     `chance` is the accuracy of always predicting the most frequent of the competing classes: of all classes (open), of
     the classes of the subset (masked), or of the groups (grouped).
 
-    row: the stored `predict` run of the model.    subsets: the class subsets of its data set.
-    groups: None if there is no protocol grouped. A subset without a class in any group has no line under it.
+    row:     the stored `predict` run of the model.
+    subsets: the class subsets of its data set.
+    groups:  None if there is no protocol grouped. A subset without a class in any group has no line under it.
     Raises FcaError for a subset without images.
     """
     stored = predictions(store, row)
@@ -127,6 +130,7 @@ def _score_full_model(
             raise FcaError("test images of classes", subset["classes"], "at least one", "leave the subset out")
 
         # protocol -> accuracy, number of images, accuracy of guessing
+        # right: whether the most probable of all classes is right, as the protocol open counts
         open_top1 = float(stored.right[is_of_subset].mean())
         masked = masked_top1(stored.logits, columns, stored.true)  # it leaves out images of other classes
         scores = {
@@ -195,7 +199,8 @@ def wide(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFram
 def embed_rows(store: Store, query: str | None, split: str) -> Rows:
     """The stored rows of the data sets whose `embed` rows of this split agree in their configuration.
 
-    query: narrows the rows (see select).    split: of the embedded images.
+    query: narrows the rows (see select).
+    split: of the embedded images.
     Raises FcaError if there are no such `embed` rows.
     """
     rows = select(store, query, split)
@@ -283,7 +288,8 @@ def read_points(
 ) -> tuple[Rows, pd.DataFrame]:
     """The stored rows, and `accuracy_points` of all models on the subsets that the options select.
 
-    per_model: columns that may differ between models (see drop_conflicting_rows).    groups: see accuracy_points.
+    per_model: columns that may differ between models (see drop_conflicting_rows).
+    groups:    see accuracy_points.
     Raises FcaError if no models are stored, or none was evaluated on these subsets.
     """
     rows = select(store, options.query)
@@ -307,7 +313,8 @@ class PointsWithPredictions(NamedTuple):
     """`accuracy_points` with the predictions behind them.
 
     points: with the columns `fingerprint` (of the data set) and `predictions` (a PredictedSubset, or None).
-    runs:   the ids of all runs read.    rows: the stored rows.
+    runs:   the ids of all runs read.
+    rows:   the stored rows.
     """
 
     points: pd.DataFrame
@@ -333,7 +340,7 @@ def points_with_predictions(store: Store, options: OfSubsets, per_model: Sequenc
     runs_read = set(points["run_id"])
     predictions_by_point: dict[Any, PredictedSubset] = {}  # keys: the index of points
     for run_id, points_of_run in points.groupby("run_id"):
-        predict_row: Mapping[str, Any] | None = model_row_by_run[run_id]
+        predict_row: Mapping[str, Any] | None = model_row_by_run[run_id]  # for a full model
         if model_row_by_run[run_id]["task"] == "train":
             predict_row = predict_row_by_training.get(str(run_id))
         if predict_row is None:

@@ -63,7 +63,9 @@ class Variance(OfSubsets):
 def variance(points: pd.DataFrame) -> pd.DataFrame:
     """Table `variance`: the variance components of accuracy, one line for each dataset, model, protocol and ncl.
 
-    Column `note` gives the reasons for what is missing.    points: see points_with_predictions.
+    Column `note` gives the reasons for what is missing.
+
+    points: see points_with_predictions.
     """
     frame = VARIANCE.frame({**key, **_variance_cells(group)} for key, group in groups_by_columns(points, BY))
 

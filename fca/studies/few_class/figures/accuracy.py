@@ -68,7 +68,8 @@ def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
     """The figure of accuracy against the number of classes: single subsets, and their mean with its interval.
 
     There is one panel for each data set and model.
-    points: table accuracy_points, with a line for each subset.    means: table accuracy, with the means over subsets.
+    points: table accuracy_points, with a line for each subset.
+    means:  table accuracy, with the means over subsets.
     """
     # a chart has one set of data, so both tables are joined; column `mark` distinguishes their lines
     subsets = points.frame.assign(mark="point").astype({TOP1: "float64"})
@@ -177,8 +178,9 @@ def models_by_ncl(
 ) -> alt.FacetChart:
     """A heat map of a value of every model (rows, the best at the top and bright) at every ncl (columns).
 
-    frame:  lines with a column `panel`; there is one panel for each of its values.
-    hover:  the columns that a tooltip shows.    domain: the values at both ends of the colours.
+    frame:    lines with a column `panel`; there is one panel for each of its values.
+    hover:    the columns that a tooltip shows.
+    domain:   the values at both ends of the colours.
     best_low: whether a low value is good, as for ranks.
     """
     order: Any = "ascending" if best_low else "descending"
@@ -194,7 +196,9 @@ def _by_ncl(
 ) -> alt.FacetChart:
     """A value against ncl: dots with intervals, coloured by protocol, with one panel for each data set.
 
-    hover: the columns that a tooltip shows.    axis: of the value.    look: options of kinds.points_with_intervals.
+    hover: the columns that a tooltip shows.
+    axis:  of the value.
+    look:  options of kinds.points_with_intervals.
     """
     frame = _in_order(frame, DATASET)
     coloured = kinds.hue(PROTOCOL, frame)
@@ -326,7 +330,8 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
 
     If all models are at the level of chance, the clause states this and names no best model.
 
-    lines: the accuracies of all models at this ncl, one line for each.    best: the lines with the highest accuracy.
+    lines:           the accuracies of all models at this ncl, one line for each.
+    best:            the lines with the highest accuracy.
     is_single_model: whether there is only one model at any ncl; it is then described instead of ranked.
     """
     first = best.iloc[0].to_dict()
@@ -343,7 +348,7 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
     else:
         subject = f"the best of {n_models} {models}, {small.listed(best[MODEL].tolist())},"
 
-    if all_at_chance(lines):
+    if all_at_chance(lines):  # _guess: the accuracy of guessing, as text
         level = f"at the level of chance ({_guess(first)})"
         if n_models > 1:
             return f"{small.all_of(n_models, models)} are {level}"
@@ -358,11 +363,12 @@ def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: b
 
     If all models are at the level of chance, the clause states this instead. A single model is not named again.
 
-    lines: the accuracies of all models at this ncl, one line for each.    best: the lines with the highest accuracy.
+    lines:           the accuracies of all models at this ncl, one line for each.
+    best:            the lines with the highest accuracy.
     is_single_model: whether there is only one model at any ncl.
     """
     n_models = lines[MODEL].nunique()
-    if all_at_chance(lines):
+    if all_at_chance(lines):  # _guess: the accuracy of guessing, as text
         level = f"at the level of chance ({_guess(lines.iloc[0].to_dict())})"
         if is_single_model:
             return f"it is {level}"
@@ -481,7 +487,8 @@ def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
 
     A gain of 0 over several subsets answers with "No" whether sub-models are better. Any other gain answers "Not
     known".
-    line: a line of table `gap`.    where: the number of classes and the data set, in words.
+    line:  a line of table `gap`.
+    where: the number of classes and the data set, in words.
     """
     difference = abs(float(line[GAIN_MASKED]))
     is_one_subset = line[SUBSETS] == 1
@@ -501,7 +508,8 @@ def _gain_by_ncl(lines: pd.DataFrame, gain: Column) -> str:
 
     If intervals are missing, a last clause gives the reason. It also lists the numbers of classes without an interval,
     unless all intervals are missing.
-    lines: lines of table `gap`.    gain: the column of the gain (over masked or over open full models).
+    lines: lines of table `gap`.
+    gain:  the column of the gain (over masked or over open full models).
     """
     gains = [f"{line[NCL]} ({format_with_interval(line, gain)})" for line in lines.to_dict("records")]
     clauses = [f"at ncl {', '.join(gains)}"]

@@ -90,10 +90,11 @@ def stability_figure(stability: Table) -> alt.FacetChart:
 def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator[Statement]:
     """A statement on the most accurate model at the fewest classes, and on its lead over the second best model.
 
-    It is about sub-models if there are any, otherwise about full models. There is no statement
-    if only one number of classes is stored, if there is only one model, or if the table of pairs lacks the two best.
+    It is about sub-models if there are any, otherwise about full models. There is no statement if only one number of
+    classes is stored, if there is only one model, or if the table of pairs lacks the two best.
 
-    paired: lines of table `paired`, of one data set.    means: lines of table `accuracy`, of the same data set.
+    paired: lines of table `paired`, of one data set.
+    means:  lines of table `accuracy`, of the same data set.
 
     >>> line = {"dataset": "zoo", "protocol": "sub", "ncl": 2}
     >>> means = [line | {"model": "b", "top1": 0.9}, line | {"model": "a", "top1": 0.8}]

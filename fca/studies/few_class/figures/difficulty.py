@@ -33,6 +33,7 @@ def map_figure(pairs: Table) -> alt.FacetChart:
     # both halves of the square: each pair (a, b), and the same pair as (b, a)
     swapped_names = {"class_a": "class_b", "class_b": "class_a", "place_a": "place_b", "place_b": "place_a"}
     swapped = pairs.frame.rename(columns=swapped_names)
+    # by_encoder adds column `panel`, a heading for each data set and encoder
     frame = by_encoder(pd.concat([pairs.frame, swapped], ignore_index=True))
 
     n_classes = 0 if frame.empty else int(frame["place_a"].max()) + 1  # places count from 0
@@ -66,6 +67,7 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     classes: table difficulty_classes, with a line for each class.
     """
     frame = classes.frame.dropna(subset=tables.SIMSS_NEAREST).sort_values(tables.SIMSS_NEAREST, kind="stable")
+    # by_encoder adds column `panel`, a heading for each data set and encoder
     frame = by_encoder(frame.groupby([DATASET, ENCODER], sort=False).head(LISTED))
     hardest_first = alt.EncodingSortField(tables.SIMSS_NEAREST, op="min")
     rows = kinds.category(alt.Y, tables.CLASS, hardest_first, grid=False)
@@ -94,7 +96,7 @@ def subsets_figure(subsets: Table) -> alt.FacetChart:
     subsets: table difficulty_subsets, with two lines for each size: column `extreme` is hardest or easiest. Columns
              random_q05, random_q50 and random_q95 are quantiles of the SimSS of random subsets of this size.
     """
-    frame = by_encoder(subsets.frame)
+    frame = by_encoder(subsets.frame)  # adds column `panel`, a heading for each data set and encoder
     x = style.ncl_axis(gap=None)  # single marks: no gap between the steps of the axis
     y = kinds.quantity(alt.Y, SIMSS)
 
@@ -123,6 +125,7 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     frame = what_if.frame.groupby([DATASET, ENCODER, tables.CHANGE], sort=False).head(LISTED)
     # labels of the rows: "add a" (which has no second class), or "merge a = b"
     merged_with = frame[tables.CLASS_B].map(lambda key: "" if pd.isna(key) else f" = {key}")
+    # by_encoder adds column `panel`, a heading for each data set and encoder
     frame = by_encoder(frame.assign(named=frame[tables.CHANGE] + " " + frame[tables.CLASS_A] + merged_with))
 
     lowest_first = alt.EncodingSortField(tables.SIMSS_CHANGE, op="min")

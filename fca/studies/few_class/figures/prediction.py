@@ -47,6 +47,7 @@ def error_figure(prediction: Table) -> alt.FacetChart:
     """
     frame = _with_panels(prediction.frame.dropna(subset=tables.ERROR))
     baseline_error_by_panel = frame[frame[PREDICTOR] == tables.BASELINE].set_index("panel")[tables.ERROR]
+    # line: where the dashed line of a panel is
     frame = frame.assign(line=frame["panel"].map(baseline_error_by_panel))
     title = style.title(
         "How far off is accuracy that was predicted before training?",
@@ -77,7 +78,8 @@ def _one_row_per_predictor(
     classes) does alone.
     frame: lines of table `prediction` with the columns `panel` and `named` (the predictor in words) of _with_panels,
            and a column `line`: the position of the dashed line in the panel.
-    value: the column that is drawn.    hover: the columns that a tooltip shows.
+    value: the column that is drawn.
+    hover: the columns that a tooltip shows.
     """
     predictors = list(dict.fromkeys(frame.sort_values(tables.ERROR, kind="stable")["named"]))
     rows = kinds.category(alt.Y, "named", predictors, domain=False)
@@ -91,7 +93,7 @@ def _one_row_per_predictor(
 
 
 def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
-    """The figure of measured against predicted accuracy of every subset, for ncl alone and the BEST predictors.
+    """The figure of measured against predicted accuracy of every subset, for ncl alone and the best few predictors.
 
     points:     table prediction_points, with the predicted accuracy of each subset by each predictor.
     prediction: table `prediction`, whose errors show which predictors are the best.
@@ -119,12 +121,13 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
 
 
 def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
-    """The points of ncl alone and of the BEST predictors with the smallest errors, with a column `panel`.
+    """The points of ncl alone and of the predictors with the smallest errors (BEST in number), with a column `panel`.
 
     There is a panel for each combination of encoder, target, held-out unit (subset seed or data set) and predictor.
     Panels of one combination are in this order: ncl alone, then the predictors by their errors.
 
-    points: lines of table prediction_points.    prediction: lines of table `prediction`, which has the errors.
+    points:     lines of table prediction_points.
+    prediction: lines of table `prediction`, which has the errors.
     """
     alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
     ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")

@@ -37,7 +37,7 @@ def similarity_figure(similarity: Table) -> alt.FacetChart:
     set and encoder (the model that computes the features).
     similarity: table `similarity`, with a line for each subset and encoder.
     """
-    frame = by_encoder(similarity.frame.dropna(subset=tables.SIMSS))
+    frame = by_encoder(similarity.frame.dropna(subset=tables.SIMSS))  # adds `panel`, the heading of each line's panel
     coloured = kinds.hue(NCL, frame, shapes=None, legend=False, ordered=True)
     y = kinds.quantity(alt.Y, tables.SIMSS, "SimSS")
     chart = kinds.scatter(style.ncl_axis(gap=None), y, similarity.columns, coloured)
@@ -61,6 +61,7 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     pearson = correlation.frame[correlation.frame[METHOD] == "pearson"]
     # _TARGETS: the columns data set, encoder and target
     coefficients_by_target = {key: _coefficients_in_words(lines) for key, lines in pearson.groupby(_TARGETS)}
+    # by_encoder adds column `panel`, a heading for each data set and encoder
     frame = by_encoder(points.frame[points.frame[TARGET].str.startswith("DCN ")])
     # the heading starts with data set and encoder if there are several
     encoder_prefix = frame["panel"] + " · " if style.differs(frame["panel"]) else ""
@@ -123,7 +124,8 @@ def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataF
     Lines with an undefined coefficient are left out, and so are lines without words in _WORDS, such as correlations
     within a single ncl.
 
-    frame: lines of table `correlation`.    points: lines of table correlation_points.
+    frame:  lines of table `correlation`.
+    points: lines of table correlation_points.
     """
     # all points of a target have the same protocol and model, so the first point is enough; the model of DCN varies
     first_points = points.drop_duplicates(TARGET).set_index(TARGET)
@@ -135,6 +137,7 @@ def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataF
         model=frame[TARGET].map(model_by_target),
     )
 
+    # by_encoder adds column `panel`, a heading for each data set and encoder
     frame = by_encoder(frame.dropna(subset=[_COMPARED, COEFFICIENT]))
     encoder_suffix = " · " + frame["panel"] if style.differs(frame["panel"]) else ""
     return frame.assign(panel=frame[METHOD] + encoder_suffix)
@@ -150,7 +153,8 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     agreement: table released_agreement, with the mean difference and r for the headings of the panels.
     """
     scored = released.frame.dropna(subset=tables.SIMSS_RELEASED)
-    # dots are drawn in the order of the script's loop
+    # dots are drawn in the order of the script's loop; by_encoder adds column `panel`, a heading for each data set and
+    # encoder
     frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))
 
     heading_by_encoder = {}
@@ -258,7 +262,8 @@ def _similarity_in_words(
 
     coefficients: (predictor, scope) -> the line of the correlation table, for one accuracy and encoder. The predictor
                   is simss or ncl; the scope is all (subsets) or within ncl.
-    accuracy:     the accuracy in words.    models: in words, the models that have this accuracy.
+    accuracy:     the accuracy in words.
+    models:       in words, the models that have this accuracy.
     is_at_chance: whether all these models are at the level of chance.
     """
     line = coefficients["simss", "all"]

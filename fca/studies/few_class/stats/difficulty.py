@@ -91,10 +91,12 @@ class ByClass:
     def simss_with_each(self, subset: Sequence[int]) -> PerClass:
         """SimSS of a subset with each other class in turn added to it; NaN for the classes that are already in it.
 
-        SimSS is the mean over classes of their mean silhouettes. For the added class it takes the similarity of its
-        images to the nearest class of the subset. For a class of the subset, the added class may become the nearest.
+        The silhouette of an image is (own - nearest) / max(own, nearest), of its mean similarities to its own class
+        (`intra`) and to the most similar other class. SimSS is the mean over classes of their mean silhouettes. The
+        images of the added class have their nearest class in the subset. For images of the subset, the added class may
+        become the nearest.
         """
-        nearest_in_subset = self._nearest(subset)
+        nearest_in_subset = self._nearest(subset)  # similarity of each image to its nearest class there, not its own
 
         # mean silhouette of each class when it is the added one: sum over its images / number of images
         silhouette_if_added = silhouette(self.intra, nearest_in_subset)
@@ -240,7 +242,8 @@ def what_if_merged(similarity: Similarity, labels: Labels, subset: Subset, a: in
 
         G'(i) = ((n_a - 1) G(i, a) + n_b G(i, b)) / (n_a + n_b - 1)
 
-    similarity, labels: the result G of class_similarity, and the labels given to it.    subset, a, b: labels.
+    similarity, labels: the result G of class_similarity, and the labels given to it.
+    subset, a, b:       labels: the classes of the subset, and the two of them to merge.
     Raises FcaError if a or b is not in the subset, if they are one class, or if there is no third class to compare
     with.
 
@@ -280,7 +283,8 @@ def random_simss(
     """SimSS of random subsets of `size` classes, drawn independently; of every subset if there are at most `draws`.
 
     similarity, labels: the result of class_similarity, and the labels given to it.
-    draws: the number of subsets.    seed: of numpy's default generator, together with the size.
+    draws: the number of random subsets.
+    seed:  of numpy's default generator, together with the size.
     Raises FcaError unless 2 <= size <= number of classes.
 
     >>> from fca.stats.similarity import class_similarity
@@ -324,7 +328,8 @@ def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: 
     subset and its score.
 
     images: the similarity of images to classes.
-    subset: classes as columns of the similarity matrix, not as labels.    score: the score of `subset`.
+    subset: classes as columns of the similarity matrix, not as labels.
+    score:  the score of `subset`.
     """
     while True:
         candidates = []
@@ -333,7 +338,7 @@ def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: 
             candidates.append(_add_best_class(images, remaining, sign))  # a subset and its score
 
         best_subset, best_score = min(candidates, key=lambda candidate: candidate[1])
-        if best_score > score - SMALLEST_GAIN:
+        if best_score > score - SMALLEST_GAIN:  # no swap lowers the score by more than rounding
             return subset, score
         subset = best_subset
         score = best_score

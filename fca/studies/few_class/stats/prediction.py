@@ -40,7 +40,8 @@ class HeldOut(NamedTuple):
 class Judgement(NamedTuple):
     """Means over the held-out points, as fractions, with 95 % intervals over clusters.
 
-    error: mean absolute error.    gain: the baseline's error minus this error.
+    error: mean absolute error.
+    gain: the baseline's error minus this error.
     coverage, width: of the prediction intervals.
     """
 
@@ -55,8 +56,9 @@ def held_out(
 ) -> HeldOut:
     """Predict each fold from the others, with CV+ intervals (Barber et al. 2021, arXiv:1905.02928).
 
-    Every training point i has a fit f_i that left out its own fold, and a residual R_i = |y_i - f_i(x_i)|. At a point x
-    the interval begins at the floor((1 - level)(n + 1))-th smallest of the n values f_i(x) - R_i, and ends at the
+    Every fit is linear, by least squares with an intercept, and its predictions are cut off at 0 and 1. Every training
+    point i has a fit f_i that left out its own fold, and a residual R_i = |y_i - f_i(x_i)|. At a point x the interval
+    begins at the floor((1 - level)(n + 1))-th smallest of the n values f_i(x) - R_i, and ends at the
     ceil(level (n + 1))-th smallest of f_i(x) + R_i. The guaranteed coverage is 2 level - 1 or slightly less (0.8 at
     0.9); the typical coverage is near level. Both hold only for exchangeable points, and points of different data
     sets are not. So coverage has to be measured.
@@ -89,7 +91,9 @@ def held_out(
 def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -> Judgement:
     """The error of predictions, their gain over a baseline on the same points, and how good their intervals are.
 
-    accuracy: measured, as fractions.    model: the predictions.    baseline: the predictions to compare with.
+    accuracy: measured, as fractions.
+    model:    the predictions to judge.
+    baseline: the predictions to compare with.
     cluster:  0..k-1, equal for points that were drawn together. These are the points of a subset seed, or of a data set
               if other data sets are predicted; -1 for a point that was not drawn (all classes).
 
@@ -112,6 +116,7 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     # points in the order of clusters: intervals do not depend on the order of the points, except by rounding
     order = np.argsort(cluster, kind="stable")
     groups = np.where(cluster < 0, np.nan, cluster)[order]  # NaN: not drawn
+    # within: the possible values of what is averaged
     mean_error = mean_with_interval(error[order], groups, within=FRACTION)
     mean_gain = mean_with_interval(gain[order], groups, within=SIGNED_FRACTION)
     mean_coverage = mean_with_interval(coverage[order], groups, within=FRACTION)
@@ -152,7 +157,8 @@ def verdict(
 ) -> str:
     """Whether a predictor predicts accuracy beyond ncl alone: "beyond ncl", "not beyond ncl" or "undecided".
 
-    gain:  the interval of its gain over ncl alone.    worth: a gain below this is of no use; same unit.
+    gain:  the interval of its gain over ncl alone.
+    worth: a gain below this is of no use; same unit.
     r:     the interval of its correlation with accuracy among subsets of equal ncl; None if it has none. For a yes this
            must exclude 0 as well, because a predictor can also gain by following an effect of ncl that is not a
            straight line.
@@ -200,12 +206,14 @@ def _cv_plus(
 ) -> tuple[Unseen, Unseen]:
     """Both ends of the CV+ intervals at x_unseen, from training points only (Barber et al. 2021, arXiv:1905.02928).
 
-    Every training point i has a fit f_i that left out its own fold, and a residual R_i = |y_i - f_i(x_i)|. With n
-    training points and k = ceil(level (n + 1)), the interval at x goes from the k-th largest of the values
+    Every training point i has a linear fit f_i that left out its own fold, and a residual R_i = |y_i - f_i(x_i)|. With
+    n training points and k = ceil(level (n + 1)), the interval at x goes from the k-th largest of the values
     f_i(x) - R_i to the k-th smallest of the values f_i(x) + R_i, cut off at 0 and 1.
 
-    x, y:     regressors and accuracies of the training points.    fold: a number for the fold of each.
-    x_unseen: regressors of the points to predict.    level: of the intervals, such as 0.9.
+    x, y:     regressors and accuracies of the training points.
+    fold:     a number for the fold of each training point.
+    x_unseen: regressors of the points to predict.
+    level:    of the intervals, such as 0.9.
     NaN for too few training points, or if they are of one fold.
     """
     n = len(y)
