@@ -173,7 +173,7 @@ def _verdict(cells: dict[str, Any], no_effect: float) -> str:
     low = cells[FINDING_VALUE.low]
     high = cells[FINDING_VALUE.high]
     if pd.isna(low):
-        is_ratio = no_effect != 0  # its interval is a jackknife, which fails for other reasons than that of a mean
+        is_ratio = no_effect != 0  # the interval of a ratio is missing for other reasons than the interval of a mean
         return UNDEFINED_WITHOUT if is_ratio else NO_MEAN_INTERVAL
     if low > no_effect:
         return "above"

@@ -273,9 +273,11 @@ def _p_of_rise(drops: Float[np.ndarray, " blocks"]) -> float:
 def _trend_cells(means: Float[np.ndarray, "blocks 3"]) -> Line:
     """The cells of one attribute or class: mean confidence by level, Page's test, both drops and their tests.
 
-    Drops are means over blocks with their 95 % intervals.
+    The drops are from easy to medium and from medium to hard: means over blocks with their 95 % intervals. A small p
+    value beside a drop speaks against it: confidence then rises significantly.
 
-    means: mean confidence by block and level. With a single block the tests are NaN.
+    means: mean confidence of each block at the levels easy, medium and hard. The blocks are the classes of an
+           attribute, or the attributes of a class. With a single block the tests are NaN.
     """
     page_l, page_p = np.nan, np.nan
     if len(means) > 1:

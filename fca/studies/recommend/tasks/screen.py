@@ -58,7 +58,8 @@ class Screen:
     def _probed(self, run: Run[ProbeWork], context: RunContext) -> Finished:
         """Fit the probe to the stored features of few images.
 
-        Returns the run's columns, and as arrays the probe's outputs for the images that it was not fitted to.
+        Returns the run's columns, and as arrays the outputs for the images that were left out in turn: the probe is
+        fitted anew without each group of images, and `probe.judged` has the positions of the images in these groups.
         """
         few = run.work.data
         labels = context.subset.new_labels(few.labels)  # 0 to classes - 1

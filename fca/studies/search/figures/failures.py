@@ -36,8 +36,8 @@ _COLOURS = (
 def values_figure(values: Table) -> alt.FacetChart:
     """Mean accuracy of every attribute value, with a panel for each search.
 
-    Colours are what the means are estimated from: the visited subdomains or, for a search of all subdomains, also a
-    part of them, and what the model of a policy then predicts.
+    A colour shows what a mean is estimated from: all subdomains that the search visited, or, where a search of all
+    subdomains is replayed by a policy, the part that the policy visits, or the predictions of the policy's model.
 
     values: the table search_values.
     """
