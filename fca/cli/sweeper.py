@@ -459,7 +459,7 @@ class ResumingSweep:
         arguments: the overrides of the command line.
         """
         not_downloaded: list[NotDownloaded] = []
-        with gathered():
+        with gathered():  # warnings of all configurations are printed once, at its end
             points = self._configurations(arguments, not_downloaded)
         pending: set[str] = set()
         if points:
@@ -467,6 +467,7 @@ class ResumingSweep:
             runs = {run.run_id: run for point in points for run in point.job.plan}
             states = {run_id: store.state(run_id) for run_id in runs}
             pending, _ = self._find_pending_and_void(store, runs, states)
+        # several subset seeds may draw the same classes; then this line explains why there are fewer commands
         _print_line(_line_about_equal_draws(points), file=sys.stderr)  # stdout has only commands
 
         commands = [point.job.command for point in _configurations_to_launch(points, pending)]

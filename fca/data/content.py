@@ -306,8 +306,9 @@ def _shared_inventory(files: Files) -> Inventory | None:
     folders = table.filter(is_folder)["path"].to_pylist()
     files_with_digests = table.filter(pc.invert(is_folder))
     listing = Listing(files_with_digests.select(FILE_SCHEMA.names), frozenset(folders))
-    # `began`, the time of the listing, stays 0: only the process that listed the files knows it. So digests that are
-    # computed here are shared in the sweep, but not stored for later runs.
+    # `began`, the time of the listing, stays 0: only the process that listed the files knows it. Without that time a
+    # file may have changed between listing and reading, so `_remember` shares digests that are computed here within the
+    # sweep, but does not store them for later runs.
     return Inventory(files, listing, files_with_digests)
 
 

@@ -179,8 +179,10 @@ def _hyperparameters() -> Hyperparameters:
 def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
     """Results of a job's candidates in the columns of measured.csv: one line per trained and tested candidate.
 
-    The lines serve as results on another job. right_judged and right_test are the metric's value times the number of
-    images: with accuracy, the number of images whose prediction is right.
+    The lines are evidence for the expected accuracy of the same candidates on another job. Judged images are images
+    that a training was not fitted to: validation images and, for a linear probe, training images that were left out in
+    turn. right_judged and right_test are the metric's value times the number of images: with accuracy, the number of
+    images whose prediction is right.
     """
     lines = []
     for candidate in evidence.candidates:

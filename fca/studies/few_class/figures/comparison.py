@@ -79,7 +79,8 @@ def stability_figure(stability: Table) -> alt.FacetChart:
     if with_share.empty and len(reasons):
         raise style.NothingToDraw(reasons.iloc[0])
 
-    frame = by_protocol(of_several_models(with_share), below=True)  # a single model is always the best
+    several_models = of_several_models(with_share)  # a single model is always the best
+    frame = by_protocol(several_models, below=True)  # below: the protocol starts a new line in a panel's heading
     title = style.title(
         "Would other draws of the classes have another winner?",
         "Each number is the share of bootstrap resamples of the subset seeds in which the model is the most accurate.",

@@ -252,7 +252,7 @@ def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[
     """Sentences on whether ability orders the subjects as accuracy does on clean images, and on who is ablest.
 
     There is no sentence without a fit of clean images.
-    abilities, fits: the frames of tables irt_abilities and irt_fits.
+    abilities, fits: the lines of tables irt_abilities and irt_fits for one data set.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability"}
     >>> fits = pd.DataFrame([line | {"n_subjects": 9, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}])
@@ -267,7 +267,7 @@ def ability_statements(abilities: pd.DataFrame, fits: pd.DataFrame) -> Iterator[
     if clean.empty or clean_fits.empty:
         return
 
-    fit = clean_fits.iloc[0].to_dict()
+    fit = clean_fits.iloc[0].to_dict()  # clean images of a data set have one fit
     accuracy, ability = TOP1.with_format(".1%", "accuracy"), ABILITY.with_format(".2f", str(fit[TRAIT]))
     points = clean.dropna(subset=[TOP1, ABILITY]).reset_index(drop=True)
     yield Statement(_agreement_of_orders(fit), small.cloud(points, accuracy, ability, (SUBJECT, accuracy, ABILITY)))

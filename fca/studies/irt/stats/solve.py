@@ -163,9 +163,10 @@ def eliminate(system: System, count: Groups) -> Eliminated:
 def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
     """Newton's step of the shared parameters (abilities, then the mean difficulty) and of all items.
 
-    eliminated: the equation S x = pushed of the shared parameters, with S its `complement`; of each item the Cholesky
-    factor L of its block B, L⁻¹ h (`half_item`) for its gradient h, and L⁻¹ C (`half_cross`) for its cross C with the
-    shared parameters.
+    eliminated: the equation S x = pushed of the shared parameters, where S is `complement` and `pushed` is their
+                gradient after the items were eliminated. Of each item it has the Cholesky factor L (`lower`) of its
+                block B, L⁻¹ h (`half_item`) for its gradient h, and L⁻¹ C (`half_cross`) for its cross C with the
+                shared parameters.
     free: positions of the shared parameters that may move. The others, such as fixed abilities, get a step of 0.
 
     Where the posterior is not concave in the shared parameters, negative curvatures are flipped, so that the step
@@ -183,7 +184,7 @@ def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
 
     # the items follow: B⁻¹ (h - C x) = L⁻ᵀ (L⁻¹ h - L⁻¹ C x)
     item = eliminated.half_item - np.stack([shared @ cross for cross in eliminated.half_cross])
-    backward(eliminated.lower, item)
+    backward(eliminated.lower, item)  # multiplies `item` by L⁻ᵀ in place
     return shared, item
 
 

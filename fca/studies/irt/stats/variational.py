@@ -139,10 +139,11 @@ def grid(model: str, subjects: int) -> Grid:
     if model == "3pl-upper":
         node, node_weight = np.polynomial.legendre.leggauss(CAP_POINTS)  # of [-1, 1]
         feasibility = np.append((node + 1) / 2, 1.0)
-        cap_prior = np.append(node_weight / 2, 0.0)  # an item with a cap has no prior mass at λ = 1
+        # The prior of λ given that an item has a cap. Items without a cap have λ = 1; their share is another parameter.
+        cap_prior = np.append(node_weight / 2, 0.0)
     else:
         feasibility = np.ones(1)
-        cap_prior = np.zeros(1)
+        cap_prior = np.zeros(1)  # no item has a cap
     slope_width = log_a[1] - log_a[0] if len(log_a) > 1 else 0.0
     return Grid(
         difficulty=difficulty,
