@@ -51,9 +51,8 @@ def test_a_line_without_a_mask_is_named_before_the_training(fca, tmp_path):
 
 @pytest.mark.parametrize("split", ["test", "all"])
 def test_features_of_an_encoder_without_weights_are_refused_for_every_split(fca, tmp_path, split):
-    code, _, err = fca(
-        "task=embed", f"task.split={split}", "model@encoder=test_resnet", "encoder.weights=null", "logger=none"
-    )
+    encoder = ["model@encoder=test_resnet", "encoder.weights=null"]
+    code, _, err = fca("task=embed", f"task.split={split}", *encoder, "logger=none", "sweep.print=true")  # only plans
     assert code == 2
     assert "encoder.weights = None" in err
     assert not (tmp_path / "outputs" / "runs").exists()
