@@ -210,12 +210,13 @@ class SearchBenchmark:
 
         The table of each search is listed once for every seed, since each seed is a replay of its own.
         """
-        rows = readable_rows(store, self.query)
+        rows = readable_rows(store, self.query)  # of all tasks; this only checks the query
         rows = apply_query(rows[rows["task"] == "search"], self.query)
         if len(rows):  # without rows there may be no such columns
             rows = rows[rows["n_visited"] == rows["n_subdomains"]]
         needed_rows = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
-        require_rows(rows, needed_rows, len(store.rows()), "fca run task=search model=MODEL, without a limit")
+        command = "fca run task=search model=MODEL, without a limit"
+        require_rows(rows, needed_rows, total=len(store.rows()), command=command)
 
         # several searches of one model on one data set get the beginning of their run ids as part of their names
         shares_name = rows.duplicated([DATASET, MODEL], keep=False)
@@ -265,9 +266,10 @@ class SearchBenchmark:
         return groups.agg({EXPLORED: "max", COUNT: "mean"}).assign(seeds=self.seeds).reset_index()
 
     def _mean_rank_correlations(self, rank_correlations: Sequence[pd.DataFrame]) -> pd.DataFrame:
-        """Mean and standard deviation over draws of the rank correlation of each model, by size of the training set.
+        """Mean and standard deviation of each model's rank correlation over random training sets, by their size.
 
-        A model that predicts the same accuracy for all subdomains has no rank correlation. Such draws are counted.
+        A model that predicts the same accuracy for all subdomains has no rank correlation; the training sets after
+        which it does are counted.
         """
         groups = _grouped(rank_correlations, SIZE)
         means = groups[[PREDICTED_RHO]].mean()
@@ -425,7 +427,8 @@ def _histogram(accuracy: Float[np.ndarray, " visits"]) -> pd.DataFrame:
 
 def _covering_share(policy: Guided, search: replays.Replay, points: Int[np.ndarray, " points"]) -> float:
     """Share of the choices at these visits that covered the domain because the model had no skill."""
-    is_covering = [policy.covers(*(counts[: point - 1] for counts in search)) for point in points]
+    # `search` has three arrays, with an entry for each visit; a choice knows the visits before it
+    is_covering = [policy.covers(*(of_visits[: point - 1] for of_visits in search)) for point in points]
     return float(np.mean(is_covering))
 
 

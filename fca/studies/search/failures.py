@@ -375,7 +375,8 @@ class FailureSearch:
         """Lines of table search_agreement: does this search's classifier fail where another classifier fails?
 
         The other one is the second classifier of this search, or the classifier of another search of the same domain.
-        Accuracies are compared over the subdomains that have results of both; pairs with fewer than two are left out.
+        Accuracies are compared over the subdomains that have results of both classifiers. A classifier that shares
+        fewer than two of them is left out.
 
         later_searches: the searches after this one in the list, so that each pair is compared once.
         """
@@ -620,7 +621,7 @@ def _searches(store: Store, query: str | None) -> list[Search]:
 
     A search whose arrays cannot be read is left out with a warning. Raises FcaError if no search is left.
     """
-    rows = readable_rows(store, query)
+    rows = readable_rows(store, query)  # of all tasks; this only checks the query
     search_rows = apply_query(rows[rows["task"] == "search"], query).sort_values("run_id")
 
     searches = []
@@ -629,7 +630,7 @@ def _searches(store: Store, query: str | None) -> list[Search]:
             searches.append(_read(store, name, row))
         except FcaError as error:
             log.warning("run %s is left out: %s", row["run_id"], error)
-    require_rows(searches, "searches", len(rows), "fca run task=search domain=dog")
+    require_rows(searches, "searches", total=len(rows), command="fca run task=search domain=dog")
     return sorted(searches, key=lambda search: search.name)
 
 

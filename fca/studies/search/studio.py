@@ -191,7 +191,8 @@ class Studio:
         self.journal = Journal(self.folder / "journal.jsonl", is_whole)
         # the lines that an interrupted search left; if they cannot be read, a warning with these words, and no lines
         lines = self.journal.lines_or_anew("all images are judged again")
-        open_to_append(self.journal.path).close()  # from here on, the store keeps the folder of a search that fails
+        # makes the file: if the search fails, the store removes its folder only where there is no journal
+        open_to_append(self.journal.path).close()
         self.lines_of_visit = defaultdict[str, list[Line]](list)
         for line in lines:
             self.lines_of_visit[line["visit"]].append(line)

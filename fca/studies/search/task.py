@@ -174,7 +174,8 @@ class Search:
         context.check_clean("search")
         domain = self.domain
         generator = self.generator
-        # the run that would predict the test images, without a shift; its model is the one that is searched
+        # the run that predicts the test images, without a shift; it is planned only if `clean_accuracy` is set, but the
+        # search tests the same model
         clean = runs_of_split(context, "test")[0]
         data = subdomain_data(domain, generator)
         self._check_models(clean.work)
@@ -234,8 +235,8 @@ class Search:
         models = [clean.model, self.second] if self.second else [clean.model]
         for model in models:
             class_keys = known_keys(model)
-            if class_keys is not None:  # else the classes are known when the model is loaded
-                self.domain.columns(class_keys)
+            if class_keys is not None:  # else the classes are known only when the model is loaded
+                self.domain.columns(class_keys)  # raises for a target that is none of these classes
 
     def _price(self) -> float | None:
         """The price of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
@@ -472,6 +473,7 @@ class Chooser:
         # images and draws of this visit: fewer if the budget allows fewer ("max_money" is in draws, too)
         search = self.search
         earlier_visits = [visit for visit in self.finished if visit.subdomain == subdomain]
+        # `images` has the sizes of the first, second, ... visit of a subdomain; the last one is for all later visits
         n_wanted = search.images[min(len(earlier_visits), len(search.images) - 1)]
         n_wanted = min(n_wanted, remaining.get("max_images", n_wanted))
         max_draws = min(search.max_draws, remaining.get("max_money", search.max_draws))

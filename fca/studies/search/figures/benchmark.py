@@ -161,7 +161,8 @@ def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
             columns={ALL_FOUND: FOUND, ALL_FOUND_LEAST: FOUND.low, ALL_FOUND_MOST: FOUND.high}
         )
         if len(finished):
-            yield _fastest(table_name, finished.sort_values(FOUND, kind="stable").drop_duplicates(POLICY))
+            fastest_first = finished.sort_values(FOUND, kind="stable")
+            yield _fastest(table_name, fastest_first.drop_duplicates(POLICY))  # at most one line for each policy
 
         for line in lines[lines[SKILL] < SKILL_ABOVE_MEAN].to_dict("records"):
             model = f"the model of {line[POLICY]} predicts no better than the mean (skill {line[SKILL]:.2f})"

@@ -36,8 +36,11 @@ _COLOURS = (
 def values_figure(values: Table) -> alt.FacetChart:
     """Mean accuracy of every attribute value, with a panel for each search.
 
-    A colour shows what a mean is estimated from: all subdomains that the search visited, or, where a search of all
-    subdomains is replayed by a policy, the part that the policy visits, or the predictions of the policy's model.
+    Colours show what the means are estimated from:
+
+    - the subdomains that the search visited;
+    - the part of them that a policy would visit first, if the search visited all subdomains;
+    - the accuracies of all subdomains that the policy's model predicts from this part.
 
     values: the table search_values.
     """
@@ -152,7 +155,8 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     hover = [column for column in gallery.columns if column.number_format]  # the numeric columns
     chart = kinds.pictures(frame, hover, "below", "lines")
 
-    # the layers, pictures, probabilities and prompts, move up by half of the height that prompts need beyond one line
+    # the chart has three layers: pictures, probabilities, and prompts of one line. Each further line of a prompt takes
+    # 12 pixels below; to stay in the middle of their place, all layers move up by half of what the longest prompt takes
     raised_px = 6 * frame["lines"].str.count("\n").max()
     for layer, offset in zip(chart.layer, ("yOffset", "dy", "dy"), strict=True):
         layer.mark[offset] -= raised_px

@@ -76,11 +76,13 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
 
     w  = n / (1 + (n - 1) rho)
     p  = (sum w c / n) / sum w
-    s² = sum w (c / n - p)² / (k - 1)
-    n* = p (1 - p) (sum w) / s² (z / t)²    the number of independent images that are worth as much as these images,
-         at most their number;
-         z: normal quantile, t: Student's with (sum w)² / sum w² - 1 degrees of freedom
+    s² = sum w (c / n - p)² / (k - 1),   and s² / sum w is the variance of p
+    n* = (z / t)² p (1 - p) (sum w) / s²,   at most the number of images
     interval: Clopper and Pearson's of p n* right images of n*    (Korn and Graubard 1998, Survey Methodology 24:193)
+
+    n* is the number of independent images whose share varies as much as p does. The factor (z / t)² makes it smaller,
+    because s² is estimated from few subdomains: z is the normal quantile, and t is Student's with
+    (sum w)² / sum w² - 1 degrees of freedom.
 
     The interval stays in [0, 1]. Where all images are right, it is the interval of as many independent images. It
     covers the true share less often than 95 % where most subdomains are always right and a few fail, since two to five
@@ -102,10 +104,10 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
 
     freedom = max(weight.sum() ** 2 / (weight @ weight) - 1, 1.0)
     variance = weight @ (accuracy - share) ** 2 / (len(correct) - 1)
-    few_subdomains = (ndtri(0.5 + LEVEL / 2) / stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2  # (z / t)²
+    student_factor = (ndtri(0.5 + LEVEL / 2) / stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2  # (z / t)²
     independent = float(n_images.sum())
     if variance > EDGE:  # else the subdomains do not differ, and all images count
-        independent = min(independent, share * (1 - share) * weight.sum() / variance * few_subdomains)
+        independent = min(independent, share * (1 - share) * weight.sum() / variance * student_factor)
 
     right = share * independent
     wrong = (1 - share) * independent
@@ -117,23 +119,23 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
 def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
     """One-sided p-value for a lower accuracy inside a rule than outside; NaN with too few subdomains for a test.
 
-    The two sides of a rule are the subdomains inside and those outside. It is the largest of two or three p-values.
-    Each is too small for some tables, for which another one is valid:
+    A rule has two sides: the subdomains inside and those outside. The result is the largest of two or three p-values,
+    because each of them alone is too small for some tables:
 
-    - Student's t of the two shares, which accounts for how much subdomains vary. Each subdomain has c right images of
-      n, which are worth w = n / (1 + (n - 1) rho) independent images, with rho the correlation of two images of a
-      subdomain. On a side, W is the sum of w, and p the mean of c / n weighted by w:
-      t = (p_in - p_out) / (s sqrt(1 / W_in + 1 / W_out)),   s² = sum w (c / n - p of the side)² / (k - 2),
-      (W_in² / sum w² + W_out² / sum w²) - 2 degrees of freedom, each sum over its side;
-    - Fisher's test of all images (mid-p), which is valid where a few images decide;
-    - unless the sides are even, the permutation p-value (mid-p) of the same t, among tables whose subdomains are dealt
-      to the two sides again. Accuracies near 1 are skewed, and the skew cancels in t only if the sides are even. Sides
-      are even if each is worth at least EVEN_SHARE times the number of subdomains of the larger side; a side is worth
-      (sum n)² / sum n² subdomains, which is its number of subdomains if all have equally many images.
+    - Student's t: the difference of the two accuracies over its standard error (`_student_t`), which accounts for how
+      much subdomains vary. A subdomain's n images are worth w = n / (1 + (n - 1) rho) independent images, with rho the
+      correlation of two images of a subdomain. The degrees of freedom are the sum of (sum w)² / sum w² of both sides,
+      less 2.
+    - Fisher's test of all images (mid-p), for tables in which a few images decide.
+    - If the sides are uneven: the permutation p-value (mid-p) of the same t, among tables whose subdomains are dealt to
+      the two sides again. Accuracies near 1 are skewed, and the skew cancels in t only between even sides.
 
-    The k subdomains can be dealt in C(k, k_in) ways, and the lowest t of all has a mid-p of 0.5 / C(k, k_in). If that
-    is above CONFIRMING, no rule could be confirmed, so the result is NaN: for uneven sides of two subdomains and two,
-    three or four. It is also NaN with fewer than two subdomains on a side.
+    A side is worth (sum n)² / sum n² subdomains, which is their number if all have equally many images. Sides are even
+    if each is worth at least EVEN_SHARE times the number of subdomains of the larger side.
+
+    The result is NaN with fewer than two subdomains on a side, and where dealing could confirm no rule. The lowest
+    mid-p of k subdomains, k_in of them inside, is 0.5 / C(k, k_in); it is above CONFIRMING for uneven sides of two
+    subdomains and two, three or four.
 
     inside: which subdomains the rule holds for.
 
@@ -220,15 +222,15 @@ def _dealt_tables(
 ) -> Int[np.ndarray, "tables subdomains"]:
     """Tables for a permutation test of a rule: the observed one, then tables in which the rule does not matter.
 
-    A table has the number of right images of every subdomain. In the other tables, the results of some subdomains are
-    dealt to the subdomains inside the rule, and the results of all others to the subdomains outside.
+    A table has the number of right images of every subdomain. In the other tables, the results of subdomains are dealt
+    to the two sides of the rule, inside and outside, in random order. If there are more than NULL_TABLES ways to choose
+    the results that go inside, NULL_TABLES random choices are made. Otherwise every choice is made equally often, and
+    the observed table stands for the choice that deals every result to its own side.
 
-    If there are more than NULL_TABLES ways to choose the results that go inside, the other tables are NULL_TABLES
-    random ones (`null_tables`). Otherwise every choice occurs equally often, with the results of each side in random
-    order. The observed choice is represented by the observed table itself, repeated as often as any other choice. So
-    the p-value is exact if all subdomains have equally many images. If they do not, a count cannot move to a subdomain
-    with another number of images. So its quantile moves: its place in the beta-binomial distribution of counts of as
-    many images. At the new subdomain it becomes the count that has this quantile among counts of that many images.
+    A count of right images cannot move to a subdomain with another number of images. So its quantile is dealt: its
+    place in the beta-binomial distribution of counts of as many images. The new subdomain gets the count that has this
+    quantile among counts of its own number of images. If all subdomains have equally many images, the counts
+    themselves move, and the p-value over all choices is exact.
 
     inside: which subdomains the rule holds for.    correlation: rho of two images of a subdomain.
     """
@@ -236,7 +238,8 @@ def _dealt_tables(
     n_subdomains = len(n_images)
     n_inside = int(inside.sum())
     n_choices = comb(n_subdomains, n_inside)
-    if n_choices > NULL_TABLES:  # `null_tables` are random ones in which the quantiles of all subdomains are permuted
+    if n_choices > NULL_TABLES:
+        # random tables: the quantiles of all subdomains are permuted
         return np.vstack([correct, null_tables(correct, n_images, correlation, NULL_TABLES, rng)])
 
     # whether each choice has each subdomain inside; choices x subdomains
@@ -244,7 +247,8 @@ def _dealt_tables(
     chosen_subdomains = np.array(list(combinations(range(n_subdomains), n_inside)))
     np.put_along_axis(choices, chosen_subdomains, True, axis=1)
 
-    # all choices but the observed one, repeated so that all tables are NULL_TABLES or more
+    # all choices but the observed one; each is repeated, with other random draws, so that there are NULL_TABLES tables
+    # or more, and the observed table is repeated as often
     is_other = (choices != inside).any(axis=1)
     repeats = -(-NULL_TABLES // n_choices)  # rounded up
     other_choices = np.tile(choices[is_other], (repeats, 1))  # tables x subdomains
@@ -253,11 +257,11 @@ def _dealt_tables(
     # a boolean index of two axes gives a flat array, table by table; each table has n_inside values inside
     distributions = _cumulative(correct, n_images, correlation)  # of the counts of each number of images
     quantiles = _quantiles(correct, n_images, distributions, len(other_choices), rng)  # tables x subdomains
-    chosen = quantiles[other_choices].reshape(len(other_choices), -1)
-    not_chosen = quantiles[~other_choices].reshape(len(other_choices), -1)
+    go_inside = quantiles[other_choices].reshape(len(other_choices), -1)
+    go_outside = quantiles[~other_choices].reshape(len(other_choices), -1)
     dealt = np.empty(quantiles.shape)
-    dealt[:, inside] = rng.permuted(chosen, axis=1)
-    dealt[:, ~inside] = rng.permuted(not_chosen, axis=1)
+    dealt[:, inside] = rng.permuted(go_inside, axis=1)
+    dealt[:, ~inside] = rng.permuted(go_outside, axis=1)
     return np.vstack([observed_tables, _counts_at(dealt, n_images, distributions)])
 
 
@@ -340,34 +344,38 @@ def null_tables(
     >>> sorted(null_tables(np.array([1, 4, 9]), np.array([10, 10, 10]), 0.2, 1, rng)[0].tolist())
     [1, 4, 9]
     """
-    below = _cumulative(correct, n_images, correlation)
-    quantiles = _quantiles(correct, n_images, below, tables, rng)
-    return _counts_at(rng.permuted(quantiles, axis=1), n_images, below)
+    distributions = _cumulative(correct, n_images, correlation)  # of the counts of each number of images
+    quantiles = _quantiles(correct, n_images, distributions, tables, rng)
+    return _counts_at(rng.permuted(quantiles, axis=1), n_images, distributions)
 
 
 def _quantiles(
-    correct: PerSubdomain, n_images: PerSubdomain, below: dict[int, np.ndarray], tables: int, rng: np.random.Generator
+    correct: PerSubdomain,
+    n_images: PerSubdomain,
+    distributions: dict[int, np.ndarray],
+    tables: int,
+    rng: np.random.Generator,
 ) -> Float[np.ndarray, "tables subdomains"]:
     """Random quantiles of the counts in their beta-binomial distributions, a row for each of a number of tables.
 
     A count c covers all quantiles from P(fewer than c) to P(fewer than c + 1), and one of these is drawn, uniformly.
 
-    below: these probabilities, as `_cumulative` returns them.
+    distributions: number n of images -> P(fewer than c right images) for c = 0 .. n + 1, as `_cumulative` returns them.
     """
-    steps = [below[n][right : right + 2] for right, n in zip(correct, n_images, strict=True)]
+    steps = [distributions[n][right : right + 2] for right, n in zip(correct, n_images, strict=True)]
     low, high = np.array(steps).T
     return np.asarray(low + (high - low) * rng.random((tables, len(n_images))))
 
 
 def _counts_at(
-    quantiles: Float[np.ndarray, "tables subdomains"], n_images: PerSubdomain, below: dict[int, np.ndarray]
+    quantiles: Float[np.ndarray, "tables subdomains"], n_images: PerSubdomain, distributions: dict[int, np.ndarray]
 ) -> Int[np.ndarray, "tables subdomains"]:
     """The counts that have these quantiles in their beta-binomial distributions; the inverse of `_quantiles`.
 
-    below: the distributions, as `_cumulative` returns them.
+    distributions: number n of images -> P(fewer than c right images) for c = 0 .. n + 1, as `_cumulative` returns them.
     """
     counts = np.empty(quantiles.shape, dtype=np.int64)
-    for n, cumulative in below.items():
+    for n, cumulative in distributions.items():
         has_n_images = n_images == n
         # the last count c with P(fewer than c) <= quantile
         counts_at = np.searchsorted(cumulative, quantiles[:, has_n_images], side="right") - 1
@@ -390,12 +398,12 @@ def _cumulative(correct: PerSubdomain, n_images: PerSubdomain, correlation: floa
     a = mean * (1 / correlation - 1)
     b = (1 - mean) * (1 / correlation - 1)
 
-    below = {}
+    distributions = {}
     for n in np.unique(n_images).tolist():
         right = np.arange(n + 1)
         probability = np.exp(_log_choose(n, right) + betaln(right + a, n - right + b) - betaln(a, b))
-        below[n] = np.concatenate([[0.0], probability.cumsum() / probability.sum()])
-    return below
+        distributions[n] = np.concatenate([[0.0], probability.cumsum() / probability.sum()])
+    return distributions
 
 
 def quantile_deviate(

@@ -125,7 +125,7 @@ def _rules(domain: Domain, strength: int) -> Iterator[tuple[dict[str, Any], Mask
     """Every combination of `strength` attributes' values that a subdomain has, and which subdomains have it."""
     for names, cells in domain.indicators(strength):
         for is_member in cells.T > 0:
-            values = domain.values(int(is_member.argmax()))
+            values = domain.values(int(is_member.argmax()))  # of the first subdomain that has the combination
             yield {name: values[name] for name in names}, is_member
 
 
@@ -250,7 +250,8 @@ def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Est
     overlap = Estimated(float(overlaps[0]), *percentile_interval(overlaps[1:], n))
 
     r = correlation(first, second, "spearman").r
-    rho = Estimated(r, *correlation_interval(first, second, np.arange(n), "spearman"))
+    cluster = np.arange(n)  # every subdomain is a cluster of its own, as subdomains were drawn
+    rho = Estimated(r, *correlation_interval(first, second, cluster, "spearman"))
     return rho, overlap, n_worst / n
 
 

@@ -131,8 +131,11 @@ def working_logits(evidence: Evidence, logit: Float[np.ndarray, " visited"]) -> 
 
     value = z + (c - n p) / (n p (1 - p)),   variance = 1 / (n p (1 - p)),   p = expit(z)
 
-    The variance comes from the model's accuracy, not from the counts themselves: weights that depend on the same counts
-    (the empirical logit's) pull every mean towards the subdomains that happened to be near 50 %.
+    z is the logit of a subdomain's accuracy p by the model, and c of the subdomain's n images are right. The variance
+    comes from p and not from the counts themselves: weights that depend on the same counts (the empirical logit's) pull
+    every mean towards the subdomains that happened to be near 50 %.
+
+    logit: z of each visited subdomain.
 
     >>> evidence = Evidence(np.array([0]), np.array([9.0]), np.array([10.0]))
     >>> working_logits(evidence, np.array([0.0]))
@@ -202,6 +205,7 @@ class PairwiseGP:
     def predict(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
         """Expected accuracy: the mean over the posterior of the logit, not the accuracy at its mean."""
         logit = self.scale(evidence, tuned)
+        # the integrals over the normal posterior, by Gauss-Hermite quadrature: weighted sums over its nodes
         accuracy = expit(logit.mean[:, None] + logit.sd[:, None] * NODES)  # subdomains x nodes
         mean = accuracy @ NODE_WEIGHTS
         variance = (accuracy - mean[:, None]) ** 2 @ NODE_WEIGHTS
@@ -305,9 +309,15 @@ class PairwiseGP:
         """Bayesian linear regression of the measured logits y on the features X, whose weights have prior deviations S.
 
         L L' = I + S X' V⁻¹ X S,   h = L⁻¹ S X' V⁻¹ y,   log likelihood = log N(y; 0, V) - log |L| + h'h / 2
+
+        V has the variances of y. `_posterior` needs L and h: the posterior mean of the weights is S (L')⁻¹ h.
+
+        moments:  the sums of X, y and V over the visited subdomains.
+        additive, pairwise: prior deviations of the weights of values, and of pairs of values.
         """
-        prior_sd = np.array([3.0, additive, pairwise])[self.strength]  # 3: of the constant, around the centre
-        active = np.flatnonzero(prior_sd)
+        # of each feature, by `strength`: 0 is the constant, which varies by 3 around the centre, 1 a value, 2 a pair
+        prior_sd = np.array([3.0, additive, pairwise])[self.strength]
+        active = np.flatnonzero(prior_sd)  # a weight with prior deviation 0 is 0
         sd = prior_sd[active]
 
         lower = np.linalg.cholesky(np.eye(len(active)) + sd[:, None] * moments.gram[np.ix_(active, active)] * sd)

@@ -95,18 +95,20 @@ class Policy:
         return False
 
     def _is_random(self, visited: Visits, n_images: Visits) -> bool:
-        """Whether the next visit is random: one of the first (`starts`), or one of the `reserve`.
+        """Whether the next visit is random although the policy learns from visits.
 
-        `reserve` is the share of random visits among the later ones; they are at equal distances.
+        Random are the first visits (option `starts`), all visits while there is no image to learn from, and a share of
+        the later visits (option `reserve`), at equal distances. False for `random` and `nwise`, which learn nothing:
+        `_choose` makes all of their choices.
         """
-        if "starts" not in self.options:  # `random` and `nwise` learn nothing from visits
+        if "starts" not in self.options:  # `random` or `nwise`
             return False
 
         n_visits = len(visited)
         if n_visits < self.options["starts"] or not n_images.any():
             return True
         reserve = self.options["reserve"]
-        return int((n_visits + 1) * reserve) > int(n_visits * reserve)  # the number of reserved visits grows by one
+        return int((n_visits + 1) * reserve) > int(n_visits * reserve)  # this visit makes one more
 
     def _choose(
         self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
@@ -124,9 +126,9 @@ class NWise(Policy):
     def __init__(self, domain: Domain, seed: int, options: Mapping[str, Any]) -> None:
         """Compute the covering array: `rows` are the positions of its subdomains, in the order of visits."""
         super().__init__(domain, seed, options)
-        if options["strength"] < len(domain.attributes):  # else a covering array has all subdomains
+        if options["strength"] < len(domain.attributes):
             self.rows = np.array([self.subdomain_of_codes[tuple(codes)] for codes in self._covering_array()])
-        else:
+        else:  # a combination of values of all attributes is a subdomain, so the array has all subdomains
             self.rows = np.random.default_rng(seed).permutation(len(domain))
         self.planned = len(self.rows)
 
@@ -212,7 +214,7 @@ class Guided(Policy):
         super().__init__(domain, seed, options)
         values = _all_indicators(domain, 1)  # subdomains x attribute values, 0 or 1
         pairs = _all_indicators(domain, 2)  # subdomains x pairs of values
-        # What a choice covers that the model does not guide; a domain of one attribute has no pairs
+        # while the model has no skill, choices cover all pairs of values; a domain of one attribute has only values
         self.covered_cells = pairs if pairs.size else values
 
         # To save time, the model is not fitted after every visit: during the first `visits_per_pace` visits it is
@@ -249,22 +251,26 @@ class Guided(Policy):
         return cross_validated_r2(self.model, pooled(*history), tuned)
 
     def covers(self, visited: Visits, correct: Visits, n_images: Visits) -> bool:
-        """See `Policy.covers`. False for a random visit, and if the option `fallback` is off."""
+        """Whether the next choice ignores the model and covers the domain, because the model has no skill.
+
+        False for a random visit, and if the option `fallback` is off.
+        """
         if not self.options["fallback"] or self._is_random(visited, n_images):
             return False
         _, skill = self._last_tune_and_skill(_history(visited, correct, n_images))
         return skill < 1e-6  # 0, but for rounding
 
     def _last_tune_and_skill(self, history: History) -> tuple[Tuned, float]:
-        """`_tune_and_skill` for the first visits of a history only, as many as when they had last grown by a tenth.
+        """The model's tuned settings and its skill (`_tune_and_skill`), from the first 1.1^k visits of a history.
 
-        Tuning is slow, so it is repeated after 1.1^k visits. This depends on the history alone, so that a resumed
-        search tunes at the same visits.
+        1.1^k, with a whole k, is the largest such number that the history has. Tuning is slow, and so it is repeated
+        only when the number of visits has grown by a tenth. A resumed search tunes at the same visits, as their number
+        depends on the history alone.
         """
         n_visits = history.shape[1]
         last_power = int(np.log(n_visits) / np.log(1.1))  # k
-        n_visits_then = max(1, int(1.1**last_power))
-        return self._cached_tune_and_skill(history[:, :n_visits_then].tobytes())
+        n_tuned = max(1, int(1.1**last_power))
+        return self._cached_tune_and_skill(history[:, :n_tuned].tobytes())  # bytes are the key of a cache
 
     def _tune_and_skill(self, history: bytes) -> tuple[Tuned, float]:
         """The model's tuned settings, and its cross-validated skill, which counts as 1 below 30 subdomains."""
@@ -312,8 +318,9 @@ class Guided(Policy):
         straddle:             1.96 s - |m - q|
         worst_decile:         (q - m) / sqrt(s² + variance of a measurement)
 
-        The last two are for the Gaussian process alone, the first two for all other models. Scores are rounded, so
-        that the random order of subdomains decides between equal ones.
+        The last two are for the Gaussian process alone, the first two for all other models. Φ of the score of
+        worst_decile is the probability that a visit measures less than q. Scores are rounded, so that the random order
+        of subdomains decides between equal ones.
 
         history: the visits so far, as bytes, so that the result can be cached.    tuned: settings of the model.
         """
@@ -333,8 +340,7 @@ class Guided(Policy):
         elif acquisition == "straddle":
             score = 1.96 * sd - np.abs(above_worst)
         else:
-            # worst_decile: the probability that a visit measures less than q, so the noise of a visit, the variance of
-            # the logit of its share right, adds to s²
+            # worst_decile; the noise is the variance of a measurement: of the logit of a visit's share of right images
             noise = np.median(working_logits(evidence, mean[evidence.subdomains]).variance)
             score = -above_worst / np.sqrt(sd**2 + noise)
         return score.round(9)
