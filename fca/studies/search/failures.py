@@ -486,7 +486,7 @@ def _run_line(search: Search) -> dict[Any, Any]:
 
     is_accepted = search.arrays["image_accepted"]
     line: dict[Any, Any] = {
-        **row,
+        **row,  # its keys are names of columns; a column equals its name, so the entries below replace those of the row
         **_interval_cells(ACCEPTANCE, _share(is_accepted.sum(), len(is_accepted))),
         **_interval_cells(LOWEST, lowest_share),
         CONDITIONS: _words(search.domain.values(int(lowest.index[0]))),
@@ -585,8 +585,8 @@ def _cause_lines(search: Search) -> Iterator[Any]:
         second_share = _share(line["correct_2"], line["shown_2"])
         score = line["score"]
 
-        # Comparisons with NaN are false, so that without a second classifier or a score the cause stays undecided. That
-        # is why `second_share.high >= second_mean` does not read `not second_fails`
+        # Without a second classifier the cause stays undecided, as comparisons with NaN are false. `not second_fails`
+        # would be true then, hence `second_share.high >= second_mean`
         fails = share.high < mean
         second_fails = second_share.high < second_mean
         cause = "undecided"

@@ -183,7 +183,8 @@ class Studio:
         processes = threads(search.workers) if search.generator.parallel else 1
         self.pool: ProcessPoolExecutor | ThreadPoolExecutor
         if processes > 1:
-            # spawned: a fork of a process that has threads (torch, BLAS) may hang. bound_to_parent: they end with it
+            # spawned: a fork of a process that has threads (torch, BLAS) may hang. bound_to_parent: they end
+            # when this process ends
             self.pool = ProcessPoolExecutor(processes, get_context("spawn"), bound_to_parent)
         else:
             self.pool = ThreadPoolExecutor(1, "fca-draw")  # the name of the thread
@@ -244,7 +245,7 @@ class Studio:
             ask_until_done(asker, counts_of_oldest, in_hand=self.search.parallel)
 
     def _advance(self, pending: Sequence[Visit]) -> None:
-        """Submit the images of all visits to be drawn, then judge one visit whose images are all drawn.
+        """Submit the images that visits still lack to be drawn, then judge one visit whose images are all drawn.
 
         If no visit is ready to be judged, wait until some images are drawn; the caller then calls again.
         """
@@ -360,7 +361,7 @@ class Studio:
         return [Draw(*verdict, refused=None) for verdict in zip(*columns, strict=True)]
 
     def draw_again(self, images: Sequence[tuple[Visit, int]]) -> None:
-        """Draw the images whose files are missing or damaged again, with the seeds of the first time.
+        """Draw images anew whose files are missing or damaged, with the seeds of the first time.
 
         images: pairs of a visit and the number of one of its images. Those with complete files are left alone.
         Raises FcaError if the generator now refuses to draw one.
@@ -439,9 +440,9 @@ def _stored_outcome(file: Path) -> DrawOutcome | None:
 
 
 def _save(drawn: Drawn, request: Wanted, file: Path, side: int | None, seconds: float) -> None:
-    """Write an image as PNG, reduced if it is too large, with the seconds it took, its prompt and its facts as text.
+    """Write an image as PNG, reduced if it is too large, with texts: its seconds, its prompt, facts about its drawing.
 
-    side: the largest length of the shorter side, in pixels; None: any.
+    side: the largest length of the shorter side, in pixels; None: any.    seconds: how long it took to draw the image.
     """
     image = Image.fromarray(drawn.image)
     scale = 1.0 if side is None else side / min(image.size)

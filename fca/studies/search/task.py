@@ -152,7 +152,8 @@ class Search:
     def check(self) -> None:
         """Raise FcaError for an invalid domain, for one that the generator cannot draw, and for too few draws.
 
-        A visit has at most `max_draws` draws, which have to be as many as the accepted images that it should have.
+        A visit has at most `max_draws` draws, so this must not be below the number of accepted images that it should
+        have.
         """
         self.domain.check()
         if isinstance(self.generator, Conditional):  # it draws only certain attributes and values
@@ -199,6 +200,7 @@ class Search:
             "second": self.second.identity() if self.second else None,
             "generator": [generator.label(), generator.version()],
             "policy": [self.policy, options],
+            # marks of statistics whose results have changed, so that runs of earlier versions are not used again
             "revised_rules": REVISED_RULES,
             "revised_policy": REVISED_POLICIES.get(self.policy),
             "price": price,

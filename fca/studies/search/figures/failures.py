@@ -233,6 +233,7 @@ def values_statements(values: pd.DataFrame) -> Iterator[Statement]:
             first_estimate = with_accuracy[analysis.ESTIMATE].iloc[0]  # that of the search itself comes first
             yield _lowest_value(str(search), with_accuracy[with_accuracy[analysis.ESTIMATE] == first_estimate])
 
+        # only the estimates of partial searches have a bias
         for name, partial_search in lines.dropna(subset=analysis.BIAS).groupby(analysis.ESTIMATE, sort=False):
             estimate = str(name)
             if estimate in analysis.PARTIAL_POLICIES:  # the model of the policy is part of the same statement

@@ -82,7 +82,7 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
 
     n* is the number of independent images whose share varies as much as p does. The factor (z / t)² makes it smaller,
     because s² is estimated from few subdomains: z is the normal quantile, and t is Student's with
-    (sum w)² / sum w² - 1 degrees of freedom.
+    (sum w)² / sum w² - 1 degrees of freedom, at least 1.
 
     The interval stays in [0, 1]. Where all images are right, it is the interval of as many independent images. It
     covers the true share less often than 95 % where most subdomains are always right and a few fail, since two to five
@@ -125,7 +125,7 @@ def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarr
     - Student's t: the difference of the two accuracies over its standard error (`_student_t`), which accounts for how
       much subdomains vary. A subdomain's n images are worth w = n / (1 + (n - 1) rho) independent images, with rho the
       correlation of two images of a subdomain. The degrees of freedom are the sum of (sum w)² / sum w² of both sides,
-      less 2.
+      less 2, but at least 1.
     - Fisher's test of all images (mid-p), for tables in which a few images decide.
     - If the sides are uneven: the permutation p-value (mid-p) of the same t, among tables whose subdomains are dealt to
       the two sides again. Accuracies near 1 are skewed, and the skew cancels in t only between even sides.
@@ -294,9 +294,12 @@ def signed_root(
 ) -> Float[np.ndarray, "tables rules"]:
     """How much lower (negative) or higher the accuracy is inside each rule than outside, as a normal deviate.
 
-    It is the signed root of the likelihood ratio,  sign(p_in - p_out) sqrt(2 (L(p_in, p_out) - L(p, p))),  with L the
-    log likelihood of independent binomials: the share right of each subdomain counts as one of `weight` images. p is
-    the share right of all subdomains, p_in and p_out of those inside and outside the rule.
+    It is the signed root of the likelihood ratio:
+
+    sign(p_in - p_out) sqrt(2 (L_in + L_out - L_all)),   L = R log p + (N - R) log(1 - p),   p = R / N
+
+    L is the log likelihood of N independent images of which R are right: of the subdomains inside the rule, of those
+    outside, and of all. Each subdomain adds its `weight` to N, and `weight` times its share of right images to R.
 
     has:     which subdomains each rule holds for. Each rule needs a subdomain inside and one outside.
     correct: number of right images of each subdomain, in each table.
@@ -441,7 +444,7 @@ def p_of_rules(
     Null tables are random tables in which no attribute matters: the results of the judged table, permuted among its
     subdomains. p is the share of tables (null tables and the judged table itself) in which the lowest statistic of all
     rules is at most the rule's statistic (the maximum statistic of Westfall and Young 1993). So where no rule matters,
-    one judged table in twenty has any p-value up to 0.05.
+    only one judged table in twenty has a rule with a p-value up to 0.05.
 
     has:     which subdomains each rule holds for.
     correct: number of right images of each subdomain in the judged table.
@@ -462,4 +465,4 @@ def p_of_rules(
     lowest_of_null = np.sort(statistics[1:].min(axis=1))  # of each null table
     # for each rule, the number of null tables whose lowest statistic is at most the rule's
     n_as_low = np.searchsorted(lowest_of_null, statistics[0] + EDGE, side="right")
-    return (1 + n_as_low) / (tables + 1)
+    return (1 + n_as_low) / (tables + 1)  # 1: the judged table itself

@@ -55,8 +55,8 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visit
     The columns are attribute, other, value, other_value, then accuracy, low, high, visited as in `value_means`, and
     effect: how much the combination of the two attributes matters beyond each alone. The effect is an F ratio, one
     number for each two attributes. Main effects of all values are fitted to accuracy by least squares; F is the mean
-    square of the residuals between pairs of values over the mean square within pairs. It is missing where too few
-    subdomains were visited.
+    square of the residuals between pairs of values over the mean square within pairs. The effect is missing
+    where too few subdomains were visited.
 
     visited, correct, n_images: of each visit its subdomain, its right images and its images.
     """
@@ -160,7 +160,7 @@ def find_rules(
     results = by_subdomain(visited, correct, n_images)
     counts = (results["correct"].to_numpy(), results["shown"].to_numpy())
     rules, members_by_rule = zip(*_rules(domain, 1), *_rules(domain, 2), strict=True)
-    needed = np.minimum(np.sum(members_by_rule, axis=1), MIN_SUPPORT)  # visited subdomains of each rule
+    needed = np.minimum(np.sum(members_by_rule, axis=1), MIN_SUPPORT)  # visited subdomains that each rule needs
     has = np.array(members_by_rule)[:, results.index]  # rules x visited
     is_free = np.ones(len(results), dtype=bool)  # in no rule so far
     rng = np.random.default_rng(0)  # fixed: the same visits give the same rules

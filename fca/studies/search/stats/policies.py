@@ -78,7 +78,7 @@ class Policy:
             raise FcaError("visits", len(visited), "fewer: no subdomain is open", "stop the search, or raise visits")
 
         rng = np.random.default_rng([self.seed, len(visited)])  # a resumed search draws the same
-        open_ = rng.permutation(np.flatnonzero(~is_closed))
+        open_ = rng.permutation(np.flatnonzero(~is_closed))  # in random order, so that the first is a random one
         if self._is_random(visited, n_images):
             return int(open_[0])
         return self._choose(open_, rng, visited, correct, n_images)
@@ -218,8 +218,8 @@ class Guided(Policy):
         self.covered_cells = pairs if pairs.size else values
 
         # To save time, the model is not fitted after every visit: during the first `visits_per_pace` visits it is
-        # fitted after each, during the next as many after every second, then after every third, and so on. A forest
-        # is slow to fit.
+        # fitted after each, during the next as many after every second, then after every third, and so on. A forest,
+        # which is slow to fit, comes sooner to the slower paces.
         self.visits_per_pace = 50 if name == "bo_forest" else 250
 
         features = options.get("features")
