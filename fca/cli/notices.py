@@ -198,10 +198,10 @@ def gathered() -> Iterator[None]:
 def shared() -> Iterator[None]:
     """During the body, count warnings over this process and all processes that it starts.
 
-    Each warning is printed once, by the process in which it first comes. For this, the processes note their warnings
-    in a common folder, which an environment variable names. At the end of the body, a line for each warning that was
-    repeated gives the number of repetitions. In a process that was started within such a body, this does nothing,
-    because the first process already counts.
+    Each warning is printed once, by the process that is the first to give it. For this, the processes note their
+    warnings in a common folder, which an environment variable names. At the end of the body, a line for each warning
+    that was repeated gives the number of repetitions. In a process that was started within such a body, this does
+    nothing, because the first process already counts.
     """
     console()  # adds the handler that prints warnings, if it is not there yet
     if os.environ.get(FOLDER_VARIABLE):  # started by a process that counts

@@ -69,12 +69,12 @@ def exposure_of_model(records: Sequence[Record], pool: Pool, bank: ItemBank | No
 
 
 def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " models"], networks: Sequence[str]) -> Line:
-    """Columns of how often the tests of all models evaluate each image, and how well abilities order the models.
+    """Columns of a table: how often the tests of all models evaluate each image, and how well tests order the models.
 
-    The order is measured by Kendall's tau of the true accuracies and the `expected` ones: the accuracies on all images
-    that a model's item bank expects at the ability that the test measured. (Abilities of several banks cannot be
-    compared.) Its value and both ends of its interval (which leaves out networks) are means over repeats; NaN with
-    fewer than FEWEST models, and without a bank.
+    The order is measured by Kendall's tau between the true accuracies and the expected ones. The expected accuracy of a
+    model is the one on all images that its item bank predicts from the ability that the test measured. (The abilities
+    themselves cannot be compared, since each model has another bank.) Tau and both ends of its interval, which leaves
+    out networks, are means over repeats. They are NaN with fewer than FEWEST models, and without a bank.
 
     tests:    one for each model, with all repeats of its test.
     truth:    accuracy of each model on all images.

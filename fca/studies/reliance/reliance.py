@@ -448,7 +448,8 @@ class Reliance:
         that leaves out each class, or each image within its class, as the field `over` states. All estimands are
         computed on the same images, those that have a value under every condition that is used.
 
-        metric:    name of the metric, for its verdict. Column `trust` holds the name until all lines are made.
+        metric:    name of the metric, such as accuracy/ablate/gray. It stands in column `trust` until `__call__`
+                   replaces it by the verdict on this metric.
         estimands: column of the table -> what it estimates.
         """
         conditions: list[str] = []  # all that the estimands use, each once
