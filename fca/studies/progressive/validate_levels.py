@@ -166,7 +166,7 @@ class ValidateLevels(LevelAnalysis):
             contradictions = find_contradictions(source)
             with_thumbnails, stored_pictures = add_pictures(store, contradictions, self.shown, source.fingerprint)
             bins.append(confidence_bins(source))
-            trends.append(confidence_trends(with_complete_sessions(source)))
+            trends.append(confidence_trends(with_complete_sessions(source)))  # its tests need all levels of a session
             with_pictures.append(with_thumbnails)
             all_contradictions.append(contradictions)
             runs |= set(source.runs)

@@ -275,9 +275,10 @@ def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Genera
 
 
 def capped_inclusion(size: PerItem, n: int) -> PerItem:
-    """Chances of inclusion proportional to `size`, at most 1, that sum to n.
+    """The chance of each item to be drawn into a sample of n items: proportional to its `size`, but at most 1.
 
-    An item whose chance would be above 1 is certain to be drawn; the other items share what is left of n.
+    The chances sum to n. An item whose chance would be above 1 is certain to be drawn; the other items share what is
+    left of n.
     Raises ValueError if n is not from 0 to the number of items, and for a size that is not above 0.
 
     >>> capped_inclusion(np.array([8.0, 1.0, 1.0, 2.0]), 2)
@@ -292,7 +293,7 @@ def capped_inclusion(size: PerItem, n: int) -> PerItem:
         n_uncertain = n - is_certain.sum()  # what is left of n
         total_size = max(size[~is_certain].sum(), np.finfo(float).tiny)  # if all items are certain: not to divide by 0
         chance = np.where(is_certain, 1.0, size * n_uncertain / total_size)
-        if (chance <= 1).all() or is_certain.sum() == n:
+        if (chance <= 1).all() or is_certain.sum() == n:  # n: the certain items are the whole sample
             return np.minimum(chance, 1.0)
         is_certain |= chance > 1  # raises the chances of the others, which may then pass 1
 
@@ -334,7 +335,8 @@ def fixed_size_variance(
 
         m / (m - 1) Σ (1 - π_i) (e_i / π_i - B)²,   B = Σ (1 - π_i) e_i / π_i / Σ (1 - π_i)
 
-    e_i: the residual of a drawn item, for each target.    π_i: its inclusion, the chance with which it was drawn.
+    e_i: the residual of a drawn item (response minus prediction, weighted), for each target, such as the accuracy.
+    π_i: its inclusion, the chance with which it was drawn.
 
     Sums are over the m items with π < 1. It is the Horvitz-Thompson variance with Hájek's (1964) approximation of the
     chances of pairs. For equal chances this is exact: (1 - f) s² N² / m of a simple random sample, a fraction f of N
