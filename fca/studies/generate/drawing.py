@@ -169,7 +169,7 @@ def _draw_pending(
     plan = with_descriptions(plan, lines_before)
     if generator.prompted and has_descriptions and only is None:  # with `only`, some descriptions may be missing
         plan.check_words()  # raises if the writer refused some descriptions
-    write_text(folder.root / "plan.yaml", plan.as_yaml())
+    write_text(folder.root / "plan.yaml", plan.as_yaml())  # with the new descriptions
 
     pending = outstanding(plan, folder, lines_before)
     requests = [request for request in pending if only is None or request.key in only]
@@ -202,7 +202,8 @@ def _draw_pending(
             folder.journal.add(line)
             n_drawn += line["kind"] == "image"
             n_refused += line["kind"] == "refusal"
-    return Done(n_drawn, n_refused, len(pending) - n_drawn - n_refused, spent(folder.journal.lines()))
+    n_left = len(pending) - n_drawn - n_refused  # of the whole plan, also outside of `only`
+    return Done(n_drawn, n_refused, n_left, spent(folder.journal.lines()))
 
 
 def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
