@@ -214,7 +214,7 @@ class ImageScorer:
         texts = [text for texts_of_class in self._texts_of_classes for text in texts_of_class]
         for label in self.plan.classes:
             for attribute in self.plan.attributes:
-                texts += self._prompts({"label": label, "attribute": attribute})
+                texts += self._prompts({"label": label, "attribute": attribute})  # the parts of a line that it needs
 
         distinct = dict.fromkeys(text.lower() for text in texts)
         return {text: column for column, text in enumerate(distinct)}

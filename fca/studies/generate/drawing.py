@@ -127,7 +127,7 @@ def generate(
     Raises FcaError for a plan, budget or generator that cannot be used, and for a service that does not answer.
     """
     plan = plan.resolved()  # with the values of its file, checked
-    budget.check(generator, *([writer] if writer else []))
+    budget.check(generator, *([writer] if writer else []))  # a limit of money requires that both prices are known
     if generator.prompted and writer is None:
         # No one would write missing descriptions: raise an error about them before the folder is made.
         with_descriptions(plan, folder.journal.lines()).check_words()
@@ -175,7 +175,7 @@ def _draw_pending(
     requests = [request for request in pending if only is None or request.key in only]
     n_images_before = drawn_in(lines_before)
     money_before = spent(lines_before)
-    price = price_of(generator) or 0.0
+    price = price_of(generator) or 0.0  # it is known if money is limited
     n_drawn = n_refused = n_taken = 0  # in this call; n_taken: requests that `take` has handed out
 
     def take(most: int) -> list[Request]:
@@ -220,6 +220,7 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     line_of_key = {line["key"]: line for line in last_lines if line["kind"] == "refusal"}
 
     images = [line for line in last_lines if line["kind"] == "image"]
+    # by one thread per core (0); `has`: the image and its masks exist, and their checksums are right
     is_whole_image = list(parallel_map(lambda i: folder.has(images[i]), len(images), 0, "checking images"))
     lost = []
     for line, is_whole in zip(images, is_whole_image, strict=True):

@@ -59,7 +59,7 @@ class OnDemand:
         """
         plan: Plan = self.plan.resolved(self.per_level)  # with the values of its file, checked
         if self.generator.prompted:
-            plan.check_words()
+            plan.check_words()  # raises if descriptions are missing
         folder = Folder(Path(self.root).expanduser())
         check_generator(folder.journal.lines(), self.generator, folder.root)
 

@@ -321,23 +321,25 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
 
     models: the table hierarchy.    correlation: hierarchy_correlation, whose coefficients are in the panels' headings.
     """
-    level_rates = _SCORES[hierarchy.LEVEL_RATES]
-    names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: level_rates}
+    score_names = {
+        hierarchy.HIERARCHICAL_SCORE: "hierarchical score",
+        hierarchy.LEVEL_RATES: _SCORES[hierarchy.LEVEL_RATES],
+    }
     # A line for each model and score: the score's name in column SERIES, its value in FOLLOWING.
-    frame = _lines_by_score(models.frame, names)
+    frame = _lines_by_score(models.frame, score_names)
     # The column `panel` already has the heading of each data set's panel: add the plain and the partial correlation.
     coefficients = {str(dataset): _both_coefficients(lines) for dataset, lines in correlation.frame.groupby(DATASET)}
     frame["panel"] = [
         f"{panel}\n{coefficients[dataset]}" for panel, dataset in zip(frame["panel"], frame[DATASET], strict=True)
     ]
 
-    # A model's name is beyond the end of its interval, or beyond its point if it has none. Names of neighbours along x
-    # are on opposite sides, so that they do not overlap.
+    # A model's name is above or below its interval, or its point if it has none. It is below for every second model in
+    # the order of accuracy, so that the names of neighbours do not overlap.
     frame["lower"] = frame[FOLLOWING.low].fillna(frame[FOLLOWING])
     frame["upper"] = frame[FOLLOWING.high].fillna(frame[FOLLOWING])
     frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0
 
-    series = SERIES.with_choices({name: name for name in names.values()})  # the legend has these two scores alone
+    series = SERIES.with_choices({name: name for name in score_names.values()})  # the legend has these two scores alone
     coloured = kinds.hue(series, frame, (_COLOURS[0], kinds.GREY), ("circle", "diamond"))
     x = kinds.quantity(alt.X, ACCURACY, padding=40)  # room for names
     y = kinds.quantity(alt.Y, FOLLOWING, domainMax=1, padding=0)

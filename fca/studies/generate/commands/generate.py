@@ -60,7 +60,7 @@ def generation(config: DictConfig) -> None:
     if checks is not None:
         print(checks.examine(plan, folder))
     for name in (MANIFEST, REVIEW):
-        if (folder.root / name).exists():
+        if (folder.root / name).exists():  # made with the first image or refusal
             print(f"{name.partition('.')[0]}: {folder.root / name}")
 
 
