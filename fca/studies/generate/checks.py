@@ -69,14 +69,14 @@ class Checks:
         another command adds to the folder.
         """
         with folder.held(wait=False):
-            # The plan as its file gives it, with the descriptions that a language model wrote: they make the prompts.
+            # The plan has the values of its file, and the descriptions that a language model wrote for its prompts.
             plan = with_descriptions(plan.resolved(), folder.journal.lines())
             scorer = ImageScorer(self.model, plan)
             self._score_new_images(scorer, folder, plan)
             lines = folder.journal.lines()
             images = known_images(lines, plan)
             rejected = self._reasons_to_reject(images, lines, folder)
-            _, earlier_rejected = checked(lines)
+            _, earlier_rejected = checked(lines)  # the decision that the journal has so far
             if rejected != earlier_rejected:  # the journal gets a line only if the decision changed
                 folder.journal.add({"kind": "verdict", "rejected": rejected})
             folder.write_lists(folder.journal.lines(), plan.name)
@@ -89,7 +89,7 @@ class Checks:
         this name has changed.
         """
         lines = folder.journal.lines()
-        scores, _ = checked(lines)
+        scores, _ = checked(lines)  # key of an image -> its last line with scores
         images = known_images(lines, plan)
         unscored = [line for line in images if scores.get(line["key"], {}).get("by") != scorer.label(line)]
         batches = [unscored[start : start + BATCH] for start in range(0, len(unscored), BATCH)]
@@ -110,7 +110,7 @@ class Checks:
 
         images: the journal's lines of the images to decide on.    lines: the whole journal, with the scores.
         """
-        scores, _ = checked(lines)
+        scores, _ = checked(lines)  # key of an image -> its last line with scores
         rejected: Rejected = {}
         for line in images:
             reasons = []
@@ -158,8 +158,10 @@ class ImageScorer:
         from fca.training.infer import logits_of
 
         network = self._network
+        # `geometry` returns an image at the network's input size, and its mask, which is None here.
         pixels = np.stack([network.geometry(image)[0] for image in images_of(folder, lines)])
-        logits = logits_of(network, pixels, np.arange(len(lines))).astype(np.float64)
+        every_image = np.arange(len(lines))
+        logits = logits_of(network, pixels, every_image).astype(np.float64)
 
         # A model of texts has a logit for each text: a template, such as "a photo of a {}", with the name of a class.
         # `_columns` (classes x templates) makes the logits images x classes x templates. Their mean over templates is
@@ -212,7 +214,7 @@ class ImageScorer:
         texts = [text for texts_of_class in self._texts_of_classes for text in texts_of_class]
         for label in self.plan.classes:
             for attribute in self.plan.attributes:
-                texts += self._prompts({"label": label, "attribute": attribute})
+                texts += self._prompts({"label": label, "attribute": attribute})  # the parts of a line that it needs
 
         distinct = dict.fromkeys(text.lower() for text in texts)
         return {text: column for column, text in enumerate(distinct)}
@@ -224,7 +226,7 @@ class ImageScorer:
         Raises FcaError if its own classes lack a class of the plan.
         """
         if self._column_of_text:
-            model = zero_shot_classifier(self.model, list(self._column_of_text), "checks.model")
+            model = zero_shot_classifier(self.model, list(self._column_of_text), key="checks.model")
             network: Classifier = model.build()
             return network
         network = self.model.build()
@@ -276,7 +278,8 @@ def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
 
     lines: the journal's lines of the images, in their order.
     """
-    # Of each image: a signature for similarity, its shorter side, and a digest of its pixels.
+    # Of each image: a signature for similarity, its shorter side (large images must agree more closely to count as
+    # similar), and a digest of its pixels.
     signatures, sides, digests = [], [], []
     for start in range(0, len(lines), BATCH):
         for image in images_of(folder, lines[start : start + BATCH]):

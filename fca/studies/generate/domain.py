@@ -86,9 +86,10 @@ class EvaluationDomain:
         classes: the class keys of the logits, in order.
         """
         group_of_class = {} if self.groups is None else read_superclasses(self.groups, self.group_columns).of
-        # a class that the file spells in another way is refused, as it would silently be in no group
+        # raises for a class that the file spells in another way, as it would silently be in no group
         check_meant("class of the model", classes, group_of_class, f"the file of groups {self.groups}")
 
+        # `targets` lists the class keys and groups behind the name of a target; a target that it lacks is a class key.
         target_names = self.targets.get(self.target, [self.target])
         columns = [
             column

@@ -127,7 +127,7 @@ def generate(
     Raises FcaError for a plan, budget or generator that cannot be used, and for a service that does not answer.
     """
     plan = plan.resolved()  # with the values of its file, checked
-    budget.check(generator, *([writer] if writer else []))
+    budget.check(generator, *([writer] if writer else []))  # a limit of money requires that both prices are known
     if generator.prompted and writer is None:
         # No one would write missing descriptions: raise an error about them before the folder is made.
         with_descriptions(plan, folder.journal.lines()).check_words()
@@ -169,13 +169,13 @@ def _draw_pending(
     plan = with_descriptions(plan, lines_before)
     if generator.prompted and has_descriptions and only is None:  # with `only`, some descriptions may be missing
         plan.check_words()  # raises if the writer refused some descriptions
-    write_text(folder.root / "plan.yaml", plan.as_yaml())
+    write_text(folder.root / "plan.yaml", plan.as_yaml())  # with the new descriptions
 
     pending = outstanding(plan, folder, lines_before)
     requests = [request for request in pending if only is None or request.key in only]
     n_images_before = drawn_in(lines_before)
     money_before = spent(lines_before)
-    price = price_of(generator) or 0.0
+    price = price_of(generator) or 0.0  # it is known if money is limited
     n_drawn = n_refused = n_taken = 0  # in this call; n_taken: requests that `take` has handed out
 
     def take(most: int) -> list[Request]:
@@ -202,7 +202,8 @@ def _draw_pending(
             folder.journal.add(line)
             n_drawn += line["kind"] == "image"
             n_refused += line["kind"] == "refusal"
-    return Done(n_drawn, n_refused, len(pending) - n_drawn - n_refused, spent(folder.journal.lines()))
+    n_left = len(pending) - n_drawn - n_refused  # of the whole plan, also outside of `only`
+    return Done(n_drawn, n_refused, n_left, spent(folder.journal.lines()))
 
 
 def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
@@ -219,6 +220,7 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     line_of_key = {line["key"]: line for line in last_lines if line["kind"] == "refusal"}
 
     images = [line for line in last_lines if line["kind"] == "image"]
+    # by one thread per core (0); `has`: the image and its masks exist, and their checksums are right
     is_whole_image = list(parallel_map(lambda i: folder.has(images[i]), len(images), 0, "checking images"))
     lost = []
     for line, is_whole in zip(images, is_whole_image, strict=True):

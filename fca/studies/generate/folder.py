@@ -292,7 +292,7 @@ def review(lines: list[Line], decisions: Decisions, name: str) -> str:
         group.append([key, file, LEVELS.index(line["level"]), _caption(line, scores.get(key, {})), reasons])
 
     data = {
-        "groups": [[*key, sorted(images)] for key, images in sorted(groups.items())],
+        "groups": [[*class_and_attribute, sorted(images)] for class_and_attribute, images in sorted(groups.items())],
         "struck": sorted(decisions.struck),
         "kept": sorted(decisions.kept),
         "levels": LEVELS,

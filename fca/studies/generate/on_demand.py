@@ -17,7 +17,6 @@ from jaxtyping import Bool, UInt8
 from fca.data.files import content_of, decode, decode_mask, open_root
 from fca.data.manifest import read_decisions
 from fca.data.splits import Share, assemble
-from fca.stats.ask import ask_until_done
 from fca.store.files import write_text
 from fca.store.journal import Journal, Line
 from fca.studies.generate.drawing import MAX_ATTEMPTS, draw_pass, is_of, pass_size
@@ -60,7 +59,7 @@ class OnDemand:
         """
         plan: Plan = self.plan.resolved(self.per_level)  # with the values of its file, checked
         if self.generator.prompted:
-            plan.check_words()
+            plan.check_words()  # raises if descriptions are missing
         folder = Folder(Path(self.root).expanduser())
         check_generator(folder.journal.lines(), self.generator, folder.root)
 
@@ -78,10 +77,10 @@ class OnDemand:
             plan.name,
             pd.DataFrame(items),
             drawer,
-            Share(0.1, 0),  # of training images to hold out for validation: here all images are test images
+            Share(0.1, seed=0),  # of training images to hold out for validation: no effect, as all are test images
             version=f"{self.generator.label()}, {self.generator.version()}, {digest}",
             mask=drawer.visible,  # the pixels that show the object
-            mirror=self.mirror,
+            mirror=self.mirror,  # whether a mirrored image still shows its class
         )
 
 
@@ -106,7 +105,7 @@ class Latest:
 class Attempts:
     """A request with one seed after the other, until its image is drawn or MAX_ATTEMPTS seeds were refused.
 
-    It has the methods `ask` and `tell`, between which `ask_until_done` draws.
+    `ask` gives the next request to draw, and `tell` records what came of it.
 
     image:  the line of the drawn image; None until it is drawn.    seed: the next seed to try.
     reason: of the last refusal.
@@ -185,7 +184,8 @@ class Drawer:
         request = self.requests[image_id]
         line = self._existing(request)  # None if the image is not drawn, or damaged
         if line is None:
-            self.awaited[image_id] = None  # the thread that holds the folder may draw it beside its own image
+            # Add the key (its value has no meaning): the thread that holds the folder may draw it beside its own image.
+            self.awaited[image_id] = None
             try:
                 with self.folder.held(wait=True):
                     self._latest.update()  # read the journal: another process or thread may have drawn it meanwhile
@@ -212,23 +212,17 @@ class Drawer:
         last_lines = self._latest.lines
         # requests of other threads that have no line yet; `list`, since these threads may change the dictionary
         awaited = [self.requests[key] for key in list(self.awaited) if key not in last_lines and key != request.key]
+        beside = awaited[: pass_size(self.generator) - 1]  # as many as fit into a pass with this image
 
-        def draw_attempt(attempt: Request) -> Line:
-            """Draw the image with this attempt's seed; return its line, of an image or of a refusal.
-
-            The first attempt also draws awaited images, as many as fit the pass.
-            """
-            requests_of_pass = [attempt, *awaited[: pass_size(self.generator) - 1]]
-            awaited.clear()  # a second attempt, after a refusal, must not draw them again
-            lines = self._draw_together(requests_of_pass)
+        # The same request with one seed after another, until its image is drawn or MAX_ATTEMPTS seeds were refused. It
+        # begins after the seed that the journal's last line shows as refused.
+        attempts = Attempts(request, last_lines.get(request.key))
+        while (attempt := attempts.ask()) is not None:
+            lines = self._draw_together([attempt, *beside])  # a line for each, of an image or of a refusal
             for line in lines:
                 self.folder.journal.add(line)
-            return lines[0]
-
-        # `attempts` gives the request with one seed after another to `draw_attempt`, until its image is drawn or
-        # MAX_ATTEMPTS seeds were refused. It begins after the seeds that the journal's last line shows as refused.
-        attempts = Attempts(request, last_lines.get(request.key))
-        ask_until_done(attempts, draw_attempt)
+            attempts.tell(attempt, lines[0])
+            beside = []  # further attempts must not draw these again
         if attempts.image is None:
             reason = f"refused by {self.generator.label()} with {MAX_ATTEMPTS} seeds: {attempts.reason}"
             raise UnreadableImage(f"{request.key}: {reason}")

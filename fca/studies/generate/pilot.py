@@ -50,14 +50,14 @@ class Estimate:
 
         image_price, hour_price: money per image and per hour of a device; None = unknown.
         """
-        wall_hours = self.hours[0] / self.processes  # the first number is the estimate itself
+        wall_hours = self.hours[0] / self.processes  # hours: an estimate, and both ends of its interval
         side_by_side = ""  # with several processes, also the hours until all is done
         if self.processes > 1:
             side_by_side = f"; {_number(wall_hours)} hours with {self.processes} side by side"
 
         price_of_images = (image_price or 0.0) * self.images  # of the images that are left
-        middle, low, high = (price_of_images + (hour_price or 0.0) * hours for hours in self.hours)
-        money = [_with_interval((middle, low, high))]
+        total_money, low, high = (price_of_images + (hour_price or 0.0) * hours for hours in self.hours)
+        money = [_with_interval((total_money, low, high))]
         if image_price is None:
             money.append("images at an unknown price")
         if hour_price is None and not image_price:  # a service that sells images draws on devices of its own
@@ -129,7 +129,8 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
     images_per_pass = float(np.mean([len(pass_lines) for pass_lines in warm_passes]))
     passes_left = left / images_per_pass
 
-    # each the mean over passes times the number of images left, with a 95 % interval
+    # Each is the mean over passes times the number of images left, with a 95 % interval. The number of passes left
+    # decides how much chance variation of these passes the interval must cover.
     hours = total(seconds / 3600, left, passes_left)
     gigabytes = total(sizes / 1e9, left, passes_left)
     return Estimate(len(lines), left, processes, hours, gigabytes)

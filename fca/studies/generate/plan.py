@@ -20,7 +20,7 @@ from fca.validation import Allowed, check_values, has_type, plain_name
 SUBLEVELS = 9  # three per level, easy to hard
 TURNS = 3  # sublevels of a level, used in turn
 PerLevel = Annotated[int, Allowed(1, 10_000)]  # limited, since all images are listed
-_NAME = re.compile(r"[^\s/\\.][^/\\]*")  # names become folders
+_FOLDER_NAME = re.compile(r"[^\s/\\.][^/\\]*")  # names become folders
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class Plan:
             if not getattr(self, key):
                 raise FcaError(f"plan.{key}", "none", "at least one", "name some in the plan")
         plain_name("plan.name", self.name)  # raises for a name that cannot be a folder's
-        for name in (*self.classes, *self.attributes):
-            if not _NAME.fullmatch(name):
+        for name in (*self.classes, *self.attributes):  # these may have more characters than a plain name, but no slash
+            if not _FOLDER_NAME.fullmatch(name):
                 raise FcaError("name in the plan", repr(name), "a name that can be a folder's", "change it")
         self._check_texts()
 

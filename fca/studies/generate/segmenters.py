@@ -73,7 +73,7 @@ def _clipseg(model: str, revision: str | None) -> tuple[Any, Any]:
     """
     from fca.torchvision_ops import declare_torchvision_ops
 
-    declare_torchvision_ops()
+    declare_torchvision_ops()  # transformers may import torchvision, which fails with a CPU build of torch otherwise
     import torch
 
     try:

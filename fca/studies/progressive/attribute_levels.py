@@ -115,7 +115,7 @@ class AttributeLevels(LevelAnalysis):
     def __call__(self, store: Store) -> list[Table]:
         """Tables attribute_scores (by model and attribute), attribute_steps (over models) and attribute_levels.
 
-        Images of a class and attribute that lack a level are left out.
+        A session is a class and an attribute. Images of sessions that lack a level are left out.
         Raises FcaError when the store has no predictions for images with attributes and levels.
         """
         scores: list[Line] = []
@@ -132,8 +132,9 @@ class AttributeLevels(LevelAnalysis):
                 rates = np.stack([level_rates(of_model, levels, labels) for of_model in correct])
 
                 guess = guessing_accuracy(labels)
-                is_at_chance = all(count_is_at_chance(n_right, len(labels), guess) for n_right in correct.sum(axis=1))
-                steps += [{**columns, **line, AT_CHANCE: is_at_chance} for line in _step_lines(rates)]
+                n_right_of_models = correct.sum(axis=1)
+                all_at_chance = all(count_is_at_chance(n_right, len(labels), guess) for n_right in n_right_of_models)
+                steps += [{**columns, **line, AT_CHANCE: all_at_chance} for line in _step_lines(rates)]
 
                 n_images = np.bincount(levels)  # of each level
                 for model, class_rates in zip(source.models, rates, strict=True):

@@ -119,16 +119,17 @@ def _accuracy_of_best(best_first: pd.DataFrame) -> str:
 
 
 def hierarchy_figure(models: Table) -> alt.FacetChart:
-    """The hierarchical score of every model, beside the scores that its accuracies by session or by level explain.
+    """Three scores of every model: its hierarchical score, and two that its accuracies alone would give.
 
-    The score is the share of (easy, medium, hard) triplets in which harder images fail first. Each model has a row;
-    colours and shapes distinguish the three scores.
+    The hierarchical score is the share of (easy, medium, hard) triplets in which harder images fail first. The other
+    two are the same share for independent responses: with the model's accuracies in each session (a class and an
+    attribute), or with its accuracies by level. Each model has a row; colours and shapes distinguish the scores.
 
     models: the table hierarchy.
     """
     # A line for each model and score: the score's name in column SERIES, its value in FOLLOWING.
     frame = _lines_by_score(models.frame, _SCORES)
-    # Where no triplets are named, the score of "matched triplets" is a copy of the score by session: draw it once.
+    # Where a data set names no triplets, its hierarchical score is a copy of the score by session: draw it once.
     has_triplets = frame[hierarchy.TRIPLETS].notna()
     frame = frame[has_triplets | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
 
@@ -149,6 +150,8 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
 
 def order_statements(models: pd.DataFrame) -> Iterator[Statement]:
     """How often the model with the highest score fails on hard images before easy ones, then how often all models do.
+
+    Beside each share is the share that accuracies alone "make": that of independent responses with these accuracies.
 
     models: lines of the table hierarchy for one data set. No statement where all models are at the level of chance.
 
@@ -194,13 +197,14 @@ def _percent_range(shares: pd.Series) -> str:
 def parts_figure(models: Table) -> alt.FacetChart:
     """Two differences between hierarchical scores of each model, with their intervals.
 
-    The score of matched triplets minus the score of all triplets shows whether the same object fails first when hard.
-    The score that accuracies by session explain, minus the score that accuracies by level explain, shows whether
-    sessions (a class and an attribute) differ. Each model has a row; colours and shapes distinguish the differences.
+    The first is the score of matched triplets (images of one object) minus the score of all triplets that the images of
+    a session can form. It shows whether the same object fails first when hard. The second is the score of independent
+    responses with the accuracies of each session (a class and an attribute), minus that with the accuracies by level.
+    It shows whether sessions differ. Each model has a row; colours and shapes distinguish the differences.
 
     models: the table hierarchy.
     """
-    # A line for each model and difference: its name in column `series`, its value in `value`.
+    # A line for each model and difference: the name of the difference in column EXCESS, its value in DIFFERENCE.
     frame = _lines_by_score(models.frame, _EXCESSES)
     # A data set that names no triplets lacks the first difference.
     frame = frame[frame[DIFFERENCE].notna()].reset_index(drop=True)
@@ -267,6 +271,7 @@ triplets: 95 % interval over classes above 0); classes and attributes differ in 
     if models[hierarchy.MATCHED_EXCESS.low].isna().all():
         is_significant = models[hierarchy.P_MATCHED] < 0.05
         test = "p of the matching below 0.05; no interval over classes"
+        # `differ` is left out: it needs intervals over classes, too
         yield Statement(f"{same_object} {is_significant.sum()} of {len(models)} models ({test}).")
         return
 
@@ -279,7 +284,8 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
     """How often each model shows each pattern (bars), and how often accuracies alone would (ticks).
 
     A pattern is the levels of a triplet that are right. Each model has a panel. The colour of a bar shows whether the
-    pattern follows the order of levels; black ticks are by the accuracies of each session, grey ticks by level.
+    pattern follows the order of levels. Ticks are the shares for independent responses: black with the accuracies of
+    each session (a class and an attribute), grey with the accuracies by level.
 
     patterns: the table hierarchy_patterns.
     """
@@ -308,29 +314,32 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
 
 
 def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
-    """Hierarchical score against accuracy, a point for each model, beside the score that its accuracies by level make.
+    """Two scores of each model against its accuracy, as points of different colours and shapes.
 
-    The two scores of a model differ in colour and shape. Only the first has an interval and the model's name.
+    One is the hierarchical score, with its interval and the model's name. The other, for comparison, is the score of
+    independent responses with the model's accuracies by level.
 
     models: the table hierarchy.    correlation: hierarchy_correlation, whose coefficients are in the panels' headings.
     """
-    level_rates = _SCORES[hierarchy.LEVEL_RATES]
-    names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: level_rates}
+    score_names = {
+        hierarchy.HIERARCHICAL_SCORE: "hierarchical score",
+        hierarchy.LEVEL_RATES: _SCORES[hierarchy.LEVEL_RATES],
+    }
     # A line for each model and score: the score's name in column SERIES, its value in FOLLOWING.
-    frame = _lines_by_score(models.frame, names)
-    # The plain and the partial correlation of each data set, in words.
-    heading = {str(dataset): _both_coefficients(lines) for dataset, lines in correlation.frame.groupby(DATASET)}
+    frame = _lines_by_score(models.frame, score_names)
+    # The column `panel` already has the heading of each data set's panel: add the plain and the partial correlation.
+    coefficients = {str(dataset): _both_coefficients(lines) for dataset, lines in correlation.frame.groupby(DATASET)}
     frame["panel"] = [
-        f"{panel}\n{heading[dataset]}" for panel, dataset in zip(frame["panel"], frame[DATASET], strict=True)
+        f"{panel}\n{coefficients[dataset]}" for panel, dataset in zip(frame["panel"], frame[DATASET], strict=True)
     ]
 
-    # A model's name is beyond the end of its interval, or beyond its point if it has none. Names of neighbours along x
-    # are on opposite sides, so that they do not overlap.
+    # A model's name is above or below its interval, or its point if it has none. It is below for every second model in
+    # the order of accuracy, so that the names of neighbours do not overlap.
     frame["lower"] = frame[FOLLOWING.low].fillna(frame[FOLLOWING])
     frame["upper"] = frame[FOLLOWING.high].fillna(frame[FOLLOWING])
     frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0
 
-    series = SERIES.with_choices({name: name for name in names.values()})  # the legend has these two scores alone
+    series = SERIES.with_choices({name: name for name in score_names.values()})  # the legend has these two scores alone
     coloured = kinds.hue(series, frame, (_COLOURS[0], kinds.GREY), ("circle", "diamond"))
     x = kinds.quantity(alt.X, ACCURACY, padding=40)  # room for names
     y = kinds.quantity(alt.Y, FOLLOWING, domainMax=1, padding=0)

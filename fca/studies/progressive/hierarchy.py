@@ -211,7 +211,7 @@ def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
     times = left_out_weights(network)  # networks x models: 0 for the models of the network that is left out, else 1
     left_out_coefficients = _without_each_network(values, times)
     for kind, correlation, left_out in zip(KIND.choices, correlations, left_out_coefficients, strict=True):
-        low, high = jackknife_interval(correlation.r, left_out, scale=FISHER_Z)
+        low, high = jackknife_interval(correlation.r, left_out, scale=FISHER_Z)  # on arctanh(r), which is nearly normal
         # The note gives the reason: a coefficient without one of the networks is undefined, or all are alike.
         lacks_interval = np.isnan(low) and not np.isnan(correlation.r)
         yield {
@@ -257,6 +257,8 @@ def _model_line(
 ) -> Line:
     """The cells of one model in the table hierarchy, without the names of data set and model.
 
+    Each score and accuracy with an interval is an estimate with both ends of its 95 % interval.
+
     position:       position of the model in `source`.
     masked_correct: whether the model is right on each image if it may only predict the classes of the images.
     triplets:       positions of the easy, medium and hard image of each triplet; empty if the data set names none.
@@ -277,9 +279,10 @@ def _model_line(
     # mean accuracies by level; `excess` is the first score minus the second.
     explained = stats.explained_scores(rates, classes)
 
-    # Without named triplets the score is over all triplets that the images of a session can form
     if len(triplets):
         easy = triplets[:, 0]  # all three images have the same session and class
+        # `score` is the share of these triplets that follow the order; `excess` is the score minus its mean over all
+        # ways to match the images of a session into triplets; p is the share of these ways with so high a score.
         matched = stats.matched_score(correct[triplets], sessions[easy], labels[easy])
         of_triplets = {
             **cells(interval_columns(HIERARCHICAL_SCORE), matched.score),
@@ -287,6 +290,8 @@ def _model_line(
             P_MATCHED: matched.p,
         }
     else:
+        # The score over all triplets that the images of a session can form. Among these, responses to the three levels
+        # are independent, so that this is the score by session.
         of_triplets = cells(interval_columns(HIERARCHICAL_SCORE), explained.session)
 
     return {

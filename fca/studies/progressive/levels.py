@@ -244,7 +244,7 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
         return None
 
     item_columns = list(map(str, ITEM))  # `reindex` adds columns that the data set lacks, with empty cells
-    items = items[items["split"] == split].reindex(columns=item_columns).astype(object)  # without categories
+    items = items[items["split"] == split].reindex(columns=item_columns).astype(object)  # not as categories
     has_level = items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).to_numpy()
     if not has_level.any():
         return None
@@ -259,7 +259,7 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
         dataset=dataset,
         fingerprint=fingerprint,
         items=items,
-        models=tuple(_name_without_best(row) for row in prediction_rows),
+        models=tuple(_name_without_best(row) for row in prediction_rows),  # all have their best weights
         correct=np.stack([correct for correct, _ in responses]),
         confidence=np.stack([confidence for _, confidence in responses]),
         runs=tuple(sorted(row["run_id"] for row in prediction_rows)),
@@ -287,6 +287,8 @@ def _correct_and_confidence(
     has_level: for each image of these predictions, whether it has an attribute and a level.
     protocol:  open: any class that the model knows may be predicted; masked: only those that the images have.
     """
+    # Of each image: `labels` has the index of its class, `true` the logit column of its class, `right` whether the
+    # prediction among all classes of the model is right.
     stored = predictions(store, row)
     allowed = columns_of(stored, stored.labels[has_level])  # logit columns of the classes that the images have
     if protocol == "open" or len(allowed) == len(stored.logit_classes):  # every class of the model may be predicted

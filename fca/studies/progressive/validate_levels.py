@@ -166,7 +166,7 @@ class ValidateLevels(LevelAnalysis):
             contradictions = find_contradictions(source)
             with_thumbnails, stored_pictures = add_pictures(store, contradictions, self.shown, source.fingerprint)
             bins.append(confidence_bins(source))
-            trends.append(confidence_trends(with_complete_sessions(source)))
+            trends.append(confidence_trends(with_complete_sessions(source)))  # its tests need all levels of a session
             with_pictures.append(with_thumbnails)
             all_contradictions.append(contradictions)
             runs |= set(source.runs)
@@ -235,7 +235,7 @@ def _trends_by(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
             compared.
 
     P values are corrected over all lines by Holm's method. Those of Page's test are one family of tests; those of a
-    rise at either step are another.
+    rise at either step are another. Undefined ones (of a single block) stay NaN and do not count.
     """
     means = items.pivot_table("confidence", [column, block], "level")[list(LEVELS)]  # (values, blocks) x levels
     lines: list[Line] = []
@@ -243,8 +243,8 @@ def _trends_by(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
         lines.append({VALUE: str(value), **_trend_cells(means_of_blocks.to_numpy(float))})
 
     frame = pd.DataFrame(lines)
-    p_rises = [str(p_rise) for p_rise in P_RISES]
     frame[str(P_HOLM)] = _holm_of_defined(frame[PAGE_P].to_numpy())
+    p_rises = [str(p_rise) for p_rise in P_RISES]  # the columns of both steps, whose p values are replaced
     frame[p_rises] = _holm_of_defined(frame[p_rises].to_numpy())
     frame[str(TREND_VERDICT)] = [_verdict_on_trend(line) for line in frame.to_dict("records")]
     return frame

@@ -31,7 +31,7 @@ def generation(config: DictConfig) -> None:
     Configured parts that may be None: the writer is a language model that writes missing descriptions of what to draw;
     the segmenter makes masks of the objects; the checks reject images.
     """
-    check_root("generate", config)
+    check_root("generate", config)  # raises for unknown keys and for values that are not allowed
     plan: Plan = component(config, "plan").resolved(config.per_level)  # with the values of its file, checked
     generator: Generator = component(config, "generator", Generator)
     writer: Writer | None = None if config.writer is None else component(config, "writer", Writer)
@@ -60,7 +60,7 @@ def generation(config: DictConfig) -> None:
     if checks is not None:
         print(checks.examine(plan, folder))
     for name in (MANIFEST, REVIEW):
-        if (folder.root / name).exists():
+        if (folder.root / name).exists():  # made with the first image or refusal
             print(f"{name.partition('.')[0]}: {folder.root / name}")
 
 
@@ -82,7 +82,7 @@ def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Fo
     print(f"plan {plan.name}: {len(plan.classes)} classes x {len(plan.attributes)} attributes x 3 levels", end=" ")
     print(f"x {plan.per_level} = {len(plan):,} images, {len(pending):,} left; {spent(lines):,.2f} for all so far")
     print(f"{generator.label()} ({generator.version()}): {_cost(len(pending), generator)}")
-    if not generator.prompted:
+    if not generator.prompted:  # there are no prompts to print
         print("it draws without words")
         return
 

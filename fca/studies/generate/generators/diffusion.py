@@ -119,8 +119,8 @@ class Diffusion:
         # the device.
         noise = [torch.Generator("cpu").manual_seed(request.seed) for request in requests]
         try:
-            with _PIPELINE_LOCK:
-                pipeline, facts = self._loaded()
+            with _PIPELINE_LOCK:  # one thread at a time: the pipeline keeps the state of the images that it draws
+                pipeline, facts = self._loaded()  # facts: its device, dtype and commit
                 output = pipeline(
                     prompt=prompts,
                     num_inference_steps=self.steps,
@@ -190,14 +190,15 @@ def _digest_of_files(folder: Path) -> str:
 def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str, device: str) -> tuple[Any, Any]:
     """A diffusion pipeline on its device, and the facts to store with each of its images (device, dtype, commit).
 
-    model: a folder, or the id of a model on Hugging Face, which is downloaded.
-    variant: which of its files, such as fp16.
+    model:    a folder, or the id of a model on Hugging Face, which is downloaded.
+    revision: branch, tag or commit of the id; None: its main branch.
+    variant:  which of its files, such as fp16; None: the plain ones.
 
     Raises FcaError for a missing package, a model that cannot be loaded, too little memory and a missing device.
     """
     from fca.torchvision_ops import declare_torchvision_ops
 
-    declare_torchvision_ops()
+    declare_torchvision_ops()  # diffusers may import torchvision, which fails with a CPU build of torch otherwise
     import torch
 
     try:
@@ -210,6 +211,7 @@ def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str,
         if not folder.is_dir():
             folder = Path(DiffusionPipeline.download(model, revision=revision, variant=variant))
             facts["commit"] = folder.name  # Hugging Face's cache has one folder per commit
+        # local_files_only: all files are here by now
         pipeline = AutoPipelineForText2Image.from_pretrained(  # type: ignore[no-untyped-call]
             folder, dtype=getattr(torch, dtype), variant=variant, local_files_only=True
         )

@@ -55,7 +55,7 @@ class Domain:
             raise FcaError("rules", f"{len(self.rules)} rules", "rules that leave a combination", "remove one of them")
 
     def _check_rule(self, rule: Rule) -> None:
-        """Raise FcaError for a rule of another form, and for an attribute or value that does not exist."""
+        """Raise FcaError unless a rule is {not: {ATTRIBUTE: VALUE, ...}} with attributes and values that exist."""
         has_form = isinstance(rule, Mapping) and list(rule) == ["not"]
         if not has_form or not isinstance(rule["not"], Mapping) or not rule["not"]:
             allowed = "{not: {ATTRIBUTE: VALUE, ...}}, or a list of values"

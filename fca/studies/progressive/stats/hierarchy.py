@@ -134,7 +134,7 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
     """
     rates = level_rates(correct, levels, sessions)
     probability = np.stack([1 - rates, rates])  # (wrong, right) x sessions x levels
-    triplets = len(levels) / 3  # expected counts of patterns sum to the number of disjoint triplets
+    triplets = len(levels) / 3  # as many as the items form if each is in one triplet; the counts of patterns sum to it
 
     patterns: dict[str, int | float] = {}
     for name in PATTERNS:
@@ -194,12 +194,13 @@ def matched_score(
 ) -> Matched:
     """Score of matched triplets (one object, easy to hard), and its excess over random triplets of the same images.
 
-        excess = mean over triplets of [follows - ((1 - m)(1 - h) + e m)],   e, m, h: accuracies of its session
+        excess = mean over triplets of [follows - ((1 - m)(1 - h) + e m)]
 
-    The accuracies are those on the images of the session's triplets. The excess is the score minus its mean over all
-    matchings within sessions, and equals the mean of cov(e, m) + cov(m, h) over the triplets of a session. It is
-    expected to be 0 for responses that are independent within sessions, however sessions differ. p is the probability
-    that a random matching within sessions gives this score or a higher one.
+    follows is 1 if no harder image of the triplet is right where an easier one is wrong, else 0. e, m and h are the
+    accuracies on the easy, medium and hard images of the session's triplets. So the excess is the score minus its mean
+    over all ways to match these images within sessions. It is expected to be 0 for responses that are independent
+    within sessions, however sessions differ. p is the probability that a random matching within sessions gives this
+    score or a higher one.
 
     right: whether the model is right on the easy, the medium and the hard image of each triplet.
     sessions, classes: the session and the class of each triplet; jackknife intervals leave out whole classes in turn.
@@ -216,11 +217,11 @@ def matched_score(
 
     # the code of each triplet's session, and the number of triplets of each session
     _, session, n = np.unique(sessions, return_inverse=True, return_counts=True)
-    if n.max() < 2:  # a single triplet can be matched in one way only
+    if n.max() < 2:  # a single triplet of a session can be matched in one way only: no excess and no p
         return Matched(score, UNKNOWN_ESTIMATE, float("nan"))
 
     n_right = np.stack([np.bincount(session, weights=level) for level in right.T], axis=1)  # sessions x levels
-    session_scores = np.asarray(expected_score(*(n_right / n[:, None]).T))
+    session_scores = np.asarray(expected_score(*(n_right / n[:, None]).T))  # (1 - m)(1 - h) + e m of each session
     excess_of_triplet = follows - session_scores[session]
     excess = Estimated(float(excess_of_triplet.mean()), *class_interval(excess_of_triplet, classes, SIGNED_FRACTION))
     return Matched(score, excess, _p_of_matching(n_right.astype(int), n, round(follows.sum())))
@@ -294,7 +295,7 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
 
 
 def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
-    """Pearson's correlation of score and accuracy over models, plain and partial given `by_level`.
+    """Pearson's correlation of hierarchical score and accuracy over models, plain and partial given `by_level`.
 
     by_level: the score (1 - m)(1 - h) + e m that each model's accuracies by level, e, m and h, explain. It is high for
     accurate models, in whichever order single images fail.

@@ -205,26 +205,12 @@ def make_pool(
     if len(invalid_levels):
         raise FcaError("level of an item", int(invalid_levels[0]), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
 
-    # Sorted names, the first item of each session, and for each item the number of its session in the order of names.
-    session_names, first_item, number_by_name = np.unique(sessions, return_index=True, return_inverse=True)
     group_names, group = np.unique(groups, return_inverse=True)
-    group_of_session = group[first_item]
-    in_another_group = np.flatnonzero(group != group_of_session[number_by_name])
-    if len(in_another_group):
-        item = in_another_group[0]
-        two_groups = f"{groups[item]} and {groups[first_item[number_by_name[item]]]}"
-        step = "name sessions by class and attribute together"
-        raise FcaError(f"groups of session {sessions[item]}", two_groups, "one", step)
-
-    # Number the sessions so that those of a group follow each other, which `Pool.by_group` needs for its sums.
-    order = np.argsort(group_of_session, kind="stable")
-    new_number = np.argsort(order)  # the inverse permutation
-    session = new_number[number_by_name]
-    session_names = session_names[order]
+    session, session_names, session_group = _numbered_sessions(sessions, group, group_names)
 
     number_of_levels = len(level_names)
     cells = number_of_levels * session + levels  # code of each item's (session, level)
-    sizes = np.bincount(cells, minlength=number_of_levels * len(order)).reshape(-1, number_of_levels)
+    sizes = np.bincount(cells, minlength=number_of_levels * len(session_names)).reshape(-1, number_of_levels)
     empty_cells = np.argwhere(sizes == 0)
     if len(empty_cells):
         empty_session, empty_level = empty_cells[0]
@@ -236,12 +222,37 @@ def make_pool(
         level=levels.astype(np.int64),
         session=session,
         group=group,
-        session_group=group_of_session[order],
+        session_group=session_group,
         sizes=sizes,
         session_names=session_names,
         group_names=group_names,
         levels=level_names,
     )
+
+
+def _numbered_sessions(
+    sessions: Names, group: Codes, group_names: Shaped[np.ndarray, " groups"]
+) -> tuple[Codes, Shaped[np.ndarray, " sessions"], Int[np.ndarray, " sessions"]]:
+    """The number of each item's session, and the name and the group of each session, in the order of these numbers.
+
+    Sessions of a group follow each other, which `Pool.by_group` needs for its sums.
+
+    sessions: the name of each item's session.    group: the code of each item's group, a position in `group_names`.
+    Raises FcaError if a session belongs to two groups.
+    """
+    # Sorted names, the first item of each session, and for each item the number of its session in the order of names.
+    session_names, first_item, number_by_name = np.unique(sessions, return_index=True, return_inverse=True)
+    group_of_session = group[first_item]
+    in_another_group = np.flatnonzero(group != group_of_session[number_by_name])
+    if len(in_another_group):
+        item = in_another_group[0]
+        two_groups = f"{group_names[group[item]]} and {group_names[group_of_session[number_by_name[item]]]}"
+        step = "name sessions by class and attribute together"
+        raise FcaError(f"groups of session {sessions[item]}", two_groups, "one", step)
+
+    order = np.argsort(group_of_session, kind="stable")  # by group, within a group by name
+    new_number = np.argsort(order)  # the inverse permutation
+    return new_number[number_by_name], session_names[order], group_of_session[order]
 
 
 def ranks_within(stratum: Codes, order: Codes) -> Codes:
@@ -275,9 +286,10 @@ def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Genera
 
 
 def capped_inclusion(size: PerItem, n: int) -> PerItem:
-    """Chances of inclusion proportional to `size`, at most 1, that sum to n.
+    """The chance of each item to be drawn into a sample of n items: proportional to its `size`, but at most 1.
 
-    An item whose chance would be above 1 is certain to be drawn; the other items share what is left of n.
+    The chances sum to n. An item whose chance would be above 1 is certain to be drawn; the other items share what is
+    left of n.
     Raises ValueError if n is not from 0 to the number of items, and for a size that is not above 0.
 
     >>> capped_inclusion(np.array([8.0, 1.0, 1.0, 2.0]), 2)
@@ -292,7 +304,8 @@ def capped_inclusion(size: PerItem, n: int) -> PerItem:
         n_uncertain = n - is_certain.sum()  # what is left of n
         total_size = max(size[~is_certain].sum(), np.finfo(float).tiny)  # if all items are certain: not to divide by 0
         chance = np.where(is_certain, 1.0, size * n_uncertain / total_size)
-        if (chance <= 1).all() or is_certain.sum() == n:
+        is_whole_sample = is_certain.sum() == n  # nothing is left of n for the others
+        if (chance <= 1).all() or is_whole_sample:
             return np.minimum(chance, 1.0)
         is_certain |= chance > 1  # raises the chances of the others, which may then pass 1
 
@@ -334,7 +347,8 @@ def fixed_size_variance(
 
         m / (m - 1) Σ (1 - π_i) (e_i / π_i - B)²,   B = Σ (1 - π_i) e_i / π_i / Σ (1 - π_i)
 
-    e_i: the residual of a drawn item, for each target.    π_i: its inclusion, the chance with which it was drawn.
+    e_i: the residual of a drawn item (response minus prediction, weighted), for each target, such as the accuracy.
+    π_i: its inclusion, the chance with which it was drawn.
 
     Sums are over the m items with π < 1. It is the Horvitz-Thompson variance with Hájek's (1964) approximation of the
     chances of pairs. For equal chances this is exact: (1 - f) s² N² / m of a simple random sample, a fraction f of N
