@@ -94,8 +94,8 @@ def classes_figure(shown: Table) -> alt.FacetChart:
     share_axis = alt.X(f"{_SIGNED_SHARE}:Q", title=_SIGNED_SHARE.meaning, axis=_AXIS_WITHOUT_SIGNS)
     chart = kinds.layers(
         kinds.bars(share_axis, rows, shown.columns, kinds.hue(QUARTER, frame, kinds.CONTRAST)),
-        kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED_SHARE, upright=False),
-        *(kinds.reference(share, upright=False) for share in (-0.25, 0.0, 0.25)),
+        kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED_SHARE, upright=False),  # horizontal
+        *(kinds.reference(share, upright=False) for share in (-0.25, 0.0, 0.25)),  # vertical lines at these shares
     )
     title = style.title(
         "Which classes are hard, and which separate models?",
@@ -265,7 +265,7 @@ def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
     if clean.empty:
         return
 
-    # with few subjects the weakest is among the best
+    # the weakest is drawn once, even if few subjects make it one of the best too
     best_and_weakest = pd.concat([clean.head(BEST_DRAWN), clean.tail(1)]).drop_duplicates(SUBJECT)
     chart = small.dots(best_and_weakest, SUBJECT, RIGHT_ON_HARD, (SUBJECT, *interval_columns(RIGHT_ON_HARD)))
     if all_at_chance(clean):

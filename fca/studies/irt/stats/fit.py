@@ -106,10 +106,11 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
 
     ability = state.ability
     if state.model == "1pl" and not fixed_ability:
-        # subjects with equal right responses have equal abilities, which rounding must not make different
-        tied_subject = _first_tied_subjects(data)
-        ability = ability[tied_subject]
-        ability_se = ability_se[tied_subject]
+        # equally many right responses to the same items give equal abilities. Rounding must not make them different,
+        # so each subject gets the ability of the first subject that is tied with it
+        first_tied_subject = _first_tied_subjects(data)
+        ability = ability[first_tied_subject]
+        ability_se = ability_se[first_tied_subject]
 
     # `learning` has a flag for each scale of the prior: whether it was learned. The mean log discrimination (`slope`)
     # stands for the spread of ability, unless abilities are held fixed and have their spread from elsewhere

@@ -135,7 +135,7 @@ def choose_model(
     hold_out="subjects": every model is scored as by `held_out_fit`, and the best is chosen. For the outer score, each
     fold is predicted by the model that is best on the other folds, in fits without both folds (nested cross-validation,
     Varma & Simon 2006). Folds may choose different models, so the outer score is that of the procedure, not of one
-    model. This takes 15 fits per model.
+    model. With five folds this takes 15 fits per model: 5 without one fold, 10 without two.
 
     network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
     watch: given the fits to be made, as (model, folds left out), yields them one by one; made for a progress bar.

@@ -466,7 +466,7 @@ def _fill_asymptotes(
 
     The derivatives of the log likelihood, Σ log c over the n responses to an item, are:
 
-    by logit f:   gradient Σ (1 - f) - lost,   minus second derivative Σ (1 - f) f - lost + lost²
+    by logit f:   gradient Σ (1 - f - lost),   minus second derivative Σ ((1 - f) f - lost + lost²)
     by logit s:   gradient Σ s (won - 1),   minus second derivative Σ s (s won² - won + 1 - s)
     by both:      minus second derivative Σ s (lost - lost²)
     with z:       minus second derivative of log c of each cell: -error lost for f, s error won for s

@@ -139,7 +139,8 @@ def grid(model: str, subjects: int) -> Grid:
     if model == "3pl-upper":
         node, node_weight = np.polynomial.legendre.leggauss(CAP_POINTS)  # of [-1, 1]
         feasibility = np.append((node + 1) / 2, 1.0)
-        # The prior of λ given that an item has a cap. Items without a cap have λ = 1; their share is another parameter.
+        # The prior of λ of an item with a cap, which has λ below 1, hence 0 at λ = 1. The share of items without a cap,
+        # whose λ is 1, is learned separately.
         cap_prior = np.append(node_weight / 2, 0.0)
     else:
         feasibility = np.ones(1)
