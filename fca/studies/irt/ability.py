@@ -169,7 +169,8 @@ def _may_have_items_of(gathered: DatasetResponses, corruption: str, dataset: str
     dataset, kind: of the items of the bank.
 
     Stored responses are matched by their data set and corruption. Those of a file (without fingerprint) are matched by
-    the corruptions of their items, because a file may have another name than the data set.
+    the corruptions of their items, because a file may have another name than the data set. Items of several
+    corruptions (SEVERAL) match any file.
     """
     if gathered.fingerprint is not None:
         return (gathered.dataset, corruption) == (dataset, kind)

@@ -52,7 +52,7 @@ def models_figure(shown: Table) -> alt.FacetChart:
 
     One panel per data set, corruption and severity. shown: table segment_models_shown.
     """
-    frame = shown.frame.assign(segment=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
+    frame = shown.frame.assign(segment=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))  # quarters in words
     shifts = zip(frame[CORRUPTION], frame[SEVERITY], strict=True)
     frame["shift"] = [f"{kind} {severity}" if severity else "clean" for kind, severity in shifts]
     frame["panel"] = style.panels(frame, DATASET, "shift")
@@ -117,6 +117,7 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
     value = INSTABILITY.with_format(".2%" if mode == "count" else ".3f")
 
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(CLASS_RANK, op="min"), grid=False)
+    # marks of classes that become harder, of those that become easier, and of unclear ones
     colours = kinds.hue(DIRECTION, frame, kinds.CONTRAST, ("triangle-down", "triangle-up", "circle"))
     value_axis = kinds.quantity(alt.X, value, "", grid=True, domainMin=0, padding=0)
     chart = kinds.points_with_intervals(value, rows, shown.columns, colours, scale=value_axis)
@@ -145,7 +146,7 @@ def table_figure(named: Table) -> alt.FacetChart:
 
     label_axis = kinds.category(alt.X, LABEL, labelAngle=-40)
     rows = kinds.category(alt.Y, CORRUPTION, list(dict.fromkeys(frame[CORRUPTION])))
-    colours = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))
+    colours = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))  # susceptible, robust
     chart = kinds.scatter(label_axis, rows, (DATASET, CORRUPTION, LABEL, VERDICT), colours, size=130)
     sense = _note_of_paper_sense(named.parameters)  # states with compat that robust classes move most; else empty
     title = style.title(

@@ -299,7 +299,7 @@ class Cells:
         over subjects (`by_item`) remain.
         """
         subjects, groups = data.right.shape
-        m = max(len(LEARNED[model]) - 2, 0)  # asymptotes: parameters beyond slope and difficulty
+        m = max(len(LEARNED[model]) - 2, 0)  # asymptotes: parameters beyond slope and difficulty; 1PL has no slope
         columns = groups if matrices else 0
         powers_by_matrix = (2, 3, *[2] * m)  # of z: 1 and z for error and mixed; 1, z and z² for weight
         error, weight, *mixed = np.empty((2 + m, subjects, columns))
@@ -327,13 +327,14 @@ def fill(cells: Cells, data: Responses, state: State) -> None:
     powers_of_ability = state.ability ** np.arange(3)[:, None]  # 1, θ, θ²: powers x subjects
     slope = state.slope
     asymptotes = np.stack(state.asymptotes())
+    learns_asymptotes = len(cells.asymptote) > 0  # it has a row for each learned asymptote
     for start in range(0, groups, width):
         block = slice(start, start + width)
         z = state.ability[:, None] - state.difficulty[block]
         z *= slope[block]
         right = data.right[:, block]
         present = None if data.present is None else data.present[:, block]
-        if len(cells.asymptote):
+        if learns_asymptotes:
             derivatives = _fill_with_asymptotes(cells, block, z, right, present, state, asymptotes[:, block])
         else:
             derivatives = _fill_without_asymptotes(cells, block, z, right, present)

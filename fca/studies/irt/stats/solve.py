@@ -456,8 +456,8 @@ def _learn_scales(
     root of this mean, θ and b are divided by u and log u is added to log a: z = a (θ - b) and probabilities stay.
     With fixed abilities the unit is given, and the mean log discrimination becomes the mean over the items.
 
-    difficulty_variance: of an item of each group.
-    ability_variance: of each subject. Both are posterior variances by Laplace's approximation.
+    difficulty_variance: posterior variance of the difficulty of an item, by group (Laplace's approximation).
+    ability_variance: posterior variance of each subject's ability (likewise).
     learning: the scales that are learned; the others stay.
     """
     prior = state.prior

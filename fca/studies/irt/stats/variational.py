@@ -181,8 +181,8 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
 
     This fixes the sign and the scale of ability: abler subjects are right more often. The mean and the spread of
     difficulty are taken from the logits of the items' shares of wrong responses, in the same unit. In the 1PL the unit
-    is a logit and all discriminations are 1. Under 3pl-upper, half of the items start with a cap (a feasibility below
-    1).
+    is a logit and all discriminations are 1. Under 3pl-upper, an item has a cap (a feasibility below 1) with prior
+    probability 0.5 at the start.
 
     >>> first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).scale.uncapped
     1.0
