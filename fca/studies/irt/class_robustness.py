@@ -356,7 +356,8 @@ def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
     """
     lines = []
     for (dataset, corruption, mode), lines_of_classes in classes.groupby(["dataset", "corruption", "mode"], sort=False):
-        # rank 1 is the most robust class; the susceptible ones are reversed, so that the least robust comes first
+        # most robust first (rank 1), without classes that have no verdict. The susceptible classes are reversed below,
+        # so that the least robust comes first
         labels_by_verdict = lines_of_classes.sort_values("rank").groupby("verdict")["label"].agg(tuple)
         lines.append(
             {

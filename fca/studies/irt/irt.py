@@ -342,7 +342,7 @@ class Reliability:
                 digests.append(fits.digest_of(at_level))  # of the responses, for the table's id
             runs |= set(gathered.runs)
 
-        parameters = {**asdict(self), "tau": METHOD["tau"], "answers": digests}
+        parameters = {**asdict(self), "tau": METHOD["tau"], "answers": digests}  # tau: how it is computed, in words
         if not_estimable:
             parameters["not_estimable"] = not_estimable
         return [RELIABILITY.table(RELIABILITY.frame(lines), parameters, sorted(runs))]

@@ -266,7 +266,8 @@ def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
     if clean.empty:
         return
 
-    # the weakest is drawn once, even if few subjects make it one of the best too
+    # the weakest is drawn once, even if few subjects make it one of the best too. RIGHT_ON_HARD is the column
+    # SHARE_RIGHT with a title for the hard quarter
     best_and_weakest = pd.concat([clean.head(BEST_DRAWN), clean.tail(1)]).drop_duplicates(SUBJECT)
     chart = small.dots(best_and_weakest, SUBJECT, RIGHT_ON_HARD, (SUBJECT, *interval_columns(RIGHT_ON_HARD)))
     if all_at_chance(clean):

@@ -100,6 +100,7 @@ class State:
         The log density is one number for each group of items; the derivatives are parameters x groups. Difficulty and
         log discrimination have normal priors. Asymptotes have Beta priors, as densities of their logits (`log_beta`).
         """
+        # the parameter named slope is log discrimination
         mean_of = {"slope": self.prior.log_slope, "difficulty": self.prior.centre}
         sd_of = {"slope": LOG_SLOPE_SD, "difficulty": self.prior.spread}
         log_density = np.zeros(self.item.shape[1])

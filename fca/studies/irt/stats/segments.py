@@ -215,8 +215,8 @@ def class_robustness(
 
     The intervals take the fit and the cuts of quarters as known. The interval of instability is made of percentiles of
     a bootstrap over images, less what sampling adds to instability. In simulation it contains the true instability in
-    93 to 100 % of the draws; plain percentiles never do if the class does not move. It needs five images. The other
-    intervals are those of means (`mean_interval`). With one image in a class all intervals are NaN.
+    93 to 100 % of the draws; plain percentiles never do if the class does not move. It is NaN with
+    fewer than five images. The other intervals are those of means (`mean_interval`), NaN with one image.
 
     `Robustness` also has the instability of every class in each resample (`resampled`); from it nothing is subtracted.
 

@@ -236,8 +236,9 @@ def find_mode(
 
     No Newton step lowers the log posterior. Between Newton steps, the scales of the prior (the spread of difficulty and
     the mean log discrimination) are learned by an EM step. EM steps alone approach their limit slowly, so the scales
-    are then moved further, to where the changes of the last EM steps lead: in the first 30 steps by secants of the
-    change as a function of the scales (Anderson's acceleration), which can cycle; later by Aitken's extrapolation.
+    are then moved further, to where the changes of the last EM steps lead. In the first 30 steps, secants predict the
+    scales that an EM step would not change (Anderson's acceleration). As secants can cycle, Aitken's extrapolation
+    replaces them later.
 
     fixed_ability: abilities stay as they are in `state`.
     learning: the scales that are learned.
@@ -269,11 +270,12 @@ def find_mode(
         # scales change little, Newton steps are repeated without an EM step until they are small
         may_use_secants = iteration < SECANT_STEPS
         last_change = _last_change(history)
+        is_near_end = last_change < SMALL_SCALE_CHANGE
         is_unsettled = tolerance < moved and moved > SETTLED_RATIO * last_change
-        if may_use_secants and is_unsettled and last_change < SMALL_SCALE_CHANGE:
+        if may_use_secants and is_near_end and is_unsettled:
             continue
 
-        # an EM step of the scales
+        # an EM step of the scales; `change` has the log scales before it, and what it adds to them
         scales = _log_scales(state.prior)
         state = _learn_scales(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
         change = ScaleChange(scales, _log_scales(state.prior) - scales)
@@ -633,7 +635,7 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
     learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl all slopes are 1
-    if learns_slope and fixed_ability:
+    if learns_slope and fixed_ability:  # at LARGEST_LOG_SLOPE it is taken to grow without end
         learning = learning._replace(slope=prior.log_slope < LARGEST_LOG_SLOPE)
     doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)
     doubts_slope = learns_slope and not fixed_ability and (ability_spread < SMALL_SPREAD or not mode.converged)
