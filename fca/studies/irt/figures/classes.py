@@ -324,15 +324,15 @@ def _leading_under_corruptions(shifted: pd.DataFrame) -> Iterator[Statement]:
             leads[best[SUBJECT].iloc[0]] += 1
 
     severity = f"{highest[DATASET].iloc[0]}: at the highest severity"
-    hard_images = "the most of the hard quarter"
+    most_images = "the most of the hard quarter"
     if not leads:
-        yield Statement(f"{severity}, nobody alone solves {hard_images} under any of {corruptions} corruptions.")
+        yield Statement(f"{severity}, nobody alone solves {most_images} under any of {corruptions} corruptions.")
         return
     times = max(leads.values())
     leading = [name for name, led in leads.items() if led == times]
     solve = "solves" if len(leading) == 1 else "each solve"
     subjects = small.listed(leading)
-    yield Statement(f"{severity}, {subjects} {solve} {hard_images} under {times} of {corruptions} corruptions.")
+    yield Statement(f"{severity}, {subjects} {solve} {most_images} under {times} of {corruptions} corruptions.")
 
 
 def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:

@@ -152,7 +152,7 @@ def grid(model: str, subjects: int) -> Grid:
         log_prior=log_prior,
         feasibility=feasibility,
         cap_prior=cap_prior,
-        width=(b[1] - b[0], slope_width),
+        width=(b[1] - b[0], slope_width),  # distances of neighbouring points
     )
 
 
@@ -228,7 +228,8 @@ def logs(state: State, points: Grid) -> Logs:
     P(right) = λ / (1 + exp(-z)),   P(wrong) = (1 - λ) + λ / (1 + exp z),   z = a (θ - b)
 
     The expectation is over q(θ) of the subject. It is the mean at two values of θ, one standard deviation to each side.
-    points: values of b, log a and λ. Its b and log a are in standard deviations of the priors in `state.scale`.
+    points: values of b, log a and λ. Its b and log a are in standard deviations of the priors in `state.scale`. Its
+    dtype is single precision where there are thousands of points, to save time.
 
     >>> state = first_state(prepare(np.eye(3)), "1pl", np.random.default_rng(0))
     >>> right, wrong = logs(state, grid("1pl", 3)).value
@@ -298,7 +299,8 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     wrong responses to items at each point, where an item counts at a point by its posterior probability there.
     log_chances: log P(right) and log P(wrong) of each subject at each point, from `logs`.
     scale: the priors of items.
-    points: values of b, log a and λ, with b and log a in standard deviations of `scale`.
+    points: values of b, log a and λ, with b and log a in standard deviations of `scale`. Its dtype is single precision
+    where there are thousands of points, to save time.
 
     >>> data = prepare(np.eye(3))
     >>> state, points = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
