@@ -69,8 +69,8 @@ class Ability:
         """
         fitted_scales: list[Calibrated] = []  # none with a saved bank
         if self.bank is None:
-            # `calibrated` fits one data set after the other (its clean images), and only then their corruptions, which
-            # are not needed here
+            # `calibrated` yields the fits of all data sets (their clean images) first, then those of their corruptions,
+            # which are not needed here: `takewhile` stops at the first of them
             fits = calibrated(store, Irt(self.query, self.responses))
             fitted_scales = list(takewhile(lambda scale: scale.is_of_data_set, fits))
             bank = pd.concat([items(scale) for scale in fitted_scales], ignore_index=True)
@@ -94,7 +94,7 @@ class Ability:
         # score the responses of each source on each scale
         frames: list[pd.DataFrame] = []
         scored_sources: list[DatasetResponses] = []
-        used_items: list[pd.DataFrame] = []  # of the scales that have scores, for the notes on their fits
+        used_items: list[pd.DataFrame] = []  # of the scales on which subjects were scored
         for corruption, gathered in sources:
             for bank_items, lines in self._lines_by_scale(gathered, corruption, item_groups):
                 frames.append(lines)
@@ -108,9 +108,10 @@ class Ability:
         parameters = {
             **asdict(self),
             **METHOD,
-            # for the table's id: a file of responses can change under its name
+            # digests of the responses, for the table's id: a file can change under its name
             "answers": [digest_of(gathered) for gathered in scored_sources],
             "bank": None if self.bank is None else bank_id(self.bank),
+            # notes on scales whose fit took a spread from the prior, because the responses do not determine it
             **self._notes_on_priors(store, fitted_scales, pd.concat(used_items)),
         }
         runs = sorted({run for gathered in scored_sources for run in gathered.runs})
@@ -168,7 +169,8 @@ def _may_have_items_of(gathered: DatasetResponses, corruption: str, dataset: str
     dataset, kind: of the items of the bank.
 
     Stored responses are matched by their data set and corruption. Those of a file (without fingerprint) are matched by
-    the corruptions of their items, because a file may have another name than the data set.
+    the corruptions of their items, because a file may have another name than the data set. Items of several
+    corruptions (SEVERAL) match any file.
     """
     if gathered.fingerprint is not None:
         return (gathered.dataset, corruption) == (dataset, kind)

@@ -92,8 +92,8 @@ def origin_of(store: Store, bank: str) -> Origin:
 
     description = _description_of_table(store, bank)
     runs = tuple(description["runs"])
-    # rows one by one: `store.rows` may write the index of all rows. A run of an adaptive test checks its bank here, and
-    # runs of a sweep, which may be many at once, never write it
+    # rows are read one by one, because `store.rows` may write the index of all rows. Runs of adaptive tests call this
+    # function to check their bank; many of them may run at once, so they must not write that index
     rows = [store.row(run_id) for run_id in runs if store.state(run_id) is State.DONE]
     fingerprints_by_dataset = defaultdict[str, set[str]](set)
     for row in rows:
@@ -133,7 +133,7 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
             "compat": parameters.get("compat"),
             "seed": parameters.get("seed"),
             "trait": parameters.get("trait"),
-            "answers": parameters.get("answers"),
+            "answers": parameters.get("answers"),  # digests of the responses
             "fits": _json_records(fits_of_bank),
         },
         "subjects": _json_records(subjects),
@@ -235,7 +235,7 @@ def _items_of_file(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
                 raise FcaError(what, f"{value!s:.60}", _allowed_values(name), NEXT_STEP)
 
     frame = pd.DataFrame({name: columns[name] for name in map(str, IRT_ITEMS.columns) if name in columns})
-    return IRT_ITEMS.frame(frame.astype(dict.fromkeys(PARAMETER_RANGES, float)))
+    return IRT_ITEMS.frame(frame.astype(dict.fromkeys(PARAMETER_RANGES, float)))  # a file may have 1 for 1.0
 
 
 def _is_allowed(name: str, value: object) -> bool:

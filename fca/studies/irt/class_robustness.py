@@ -310,7 +310,7 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
         "verdict": segments.verdicts(robustness),
         # a bootstrap of few images (below FEWEST_DRAWS) does not show how stable the verdict is
         "verdict_kept": np.where(n_images < FEWEST_DRAWS, np.nan, share_with_same_verdict),
-        # by the sign of the paper, so that both versions can be compared
+        # as the paper computes robustness (plus instability), whatever analysis.compat is, to compare both rankings
         RANK_WRITTEN: segments.ranks(measures.instability),
         VERDICT_WRITTEN: segments.verdicts(measures.instability),
         "direction": _directions(measures.change_low, measures.change_high, sign_of_easier),
@@ -348,14 +348,16 @@ def _measured_values(
 
 
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
-    """Lines of table robust_classes: the susceptible classes (least robust first) and the robust ones (most first).
+    """Lines of table robust_classes: the susceptible classes (least robust first), the robust ones (most robust first).
 
-    There is one line for each data set, corruption and mode, as in Table 1 of the paper; it has two tuples of classes.
+    There is one line for each data set, corruption and mode, as in Table 1 of the paper, with two tuples of classes:
+    those with the verdict susceptible and those with the verdict robust.
     classes: the frame of class_robustness.
     """
     lines = []
     for (dataset, corruption, mode), lines_of_classes in classes.groupby(["dataset", "corruption", "mode"], sort=False):
-        # rank 1 is the most robust class; the susceptible ones are reversed, so that the least robust comes first
+        # most robust first (rank 1), without classes that have no verdict. The susceptible classes are reversed below,
+        # so that the least robust comes first
         labels_by_verdict = lines_of_classes.sort_values("rank").groupby("verdict")["label"].agg(tuple)
         lines.append(
             {

@@ -81,7 +81,7 @@ def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
     Returns these lines and a clause that names the corruptions left out, empty if none is. A mean over severities 1 to
     5 is not comparable with a mean over 1 to 4. The lines with the most frequent list of severities are kept; among
-    equally frequent lists, those with the longest list. A table without the column of severities is returned whole.
+    equally frequent lists, those with the longest list. All lines are kept if the column of severities is missing.
 
     >>> lines = pd.DataFrame({"corruption": ["fog", "snow", "jpeg"], "severity_levels": ["1, 2", "1, 2", "1"]})
     >>> compared, left_out_text = of_equal_severities(lines)
@@ -93,6 +93,7 @@ def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
     corruptions = lines[[CORRUPTION, SEVERITY_LEVELS]].drop_duplicates()
     frequency = corruptions[SEVERITY_LEVELS].value_counts()
+    # `levels` is a text such as "1, 2"
     common_levels = max(frequency.index, key=lambda levels: (frequency[levels], len(levels)))
     others = corruptions[corruptions[SEVERITY_LEVELS] != common_levels]
     names = [f"{kind} ({levels})" for kind, levels in zip(others[CORRUPTION], others[SEVERITY_LEVELS], strict=True)]

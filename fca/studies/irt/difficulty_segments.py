@@ -138,7 +138,7 @@ class DifficultySegments:
             if quartered_items.not_estimable:
                 not_estimable[f"{gathered.dataset} {fitted_kind}"] = list(quartered_items.not_estimable)
 
-            for corruption, severity in places(gathered):  # every pair among its items
+            for corruption, severity in places(gathered):  # every pair of both among its items
                 # clean images also take part in the fits of corruptions, but have lines from the first fit alone
                 if severity or fitted_kind == "clean":
                     model_frames.append(subject_lines(gathered, quartered_items, corruption, severity))
@@ -358,7 +358,7 @@ def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:
         return SEGMENT_CLASSES_SHOWN.frame([])
 
     keys = ["dataset", "parameter", "label"]
-    # one line per class and parameter, with the columns top and bottom
+    # one line per class and parameter, with the columns top and bottom, of NaN for a quarter without lines
     shares = classes.pivot_table(index=keys, columns="quarter", values="share", sort=False)
     shares = shares.reindex(columns=list(OUTER_QUARTERS))
     lines = (shares["top"] - shares["bottom"]).rename("difference").reset_index()

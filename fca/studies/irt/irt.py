@@ -269,7 +269,8 @@ class Irt:
         for scale in calibrated(store, self):  # one at a time, as the responses of all would fill the memory
             runs |= set(scale.gathered.runs)
             left_out += [f"{scale.corruption}: {reason}" for reason in scale.gathered.left_out]
-            digests.append(fits.digest_of(scale.gathered))  # for the tables' ids: a file can change under its name
+            # digest of the responses, for the tables' ids: a file can change under its name
+            digests.append(fits.digest_of(scale.gathered))
             if scale.fit.not_estimable:
                 not_estimable[fit_name(scale.gathered.dataset, scale.corruption)] = list(scale.fit.not_estimable)
 
@@ -338,10 +339,10 @@ class Reliability:
                 )
                 if fit.not_estimable:
                     not_estimable[f"{at_level.dataset} {corruption} {severity}"] = list(fit.not_estimable)
-                digests.append(fits.digest_of(at_level))
+                digests.append(fits.digest_of(at_level))  # of the responses, for the table's id
             runs |= set(gathered.runs)
 
-        parameters = {**asdict(self), "tau": METHOD["tau"], "answers": digests}
+        parameters = {**asdict(self), "tau": METHOD["tau"], "answers": digests}  # tau: how it is computed, in words
         if not_estimable:
             parameters["not_estimable"] = not_estimable
         return [RELIABILITY.table(RELIABILITY.frame(lines), parameters, sorted(runs))]

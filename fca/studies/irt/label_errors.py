@@ -327,7 +327,8 @@ def positions(names: pd.Index, items: pd.Series) -> Integer[np.ndarray, " names"
     unique_item_bases = item_bases[~item_bases.duplicated(keep=False)]
     unique_name_bases = name_bases.where(~name_bases.duplicated(keep=False))
     matches = pd.Index(unique_item_bases).get_indexer(pd.Index(unique_name_bases))
-    by_base = np.append(unique_item_bases.index.to_numpy(), -1)[matches]  # a match of -1 takes the last, -1
+    # positions among all items; a name without a match has -1 in `matches`, which takes the appended -1
+    by_base = np.append(unique_item_bases.index.to_numpy(), -1)[matches]
 
     # an item that one name gives in full cannot be meant by another name too
     is_free = ~np.isin(by_base, by_full_name[by_full_name >= 0])

@@ -52,7 +52,7 @@ def models_figure(shown: Table) -> alt.FacetChart:
 
     One panel per data set, corruption and severity. shown: table segment_models_shown.
     """
-    frame = shown.frame.assign(segment=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
+    frame = shown.frame.assign(segment=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))  # quarters in words
     shifts = zip(frame[CORRUPTION], frame[SEVERITY], strict=True)
     frame["shift"] = [f"{kind} {severity}" if severity else "clean" for kind, severity in shifts]
     frame["panel"] = style.panels(frame, DATASET, "shift")
@@ -94,8 +94,8 @@ def classes_figure(shown: Table) -> alt.FacetChart:
     share_axis = alt.X(f"{_SIGNED_SHARE}:Q", title=_SIGNED_SHARE.meaning, axis=_AXIS_WITHOUT_SIGNS)
     chart = kinds.layers(
         kinds.bars(share_axis, rows, shown.columns, kinds.hue(QUARTER, frame, kinds.CONTRAST)),
-        kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED_SHARE, upright=False),
-        *(kinds.reference(share, upright=False) for share in (-0.25, 0.0, 0.25)),
+        kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED_SHARE, upright=False),  # horizontal
+        *(kinds.reference(share, upright=False) for share in (-0.25, 0.0, 0.25)),  # vertical lines at these shares
     )
     title = style.title(
         "Which classes are hard, and which separate models?",
@@ -117,6 +117,7 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
     value = INSTABILITY.with_format(".2%" if mode == "count" else ".3f")
 
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(CLASS_RANK, op="min"), grid=False)
+    # marks of classes that become harder, of those that become easier, and of unclear ones
     colours = kinds.hue(DIRECTION, frame, kinds.CONTRAST, ("triangle-down", "triangle-up", "circle"))
     value_axis = kinds.quantity(alt.X, value, "", grid=True, domainMin=0, padding=0)
     chart = kinds.points_with_intervals(value, rows, shown.columns, colours, scale=value_axis)
@@ -145,7 +146,7 @@ def table_figure(named: Table) -> alt.FacetChart:
 
     label_axis = kinds.category(alt.X, LABEL, labelAngle=-40)
     rows = kinds.category(alt.Y, CORRUPTION, list(dict.fromkeys(frame[CORRUPTION])))
-    colours = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))
+    colours = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))  # susceptible, robust
     chart = kinds.scatter(label_axis, rows, (DATASET, CORRUPTION, LABEL, VERDICT), colours, size=130)
     sense = _note_of_paper_sense(named.parameters)  # states with compat that robust classes move most; else empty
     title = style.title(
@@ -265,7 +266,8 @@ def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
     if clean.empty:
         return
 
-    # with few subjects the weakest is among the best
+    # the weakest is drawn once, even if few subjects make it one of the best too. RIGHT_ON_HARD is the column
+    # SHARE_RIGHT with a title for the hard quarter
     best_and_weakest = pd.concat([clean.head(BEST_DRAWN), clean.tail(1)]).drop_duplicates(SUBJECT)
     chart = small.dots(best_and_weakest, SUBJECT, RIGHT_ON_HARD, (SUBJECT, *interval_columns(RIGHT_ON_HARD)))
     if all_at_chance(clean):
@@ -322,15 +324,15 @@ def _leading_under_corruptions(shifted: pd.DataFrame) -> Iterator[Statement]:
             leads[best[SUBJECT].iloc[0]] += 1
 
     severity = f"{highest[DATASET].iloc[0]}: at the highest severity"
-    hard_images = "the most of the hard quarter"
+    most_images = "the most of the hard quarter"
     if not leads:
-        yield Statement(f"{severity}, nobody alone solves {hard_images} under any of {corruptions} corruptions.")
+        yield Statement(f"{severity}, nobody alone solves {most_images} under any of {corruptions} corruptions.")
         return
     times = max(leads.values())
     leading = [name for name, led in leads.items() if led == times]
     solve = "solves" if len(leading) == 1 else "each solve"
     subjects = small.listed(leading)
-    yield Statement(f"{severity}, {subjects} {solve} {hard_images} under {times} of {corruptions} corruptions.")
+    yield Statement(f"{severity}, {subjects} {solve} {most_images} under {times} of {corruptions} corruptions.")
 
 
 def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:

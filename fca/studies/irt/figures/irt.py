@@ -60,7 +60,8 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
     Subjects on one scale were fitted together. The heading of a panel has Kendall's tau between ability and accuracy.
     abilities, fits: tables irt_abilities and irt_fits.
     """
-    # where every severity has its own fit, severity 0 of each corruption only repeats the fit of clean images
+    # where every severity has its own fit, severity 0 of each corruption only repeats the fit of clean images. The
+    # severity is missing where all severities share a fit
     is_severity_0 = (abilities.frame[SEVERITY] == 0).fillna(value=False)
     is_repeated_clean = is_severity_0 & (abilities.frame[CORRUPTION] != "clean")
     frame = with_panel(abilities.frame[~is_repeated_clean])

@@ -41,12 +41,13 @@ def fit_irt(
     off the bounds. In the 1pl a is 1 and ability is in logits.
 
     The scales s and n are not taken at the mode, because the joint posterior is infinite where all b are equal or the
-    unit of ability goes to 0. Instead s² is the mean of E[(b - m)²] over items under Laplace's approximation (an EM
-    step, with a half-normal prior of scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is
-    1. A scale that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken instead, and
-    standard errors are those under this prior (docs/adr/0043).
+    unit of ability goes to 0. They are learned by EM steps under Laplace's approximation: s² as the mean of
+    E[(b - m)²] over items (with a half-normal prior of scale 3 on s, and a floor of 0.1), n such that the mean of E[θ²]
+    over subjects is 1, as the prior of θ has it. A scale is not estimable if it falls to its floor, or if it is small
+    and chance explains it. Then `not_estimable` names it, s = 1 or n = 0 is taken instead, and standard errors are
+    those under this prior (docs/adr/0043).
 
-    With an upper asymptote an item can have two modes: each is started several times, and its highest mode is kept.
+    With an upper asymptote an item can have two modes, so each item is started several times and keeps its highest.
     The result is deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`).
 
     >>> fit = fit_irt(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float), "1pl")
@@ -106,10 +107,11 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
 
     ability = state.ability
     if state.model == "1pl" and not fixed_ability:
-        # subjects with equal right responses have equal abilities, which rounding must not make different
-        tied_subject = _first_tied_subjects(data)
-        ability = ability[tied_subject]
-        ability_se = ability_se[tied_subject]
+        # equally many right responses to the same items give equal abilities. Rounding must not make them different,
+        # so each subject gets the ability of the first subject that is tied with it
+        first_tied_subject = _first_tied_subjects(data)
+        ability = ability[first_tied_subject]
+        ability_se = ability_se[first_tied_subject]
 
     # `learning` has a flag for each scale of the prior: whether it was learned. The mean log discrimination (`slope`)
     # stands for the spread of ability, unless abilities are held fixed and have their spread from elsewhere

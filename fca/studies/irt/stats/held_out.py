@@ -89,13 +89,13 @@ def held_out_fit(
     subjects left out are found from a random half of their responses, with the items taken as known, and the other half
     is predicted. Every network is left out once: there are five folds, or one for each network if there are fewer than
     five. If no common items link all of the other subjects, items are fitted to the linked part with most subjects, and
-    only responses to these items are predicted; `HeldOut.unlinked` has the networks that were left out then.
+    only responses to these items are predicted; `HeldOut.unlinked` has the networks of the folds where this happened.
 
     The score is the mean negative log likelihood of the held-out responses, beside that of a baseline of means.
     responses: 1 right, 0 wrong, NaN missing.
     network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
-    Raises FcaError as `hide` and `fit_irt` do, with fewer than three networks for subjects, and where no response can
-    be predicted.
+    Raises FcaError for responses that cannot be fitted, where no response can be hidden or predicted, and with fewer
+    than three networks for subjects.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
@@ -135,7 +135,7 @@ def choose_model(
     hold_out="subjects": every model is scored as by `held_out_fit`, and the best is chosen. For the outer score, each
     fold is predicted by the model that is best on the other folds, in fits without both folds (nested cross-validation,
     Varma & Simon 2006). Folds may choose different models, so the outer score is that of the procedure, not of one
-    model. This takes 15 fits per model.
+    model. With five folds this takes 15 fits per model: 5 without one fold, 10 without two.
 
     network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
     watch: given the fits to be made, as (model, folds left out), yields them one by one; made for a progress bar.
@@ -151,7 +151,7 @@ def choose_model(
     for model in models:
         name, network = _check_arguments(responses, model, hold_out, network)
         names.append(name)
-    assert network is not None  # of each subject, now that a model was checked
+    assert network is not None  # `_check_arguments` replaced None by the position of each subject
     if hold_out == "subjects":
         return _choose_by_subjects(responses, names, seed, network, watch)
 
@@ -262,7 +262,8 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
     network = np.arange(len(responses)) if network is None else network
     present = ~np.isnan(responses)
     n_networks = int(network.max()) + 1
-    is_drawn = np.random.default_rng(seed).random((n_networks, responses.shape[1])) < share  # networks x items
+    rng = np.random.default_rng(seed)  # a generator is used as it is
+    is_drawn = rng.random((n_networks, responses.shape[1])) < share  # networks x items
     hidden = present & is_drawn[network]  # subjects x items: all snapshots of a network together
 
     # items, then networks, that would keep no response keep all
@@ -496,7 +497,8 @@ def _mean_with_interval(
 ) -> Estimated:
     """The mean over all responses of a quantity such as the loss, with its 95 % interval over networks.
 
-    sums:   the sum of the quantity over the responses of each network.    counts: the number of these responses.
+    sums:   the sum of the quantity over the responses of each network.
+    counts: the number of these responses.
     within: the range of the quantity, beyond which the interval does not go.
     """
     has_response = counts > 0

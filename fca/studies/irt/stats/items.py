@@ -155,7 +155,7 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
         return state.item, np.empty(0)
 
     # results of all items; every step writes the results of the items that still move
-    cells = Cells.empty(data, state.model, matrices=False)
+    cells = Cells.empty(data, state.model, matrices=False)  # sums over subjects suffice for steps of items
     fill(cells, data, state)
     reached_item = state.item.copy()
     reached_height = heights(state, cells)
@@ -208,7 +208,7 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
         "feasibility": logit(np.array(FEASIBILITIES)),
         "guess": logit(np.array(GUESS_SHARES)),  # as a share of feasibility
         "slope": state.prior.log_slope + LOG_SLOPE_SD * np.arange(-2, 4),  # -2 to 3 prior standard deviations
-        "difficulty": np.linspace(low - 1, high + 1, N_DIFFICULTIES),
+        "difficulty": np.linspace(low - 1, high + 1, N_DIFFICULTIES),  # an item may be easy or hard for all subjects
     }
     axes_of_model = [axes[name] for name in LEARNED[state.model]]
     coordinates = np.meshgrid(*axes_of_model, indexing="ij")

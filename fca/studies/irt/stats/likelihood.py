@@ -100,6 +100,7 @@ class State:
         The log density is one number for each group of items; the derivatives are parameters x groups. Difficulty and
         log discrimination have normal priors. Asymptotes have Beta priors, as densities of their logits (`log_beta`).
         """
+        # the parameter named slope is log discrimination
         mean_of = {"slope": self.prior.log_slope, "difficulty": self.prior.centre}
         sd_of = {"slope": LOG_SLOPE_SD, "difficulty": self.prior.spread}
         log_density = np.zeros(self.item.shape[1])
@@ -299,7 +300,7 @@ class Cells:
         over subjects (`by_item`) remain.
         """
         subjects, groups = data.right.shape
-        m = max(len(LEARNED[model]) - 2, 0)  # asymptotes: parameters beyond slope and difficulty
+        m = max(len(LEARNED[model]) - 2, 0)  # asymptotes: parameters beyond slope and difficulty; 1PL has no slope
         columns = groups if matrices else 0
         powers_by_matrix = (2, 3, *[2] * m)  # of z: 1 and z for error and mixed; 1, z and z² for weight
         error, weight, *mixed = np.empty((2 + m, subjects, columns))
@@ -327,13 +328,14 @@ def fill(cells: Cells, data: Responses, state: State) -> None:
     powers_of_ability = state.ability ** np.arange(3)[:, None]  # 1, θ, θ²: powers x subjects
     slope = state.slope
     asymptotes = np.stack(state.asymptotes())
+    learns_asymptotes = len(cells.asymptote) > 0  # it has a row for each learned asymptote
     for start in range(0, groups, width):
         block = slice(start, start + width)
         z = state.ability[:, None] - state.difficulty[block]
         z *= slope[block]
         right = data.right[:, block]
         present = None if data.present is None else data.present[:, block]
-        if len(cells.asymptote):
+        if learns_asymptotes:
             derivatives = _fill_with_asymptotes(cells, block, z, right, present, state, asymptotes[:, block])
         else:
             derivatives = _fill_without_asymptotes(cells, block, z, right, present)
@@ -466,7 +468,7 @@ def _fill_asymptotes(
 
     The derivatives of the log likelihood, Σ log c over the n responses to an item, are:
 
-    by logit f:   gradient Σ (1 - f) - lost,   minus second derivative Σ (1 - f) f - lost + lost²
+    by logit f:   gradient Σ (1 - f - lost),   minus second derivative Σ ((1 - f) f - lost + lost²)
     by logit s:   gradient Σ s (won - 1),   minus second derivative Σ s (s won² - won + 1 - s)
     by both:      minus second derivative Σ s (lost - lost²)
     with z:       minus second derivative of log c of each cell: -error lost for f, s error won for s

@@ -70,10 +70,13 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     None where no group is set apart: if nothing is missing, if fewer than two subjects had both right and wrong
     responses, or if every group has half of its information or more in common with the others.
 
-    The result (`Link`) has the smaller group, how many responses link it to the others, and these measures of the
-    difference of the two groups' mean abilities: `gap`, the difference as fitted; `shift_se`, its standard error by the
-    responses alone; `kept`, the share of it that the prior leaves; `balanced_se`, the standard error in a balanced
-    design with as many responses.
+    The result (`Link`) has the smaller group, the number of responses that link it to the others, and four measures of
+    the difference of the two groups' mean abilities:
+    gap:         the difference as fitted.
+    shift_se:    its standard error by the responses alone.
+    kept:        the share of it that is left after the prior draws it towards 0.
+    balanced_se: the standard error that as many responses would give if every two subjects had equally many items in
+                 common.
 
     How groups are found: subjects are ordered so that those with much information in common are neighbours (normalised
     cut; Shi & Malik 2000), and this order is cut into two groups where least information crosses. An item informs on

@@ -202,10 +202,11 @@ def class_robustness(
 
     instability: standard deviation over severities of the class's mean of each part, averaged over parts.
     trend: slope of the class's mean value over severity.
-    change: its mean value over severities, less `clean`.
+    change: the class's mean value over severities, minus the mean of `clean` over its images.
 
-    parts: what instability is measured on, for each image at each severity. Their means over a class are the class's
-    shares of images in the four quarters (with `quarter_parts`), or its mean difficulty as the only part.
+    parts: one or four numbers for each image at each severity. The four state which quarter of difficulty the image is
+    in, as 1 or 0 (`quarter_parts`), so their class means are the class's shares of images in the quarters. The single
+    number is the image's difficulty.
     value: of each image at each severity, expected success or difficulty.
     label: class of each image, 0 to classes - 1, each with at least one image.
     severity: two or more, all above 0.
@@ -214,8 +215,8 @@ def class_robustness(
 
     The intervals take the fit and the cuts of quarters as known. The interval of instability is made of percentiles of
     a bootstrap over images, less what sampling adds to instability. In simulation it contains the true instability in
-    93 to 100 % of the draws; plain percentiles never do if the class does not move. It needs five images. The other
-    intervals are those of means (`mean_interval`). With one image in a class all intervals are NaN.
+    93 to 100 % of the draws; plain percentiles never do if the class does not move. It is NaN with
+    fewer than five images. The other intervals are those of means (`mean_interval`), NaN with one image.
 
     `Robustness` also has the instability of every class in each resample (`resampled`); from it nothing is subtracted.
 
@@ -242,7 +243,8 @@ def class_robustness(
 
         resampled_means = _means_of_resamples(parts_of_class, rng, resamples)
         resampled_instability.append(instability(resampled_means))
-        net_instability = _instability_without_sampling(resampled_means, parts_of_class)  # for the interval
+        # for the interval: the instability of each resample, less what the sampling of images adds to it
+        net_instability = _instability_without_sampling(resampled_means, parts_of_class)
 
         estimates.append(  # instability, trend and change, each with low and high end, as `Robustness` orders them
             [

@@ -119,7 +119,7 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
 
 @dataclass(frozen=True)
 class Eliminated:
-    """Newton's equations of the shared parameters after the items are eliminated: `complement` x = `pushed`.
+    """Newton's equations of the shared parameters after the items are eliminated: `complement` x = `reduced_gradient`.
 
     x is the step of the abilities and, last, of the prior's centre.
     lower: Cholesky factors L of the items' blocks.
@@ -127,7 +127,7 @@ class Eliminated:
     """
 
     complement: Float[np.ndarray, "shared shared"]
-    pushed: Shared
+    reduced_gradient: Shared
     lower: Blocks
     half_item: Parameters
     half_cross: Crosses
@@ -136,12 +136,12 @@ class Eliminated:
 def eliminate(system: System, count: Groups) -> Eliminated:
     """Eliminate the items from Newton's equations: the Schur complement, an equation for the shared parameters alone.
 
-    complement = D - Σ n Cᵀ B⁻¹ C,   pushed = g - Σ n Cᵀ B⁻¹ h
+    complement = D - Σ n Cᵀ B⁻¹ C,   reduced_gradient = g - Σ n Cᵀ B⁻¹ h
 
-    The step x of the shared parameters then solves complement x = pushed. The sums are over groups of n items each
-    (`count`). Of one item, B = L Lᵀ is the block, C the cross with the shared parameters, and h the gradient; g and D
-    are the gradient and the diagonal of the shared parameters. The result also has L, L⁻¹ h (`half_item`) and L⁻¹ C
-    (`half_cross`), from which `step` finds the steps of the items.
+    The step x of the shared parameters then solves complement x = reduced_gradient. The sums are over groups of n
+    items each (`count`). Of one item, B = L Lᵀ is the block, C the cross with the shared parameters, h the gradient.
+    Of the shared parameters, g is the gradient and D the diagonal. The result also has L, L⁻¹ h (`half_item`) and
+    L⁻¹ C (`half_cross`), from which `step` finds the steps of the items.
     Overwrites `system.cross`. Raises LinAlgError if a block is not positive definite.
     """
     lower = cholesky(system.block)
@@ -152,19 +152,19 @@ def eliminate(system: System, count: Groups) -> Eliminated:
 
     # Cᵀ B⁻¹ C = (L⁻¹ C)ᵀ (L⁻¹ C), summed over the k parameters of an item
     complement = np.diag(system.diagonal)
-    pushed = system.shared.copy()
+    reduced_gradient = system.shared.copy()
     for cross, item in zip(half_cross, half_item, strict=True):  # shared x groups, groups
         weighted_cross = cross * np.sqrt(count)
         complement -= weighted_cross @ weighted_cross.T
-        pushed -= cross @ (count * item)  # Cᵀ B⁻¹ h = (L⁻¹ C)ᵀ L⁻¹ h
-    return Eliminated(complement, pushed, lower, half_item, half_cross)
+        reduced_gradient -= cross @ (count * item)  # Cᵀ B⁻¹ h = (L⁻¹ C)ᵀ L⁻¹ h
+    return Eliminated(complement, reduced_gradient, lower, half_item, half_cross)
 
 
 def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
     """Newton's step of the shared parameters (abilities, then the mean difficulty) and of all items.
 
-    eliminated: the equation S x = pushed of the shared parameters, where S is `complement` and `pushed` is their
-                gradient after the items were eliminated. Of each item it has the Cholesky factor L (`lower`) of its
+    eliminated: the equation S x = r of the shared parameters, where S is `complement` and r is their gradient after the
+                items were eliminated (`reduced_gradient`). Of each item it has the Cholesky factor L (`lower`) of its
                 block B, L⁻¹ h (`half_item`) for its gradient h, and L⁻¹ C (`half_cross`) for its cross C with the
                 shared parameters.
     free: positions of the shared parameters that may move. The others, such as fixed abilities, get a step of 0.
@@ -172,14 +172,14 @@ def step(eliminated: Eliminated, free: slice) -> tuple[Shared, Parameters]:
     Where the posterior is not concave in the shared parameters, negative curvatures are flipped, so that the step
     ascends. The step of the shared parameters is shortened to LONGEST_STEP.
     """
-    # x = S⁻¹ pushed, from the eigenvectors of S
-    shared = np.zeros(len(eliminated.pushed))
+    # x = S⁻¹ r, from the eigenvectors of S
+    shared = np.zeros(len(eliminated.reduced_gradient))
     if len(shared[free]):
         eigenvalue, eigenvector = np.linalg.eigh(eliminated.complement[free, free])
         curvature = np.abs(eigenvalue)
         least_curvature = LEAST_CURVATURE * curvature.max()  # a flat direction would get an endless step
         curvature = np.maximum(curvature, least_curvature)
-        shared[free] = eigenvector @ ((eigenvector.T @ eliminated.pushed[free]) / curvature)
+        shared[free] = eigenvector @ ((eigenvector.T @ eliminated.reduced_gradient[free]) / curvature)
         shared /= max(np.abs(shared).max() / LONGEST_STEP, 1.0)
 
     # the items follow: B⁻¹ (h - C x) = L⁻ᵀ (L⁻¹ h - L⁻¹ C x)
@@ -236,8 +236,9 @@ def find_mode(
 
     No Newton step lowers the log posterior. Between Newton steps, the scales of the prior (the spread of difficulty and
     the mean log discrimination) are learned by an EM step. EM steps alone approach their limit slowly, so the scales
-    are then moved further, to where the changes of the last EM steps lead: in the first 30 steps by secants of the
-    change as a function of the scales (Anderson's acceleration), which can cycle; later by Aitken's extrapolation.
+    are then moved further, to where the changes of the last EM steps lead. In the first 30 steps, secants predict the
+    scales that an EM step would not change (Anderson's acceleration). As secants can cycle, Aitken's extrapolation
+    replaces them later.
 
     fixed_ability: abilities stay as they are in `state`.
     learning: the scales that are learned.
@@ -255,7 +256,8 @@ def find_mode(
 
     iteration = 0
     moved = np.inf  # size of the last Newton step
-    history: list[ScaleChange] = []  # the last EM steps, three at most; `_last_change` is the size of the last one
+    # the last EM steps, three at most; `_last_change` is the size of the last one, infinite before the first
+    history: list[ScaleChange] = []
     while max(moved, _last_change(history)) > tolerance and iteration < STEPS:
         iteration += 1
         is_observed = iteration > n_expected_steps  # uses the Hessian itself
@@ -268,11 +270,12 @@ def find_mode(
         # scales change little, Newton steps are repeated without an EM step until they are small
         may_use_secants = iteration < SECANT_STEPS
         last_change = _last_change(history)
+        is_near_end = last_change < SMALL_SCALE_CHANGE
         is_unsettled = tolerance < moved and moved > SETTLED_RATIO * last_change
-        if may_use_secants and is_unsettled and last_change < SMALL_SCALE_CHANGE:
+        if may_use_secants and is_near_end and is_unsettled:
             continue
 
-        # an EM step of the scales
+        # an EM step of the scales; `change` has the log scales before it, and what it adds to them
         scales = _log_scales(state.prior)
         state = _learn_scales(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
         change = ScaleChange(scales, _log_scales(state.prior) - scales)
@@ -372,8 +375,8 @@ def _take_step(
 
     Returns the state reached, and the size of the whole step before it was halved: the largest move of a shared
     parameter, or of an item's parameter relative to 1 + its value.
-    cells: at `state`.
-    trial_cells: arrays that are filled at the state reached.
+    cells: the log likelihoods of the responses and their derivatives at `state`.
+    trial_cells: arrays that are filled with those at the state reached.
     shared: step of the abilities and, last, of the prior's centre.
     item: step of the items (parameters x groups).
 
@@ -455,8 +458,8 @@ def _learn_scales(
     root of this mean, θ and b are divided by u and log u is added to log a: z = a (θ - b) and probabilities stay.
     With fixed abilities the unit is given, and the mean log discrimination becomes the mean over the items.
 
-    difficulty_variance: of an item of each group.
-    ability_variance: of each subject. Both are posterior variances by Laplace's approximation.
+    difficulty_variance: posterior variance of the difficulty of an item, by group (Laplace's approximation).
+    ability_variance: posterior variance of each subject's ability (likewise).
     learning: the scales that are learned; the others stay.
     """
     prior = state.prior
@@ -547,7 +550,7 @@ def _move_to_highest_modes(
     data = data.part(tried)
     item = mode.state.item.copy()
     state = replace(mode.state, item=item[:, tried])
-    cells = Cells.empty(data, state.model, matrices=False)
+    cells = Cells.empty(data, state.model, matrices=False)  # sums over subjects suffice for steps of items
     present_height = heights(mode.state, mode.cells)[tried]
     best_height = present_height.copy()
     has_several_modes = np.zeros(len(tried), dtype=bool)
@@ -632,14 +635,14 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
     learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl all slopes are 1
-    if learns_slope and fixed_ability:
+    if learns_slope and fixed_ability:  # at LARGEST_LOG_SLOPE it is taken to grow without end
         learning = learning._replace(slope=prior.log_slope < LARGEST_LOG_SLOPE)
     doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)
     doubts_slope = learns_slope and not fixed_ability and (ability_spread < SMALL_SPREAD or not mode.converged)
     if not doubts_spread and not doubts_slope:
         return learning
 
-    system = derivatives(mode.state, mode.cells, data.count, observed=True)
+    system = derivatives(mode.state, mode.cells, data.count, observed=True)  # by the Hessian, not its expectation
     if doubts_slope and not _ability_exceeds_chance(system):
         return learning._replace(slope=False)
     if doubts_spread:
@@ -696,13 +699,13 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     from the mean of the subjects, so their standard errors always take the centre as known.
     fixed_ability: abilities are taken as known; their standard errors are 0.
     """
-    system = derivatives(mode.state, mode.cells, data.count, observed=True)
+    system = derivatives(mode.state, mode.cells, data.count, observed=True)  # by the Hessian, not its expectation
     eliminated = eliminate(system, data.count)  # S is its `complement`, L Lᵀ = B its `lower`, L⁻¹ C its `half_cross`
     k, n_groups = eliminated.half_item.shape
 
     # diagonal of B⁻¹ = L⁻ᵀ L⁻¹, from L⁻ᵀ; k, l: parameters, g: groups
     inverse = np.repeat(np.eye(k)[:, :, None], n_groups, axis=2)  # an identity matrix for each group
-    backward(eliminated.lower, inverse)
+    backward(eliminated.lower, inverse)  # in place: L⁻ᵀ
     item_variance = np.einsum("klg,klg->kg", inverse, inverse)
     if fixed_ability:
         return np.zeros(len(mode.state.ability)), np.sqrt(item_variance)

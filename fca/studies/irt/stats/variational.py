@@ -139,7 +139,8 @@ def grid(model: str, subjects: int) -> Grid:
     if model == "3pl-upper":
         node, node_weight = np.polynomial.legendre.leggauss(CAP_POINTS)  # of [-1, 1]
         feasibility = np.append((node + 1) / 2, 1.0)
-        # The prior of λ given that an item has a cap. Items without a cap have λ = 1; their share is another parameter.
+        # The prior of λ of an item with a cap, which has λ below 1, hence 0 at λ = 1. The share of items without a cap,
+        # whose λ is 1, is learned separately.
         cap_prior = np.append(node_weight / 2, 0.0)
     else:
         feasibility = np.ones(1)
@@ -151,7 +152,7 @@ def grid(model: str, subjects: int) -> Grid:
         log_prior=log_prior,
         feasibility=feasibility,
         cap_prior=cap_prior,
-        width=(b[1] - b[0], slope_width),
+        width=(b[1] - b[0], slope_width),  # distances of neighbouring points
     )
 
 
@@ -180,8 +181,8 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
 
     This fixes the sign and the scale of ability: abler subjects are right more often. The mean and the spread of
     difficulty are taken from the logits of the items' shares of wrong responses, in the same unit. In the 1PL the unit
-    is a logit and all discriminations are 1. Under 3pl-upper, half of the items start with a cap (a feasibility below
-    1).
+    is a logit and all discriminations are 1. Under 3pl-upper, an item has a cap (a feasibility below 1) with prior
+    probability 0.5 at the start.
 
     >>> first_state(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).scale.uncapped
     1.0
@@ -227,7 +228,8 @@ def logs(state: State, points: Grid) -> Logs:
     P(right) = λ / (1 + exp(-z)),   P(wrong) = (1 - λ) + λ / (1 + exp z),   z = a (θ - b)
 
     The expectation is over q(θ) of the subject. It is the mean at two values of θ, one standard deviation to each side.
-    points: values of b, log a and λ. Its b and log a are in standard deviations of the priors in `state.scale`.
+    points: values of b, log a and λ. Its b and log a are in standard deviations of the priors in `state.scale`. Its
+    dtype is single precision where there are thousands of points, to save time.
 
     >>> state = first_state(prepare(np.eye(3)), "1pl", np.random.default_rng(0))
     >>> right, wrong = logs(state, grid("1pl", 3)).value
@@ -297,7 +299,8 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     wrong responses to items at each point, where an item counts at a point by its posterior probability there.
     log_chances: log P(right) and log P(wrong) of each subject at each point, from `logs`.
     scale: the priors of items.
-    points: values of b, log a and λ, with b and log a in standard deviations of `scale`.
+    points: values of b, log a and λ, with b and log a in standard deviations of `scale`. Its dtype is single precision
+    where there are thousands of points, to save time.
 
     >>> data = prepare(np.eye(3))
     >>> state, points = first_state(data, "2pl", np.random.default_rng(0)), grid("2pl", 3)
