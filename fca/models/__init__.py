@@ -264,12 +264,14 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
         text = content[match.end() : match.end() + length]
         names.add(text.decode(errors="replace"))
 
-    if "n_averaged" in names:  # torch's AveragedModel counts its updates under this name
+    # torch's AveragedModel counts its updates under this name. Earlier versions passed over averages with such a count,
+    # whatever their key.
+    if "n_averaged" in names:
         return True
-    names_read_before = {"state_dict_ema", "model_ema", "ema"}  # earlier versions read these averages, too
-    new_names = names - names_read_before
-    keys = [name for name in new_names if "." not in name]  # a name with a full stop is the name of a tensor
-    return any(AVERAGED.search(key) for key in keys)
+    keys_read_before = {"state_dict_ema", "model_ema", "ema"}  # earlier versions read averages under these keys
+    # Names with a full stop are names of tensors, such as ema.fc.bias, and no keys of a state dict.
+    new_keys = [name for name in names - keys_read_before if "." not in name]
+    return any(AVERAGED.search(key) for key in new_keys)
 
 
 def weights_file(weights: str) -> Path:
@@ -383,8 +385,8 @@ def no_weights() -> FcaError:
 def build_model(model: Model) -> Classifier:
     """Build a model with its own weights, to predict or to embed.
 
-    Raises FcaError if it has none. Any error in the `build` of a user's class is also raised as FcaError, because such
-    a model, before it is trained, often can only be built for given classes.
+    Raises FcaError if it has none. Any error in the `build` of a user's class is also raised as FcaError: before it is
+    trained, such a model often can only be built for given classes.
     """
     try:
         return model.build()
@@ -529,6 +531,7 @@ def resize_crop(
     """
     size = size or crop
     crop_share = crop_pct or min(1.0, crop / side)
+    # The crop of `size` pixels is cut from an image resized to size * side / crop, rounded down as in the library.
     # ResizeCrop resizes to floor(size / crop_share). Where rounding makes this a pixel too small, lower the share.
     if crop_pct is None and math.floor(size / crop_share) < size * side // crop:
         crop_share = math.nextafter(crop_share, 0)
