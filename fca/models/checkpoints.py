@@ -450,7 +450,7 @@ def _warn_of_changes(name: str, candidate: Candidate, wrappers: set[str], left_o
 
     name:      the file's name.
     candidate: the state dict that was read, with the keys (`wrapper`) that lead to it in the file.
-    wrappers:  such keys of all state dicts in the file.
+    wrappers:  the keys that lead to each state dict in the file.
     left_out:  names of tensors that were dropped.
     """
     changes = []

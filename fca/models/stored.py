@@ -129,7 +129,7 @@ class StoredRun(Model):
             allowed = f"a train run in {self.outputs}: {examples}"
             raise FcaError("model.run_id", self.run_id, allowed, "list them: fca results") from None
 
-        if isinstance(model, StoredRun):  # `describe_model` never writes one: runs could name each other in a circle
+        if isinstance(model, StoredRun):  # `describe_model` writes none, since runs could name each other in a circle
             raise DamagedFile(path, f"describes no network but run {model.run_id:.40}")
         if isinstance(model, Probed):
             # The network whose features it reads may be a run of this store, which may have moved since the training.

@@ -392,8 +392,8 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
     """
     kwargs = dict(model.kwargs)  # the keywords for timm's function of this architecture
     if model.stem == "cifar" and "channels" in kwargs:
-        # A ResNet's stem must have as many channels as its first stage. timm's plain stem always has 64; a deep one
-        # has 2 * stem_width.
+        # The cifar stem takes over the width of the stem that timm builds, which has to be that of the first stage.
+        # timm's plain stem always has 64 channels; a deep one has 2 * stem_width.
         kwargs = {"stem_type": "deep", "stem_width": kwargs["channels"][0] // 2, **kwargs}
     if logits is not None:
         kwargs["num_classes"] = logits

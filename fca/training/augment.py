@@ -168,7 +168,8 @@ class Augment:
             largest = TRIVIAL_STRENGTHS  # this policy has larger strengths, and translations in pixels
             share = rng.integers(LARGEST_MAGNITUDE + 1, size=operation.shape) / LARGEST_MAGNITUDE
         elif self.policy == "autoaugment":
-            # Its pairs replace the operations drawn above. That draw stays: without it later random numbers would differ.
+            # Its pairs replace the operations drawn above. That draw stays: without it, later random numbers would
+            # differ.
             operation, share = _draw_autoaugment(rng, images)
 
         strength = largest[operation] * share

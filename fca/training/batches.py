@@ -365,7 +365,7 @@ def warp(
 
     An output pixel at x_out shows the input at
 
-        x_in = a x_out + t   along each axis; x runs from -1 to 1 over the image.
+        x_in = a x_out + t   along each axis; x runs from -1 to 1 over the image, from edge to edge.
 
     a is the window's share of the side (negative along x if the image is mirrored), t its centre plus the shift.
 

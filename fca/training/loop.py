@@ -283,7 +283,7 @@ class Keeper(pl.Callback):
         # Clocks and signals differ between processes: all do what the first process decides.
         should_stop, should_save = trainer.strategy.broadcast((stop.requested.is_set(), is_due))
         if should_stop or should_save:
-            trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)
+            trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)  # with the optimiser's state
             self.checkpoint_time = time.perf_counter()
         if should_stop:
             raise stop.Preempted(f"the training stopped after epoch {epoch} of {epochs}")
@@ -387,6 +387,7 @@ def fit(
     """
     recipe.check()
     # Fill in the learning rate for this batch size, and the numbers of epochs and passes for these numbers of images.
+    # finetune=False: callers that finetune have multiplied it by finetune_lr already.
     recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
     devices = devices_of(place.accelerator, place.devices, place.strategy)
     # 2 where batch norm could get a single image, which it cannot normalise; else 1

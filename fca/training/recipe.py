@@ -343,7 +343,7 @@ def _check_optimiser_options(recipe: Recipe) -> None:
     torch = imported("torch")
     options = recipe.optimiser_options
 
-    optimiser_class = optim.get_optimizer_class(recipe.optimiser, False)
+    optimiser_class = optim.get_optimizer_class(recipe.optimiser, False)  # False: without timm's default arguments
     parameters = {*signature(optim.create_optimizer_v2).parameters, *signature(optimiser_class).parameters}
     keywords = parameters - NOT_OPTIONS  # without those that other keys of the recipe set
     allowed = f"keywords of {recipe.optimiser}: {', '.join(sorted(keywords))}"
