@@ -431,20 +431,7 @@ def cost_of(program: bytes) -> ProgramCost:
     shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in values}
     types = {value.name: value.type.tensor_type.elem_type for value in values}
     constants = {constant.name: list(constant.dims) for constant in graph.initializer}
-
-    # Layers of an int8 program read their weights from a DequantizeLinear: its output has the shape of the constant
-    # that it reads. onnxruntime keeps the values around DequantizeLinear and QuantizeLinear in int8, although their
-    # recorded type is float.
-    weights = dict(constants)  # shapes by the names under which layers read them
-    int8_names = set()
-    for node in graph.node:
-        if node.op_type == "DequantizeLinear":
-            source, output = node.input[0], node.output[0]
-            int8_names.add(output)
-            if source in constants:
-                weights[output] = constants[source]
-        if node.op_type == "QuantizeLinear":
-            int8_names.add(node.input[0])
+    weights, int8_names = _weights_and_int8_values(graph, constants)
 
     flops = 0
     largest_layer = 0  # bytes of inputs and outputs
@@ -461,6 +448,28 @@ def cost_of(program: bytes) -> ProgramCost:
     params = sum(math.prod(shape) for shape in constants.values() if shape)  # scalars, such as 255, are no weights
     memory = len(program) + largest_layer  # the file with all weights, and the largest values between layers
     return ProgramCost(flops, memory, params)
+
+
+def _weights_and_int8_values(graph: Any, constants: Mapping[str, list[int]]) -> tuple[dict[str, list[int]], set[str]]:
+    """The shapes of weights by the names under which layers read them, and the names of values that are kept in int8.
+
+    Layers of an int8 program read their weights from a DequantizeLinear: its output has the shape of the constant that
+    it reads. onnxruntime keeps the values around DequantizeLinear and QuantizeLinear in int8, although their recorded
+    type is float.
+
+    constants: name of a constant of the graph -> its shape.
+    """
+    weights = dict(constants)
+    int8_names = set()
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear":
+            source, output = node.input[0], node.output[0]
+            int8_names.add(output)
+            if source in constants:
+                weights[output] = constants[source]
+        if node.op_type == "QuantizeLinear":
+            int8_names.add(node.input[0])
+    return weights, int8_names
 
 
 def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, list[int]]) -> int:
