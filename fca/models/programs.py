@@ -195,17 +195,17 @@ def fix_padding(classifier: Classifier) -> None:
 def _with_fixed_padding(layer: Any, input_sides: tuple[int, int]) -> Any:
     """A fixed padding with zeros, then a plain convolution with the weights of a layer of timm's Conv2dSame.
 
-    The padding of an axis, in all, is as TensorFlow's: just enough for ceil(side / stride) outputs, or
+    As in TensorFlow, an axis gets just enough padding for ceil(side / stride) outputs:
 
-        max((ceil(side / stride) - 1) * stride + (kernel - 1) * dilation + 1 - side, 0).
+        total = max((ceil(side / stride) - 1) * stride + (kernel - 1) * dilation + 1 - side, 0).
 
-    Half of it is before the input, and half behind it, where an odd pixel goes, too.
+    Half of it, rounded down, comes before the input, the rest behind it.
 
     input_sides: height and width of the layer's input.
     """
     import torch
 
-    total_padding = imported("timm.layers").get_same_padding  # this formula
+    total_padding = imported("timm.layers").get_same_padding  # by this formula
     margins: list[int] = []  # left, right, top, bottom
     for axis in (1, 0):  # torch pads the last axis, the width, first
         total = total_padding(input_sides[axis], layer.kernel_size[axis], layer.stride[axis], layer.dilation[axis])
