@@ -238,9 +238,8 @@ def has_newly_read_averages(file: Path) -> bool:
 def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
     """Whether a file of weights names averaged weights that earlier versions of fca did not read.
 
-    A file of torch.save is a pickle, often of a dictionary with several state dicts, such as `model` and `ema`. The
-    texts in the pickle, among them the keys of this dictionary, are searched for names of averages (AVERAGED, such as
-    swa). Nothing is unpickled, so no code of the file runs.
+    A file of torch.save often holds a dictionary with several state dicts, such as `model` and `ema`. The keys of this
+    dictionary are searched for names of averages (AVERAGED, such as swa).
 
     file: its absolute path.
     _size, _mtime_ns: size and time of change. They are only part of the cache's key, so that a changed file is searched
@@ -249,6 +248,22 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
     if file_format(file) == SAFETENSORS:  # such a file holds one state dict, so averages are not stored beside others
         return False
 
+    names = _texts_of_pickle(file)
+    # torch's AveragedModel counts its updates under this name. Earlier versions passed over averages with such a count,
+    # whatever their key.
+    if "n_averaged" in names:
+        return True
+    keys_read_before = {"state_dict_ema", "model_ema", "ema"}  # earlier versions read averages under these keys
+    # Names with a full stop are names of tensors, such as ema.fc.bias, and no keys of a state dict.
+    new_keys = [name for name in names - keys_read_before if "." not in name]
+    return any(AVERAGED.search(key) for key in new_keys)
+
+
+def _texts_of_pickle(file: Path) -> set[str]:
+    """All texts of less than 256 bytes in a file of torch.save, which is a pickle: keys, names of tensors and others.
+
+    Nothing is unpickled, so no code of the file runs.
+    """
     if zipfile.is_zipfile(file):  # torch's format since 1.6: an archive with one pickle
         with zipfile.ZipFile(file) as archive:
             pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
@@ -257,19 +272,12 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
         with file.open("rb") as legacy:
             content = legacy.read(SCANNED_BYTES)
 
-    # All texts of less than 256 bytes in the pickle: before each there is a mark with its length (_SHORT_TEXT).
-    names = set()
-    for match in _SHORT_TEXT.finditer(content):
+    texts = set()
+    for match in _SHORT_TEXT.finditer(content):  # the mark before each text, which has its length
         length = match[1][0]  # the byte as a number
         text = content[match.end() : match.end() + length]
-        names.add(text.decode(errors="replace"))
-
-    if "n_averaged" in names:  # torch's AveragedModel counts its updates under this name
-        return True
-    names_read_before = {"state_dict_ema", "model_ema", "ema"}  # earlier versions read these averages, too
-    new_names = names - names_read_before
-    keys = [name for name in new_names if "." not in name]  # a name with a full stop is the name of a tensor
-    return any(AVERAGED.search(key) for key in keys)
+        texts.add(text.decode(errors="replace"))
+    return texts
 
 
 def weights_file(weights: str) -> Path:
@@ -383,8 +391,8 @@ def no_weights() -> FcaError:
 def build_model(model: Model) -> Classifier:
     """Build a model with its own weights, to predict or to embed.
 
-    Raises FcaError if it has none. Any error in the `build` of a user's class is also raised as FcaError, because such
-    a model, before it is trained, often can only be built for given classes.
+    Raises FcaError if it has none. Any error in the `build` of a user's class is also raised as FcaError: before it is
+    trained, such a model often can only be built for given classes.
     """
     try:
         return model.build()
@@ -529,6 +537,7 @@ def resize_crop(
     """
     size = size or crop
     crop_share = crop_pct or min(1.0, crop / side)
+    # The crop of `size` pixels is cut from an image resized to size * side / crop, rounded down as in the library.
     # ResizeCrop resizes to floor(size / crop_share). Where rounding makes this a pixel too small, lower the share.
     if crop_pct is None and math.floor(size / crop_share) < size * side // crop:
         crop_share = math.nextafter(crop_share, 0)

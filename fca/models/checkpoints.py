@@ -129,10 +129,11 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
     tidy:    applied to each state dict first, to rename or drop tensors as the network's library needs it; `dict`, the
              default, only copies it.
 
-    Tensors that a training stores beside its network, such as the weights of a loss, are dropped. Other tensors that
-    the network does not have stay, for the caller to refuse. Numbers and arguments that a training logged into the file
-    are skipped. Raises FcaError for a file without a state dict, and for one in which two different networks fit
-    equally well.
+    Two kinds of tensors that the network does not have are dropped: tensors whose names lack the prefix, and tensors
+    that a training stores beside its network, such as the weights of a loss. Others stay, for the caller to refuse.
+    Numbers and arguments that a training logged into the file are skipped.
+
+    Raises FcaError for a file without a state dict, and for one in which two different networks fit equally well.
     """
     content = _load_without_code(weights)
     network = NetworkTensors(like, fresh)
@@ -150,13 +151,14 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
     # network.names: the tensors that the network needs; empty if the network is unknown
     fitting = [candidate for candidate in candidates if candidate.fits(network)] if network.names else []
     if fitting:
-        # Averaged weights come first (`order`), then the candidate with the fewest tensors unknown to the network.
+        # `order` puts averaged weights first, then the keys of the file in the order of WRAPPERS. Among equals the
+        # candidate with the fewest tensors unknown to the network is taken, and at last the one without a prefix.
         best = min(fitting, key=lambda candidate: (*candidate.order, n_unknown(candidate), candidate.prefix))
         _check_unambiguous(best, fitting, network, weights)
     else:  # the candidate that differs least: it has the fewest missing and unknown names
         best = min(candidates, key=lambda candidate: network.n_missing(candidate.state) + n_unknown(candidate))
 
-    left_out = _names_foreign_to_network(best, network) if network.names else []
+    left_out = _droppable_names(best, network) if network.names else []
     wrappers = {candidate.wrapper for candidate in candidates}
     _warn_of_changes(Path(weights).name, best, wrappers, left_out)
     return {name: value for name, value in best.state.items() if name not in left_out}
@@ -262,6 +264,7 @@ def _candidates(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[C
     the state of an optimiser, so a state dict there is a candidate only if it fits the network.
 
     content: what the file holds, of any type.
+    network: names and shapes of the tensors that the network needs.
     tidy:    renames or drops tensors of each candidate, as the network's library needs it.
     """
     is_of_mmengine = _is_of_mmengine(content)
@@ -270,7 +273,8 @@ def _candidates(content: Any, network: NetworkTensors, tidy: Tidy) -> Iterator[C
         # MMEngine stores the averaged weights as `state_dict`, and the weights without averaging as `ema_state_dict`.
         is_unaveraged_ema = is_of_mmengine and wrapper == "ema_state_dict"
         for prefix in _prefixes(tensors, network):
-            state, outside = _without_prefix(prefix, tensors)  # outside: names that did not begin with the prefix
+            # outside: names without the whole prefix, which `read_weights` drops if the network does not have them
+            state, outside = _without_prefix(prefix, tensors)
             is_called_averaged = bool(AVERAGED.search(wrapper) or AVERAGED.search(prefix))
             is_averaged = is_called_averaged and not is_unaveraged_ema
             candidate = Candidate(wrapper, prefix, outside, tidy(state), is_averaged)
@@ -372,7 +376,8 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
 
     prefix:  ends with a full stop, or is empty.
     tensors: the state dict.
-    Returns the state dict under its new names, and the new names of tensors that did not begin with the whole prefix.
+    Returns the state dict under its new names, and the new names of tensors that did not begin with the whole prefix:
+    these may be no part of the network.
     """
     words = prefix.split(".")[:-1]  # nothing follows the last full stop of a prefix
     # "", "module.", "module.net." for `module.net.`
@@ -398,7 +403,7 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     return state, frozenset(outside)
 
 
-def _names_foreign_to_network(candidate: Candidate, network: NetworkTensors) -> list[str]:
+def _droppable_names(candidate: Candidate, network: NetworkTensors) -> list[str]:
     """Names of a candidate's tensors that are no part of the network and can be dropped.
 
     They stand outside the prefix, or their name shows that a training stored them (NOT_OF_NETWORK, such as a loss).
@@ -445,7 +450,7 @@ def _warn_of_changes(name: str, candidate: Candidate, wrappers: set[str], left_o
 
     name:      the file's name.
     candidate: the state dict that was read, with the keys (`wrapper`) that lead to it in the file.
-    wrappers:  such keys of all state dicts in the file.
+    wrappers:  the keys that lead to each state dict in the file.
     left_out:  names of tensors that were dropped.
     """
     changes = []

@@ -86,8 +86,8 @@ class Compiled(Model):
     def description(self) -> Description:
         """The content of program.json, which task=compile wrote beside the program.
 
-        `widths` in it gives, for each depth of the network, the number of its features; a depth is a place where
-        features are taken.
+        `label` and `weights` in it name the network and its weights, for tables. `widths` gives, for each depth of the
+        network, the number of its features; a depth is a place where features are taken.
 
         Raises FcaError if there is no such run, if it compiled nothing, and for a depth that the network does not have;
         DamagedFile for a file with impossible values.

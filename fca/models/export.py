@@ -200,7 +200,7 @@ def _written_as_onnx(program: Program, example: Tensor) -> bytes:
     written: Any = torch.onnx.export(
         program,
         (example,),
-        dynamo=True,
+        dynamo=True,  # the newer of torch's two exporters
         opset_version=OPSET,
         input_names=[INPUT],
         output_names=OUTPUTS,

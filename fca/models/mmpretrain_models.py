@@ -394,7 +394,7 @@ def _geometry_of_step(step: dict[str, Any]) -> dict[str, Any]:
         return {"crop": pixels(step["crop_size"])}
     if kind == "EfficientNetCenterCrop":
         crop = pixels(step["crop_size"])
-        return {
+        return {  # 32 and bicubic are mmpretrain's own defaults of this step
             "crop": crop,
             "side": crop + step.get("crop_padding", 32),
             "interpolation": interpolation or "bicubic",

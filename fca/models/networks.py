@@ -56,14 +56,14 @@ def with_weights(
     module = make(len(keys))  # without class keys it has no head
     state = read_weights(weights, module.state_dict(), head, tidy)
 
-    # a name belongs to the head if it is a tensor of one of its modules
     fresh = head  # the modules that keep random weights
     if classes is None and file_keys:  # the head of the file stays
         fresh = ()
+        # A file that lacks tensors below the head is of another network: `fit_weights` raises an error that names them.
+        # BATCH_COUNT: counts of batches, which older files lack and no prediction needs.
         names = module.state_dict()
-        # BATCH_COUNT: counts of batches, which older files lack and no prediction needs
         has_all_below_head = all(name in state or belongs(name, head) or name.endswith(BATCH_COUNT) for name in names)
-        if has_all_below_head:  # else it is another network, and `fit_weights` names what is missing
+        if has_all_below_head:
             _check_head_has_logit_per_key(state, head, file_keys, weights)
 
     state = {name: value for name, value in state.items() if not belongs(name, fresh)}
@@ -426,8 +426,8 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
 
     Most networks can be split: head(embed(images)) are their logits. This is checked on a test image, and `embed` and
     `head` are returned. Other networks take the mean over several heads (deit_*_distilled, levit, crossvit, volo, ...)
-    or pool behind their last layer (squeezenet). For these the whole network and the identity are returned, so that
-    their features are their logits.
+    or pool behind their last layer (squeezenet). For these the whole network and the identity are returned: their
+    logits serve as features.
 
     embed:  images -> features.
     head:   features -> logits.

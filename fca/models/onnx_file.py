@@ -171,8 +171,8 @@ class OnnxFile(Model):
 def _description_from_json(content: Mapping[str, Any]) -> Description:
     """The description of an exported program, from the content of the JSON file beside it.
 
-    Beside the names it has how images are prepared: `geometry` (resized to `resize` pixels, then cropped to `crop`),
-    and `white`, the value of a 16-bit image that is shown as white.
+    It names the network, its classes and its training, and states how images are prepared: `geometry` (they are resized
+    to `resize` pixels, then cropped to `crop`), and `white`, the value of a 16-bit image that is shown as white.
 
     Raises KeyError for a missing key, and TypeError, ValueError or FcaError for an impossible value.
     """

@@ -240,8 +240,9 @@ _open_clip = partial(imported, "open_clip")
 def record_of(model: OpenClip) -> dict[str, Any]:
     """OpenCLIP's record of a model's weights: a dictionary with their preprocessing, activation and address.
 
-    A tag names published weights. For a model without a tag, whose weights are a file or random, it is the record of
-    the first tag of its name, so that its images are prepared as for OpenCLIP's own weights; empty if there is none.
+    A tag names published weights. A model without a tag, whose weights are a file or random, gets the record of the
+    first tag that OpenCLIP has for the network, so that images are prepared as for these weights. Empty if OpenCLIP has
+    none.
     Raises FcaError for an unknown tag, and for a tag whose weights were trained with another activation than the
     network of this name has.
     """
@@ -288,8 +289,8 @@ def _tower_with_head(model: OpenClip, weights: str | None, logits: int) -> nn.Mo
 def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
     """OpenCLIP's image network (its tower) with a layer that compares features with texts, for one logit per class.
 
-    The texts are prompts about the classes, such as "a photo of a cat". The layer has their features as its weights, so
-    the result classifies images without being trained on them.
+    The texts are prompts about the classes, such as "a photo of a cat". The features of the texts are the weights of
+    the layer, so the result classifies images without a training.
 
     keys: class keys.
     Raises FcaError if the library of the model's tokenizer is missing, and for classes that would share a name.
@@ -325,8 +326,8 @@ def _image_and_text_model(model: OpenClip, weights: str | None) -> Any:
                 pretrained_text=False,  # else it would download further weights for the part that reads texts
                 weights_only=True,
             )
-    except RuntimeError as error:
-        if tag is None:
+    except RuntimeError as error:  # for a tag: its weights could not be downloaded
+        if tag is None:  # nothing was downloaded
             raise
         record = record_of(model)
         hub = record.get("hf_hub", "").rstrip("/")

@@ -169,10 +169,9 @@ def fix_padding(classifier: Classifier) -> None:
     """
     import torch
 
-    timm_layers = imported("timm.layers")
+    layer_class = imported("timm.layers").Conv2dSame
     module = classifier.module
-    size = classifier.input_size
-    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, timm_layers.Conv2dSame)}
+    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, layer_class)}
 
     # The height and width of each such layer's input, recorded while one image passes the network.
     input_sides: dict[Any, tuple[int, int]] = {}
@@ -183,37 +182,48 @@ def fix_padding(classifier: Classifier) -> None:
 
     hooks = [layer.register_forward_pre_hook(record_sides) for layer in layers.values()]
     with torch.no_grad():
-        classifier.embed(torch.zeros(1, 3, size, size))
+        classifier.embed(torch.zeros(1, 3, classifier.input_size, classifier.input_size))
     for hook in hooks:
         hook.remove()
 
     for name, layer in layers.items():
-        if layer not in input_sides:  # no image passes this layer, so its size is unknown and does not matter
-            continue
-
-        margins: list[int] = []  # left, right, top, bottom
-        for axis in (1, 0):  # torch pads the last axis, the width, first
-            # TensorFlow's total margin, for ceil(side / stride) outputs:
-            # max((ceil(side / stride) - 1) * stride + (kernel - 1) * dilation + 1 - side, 0)
-            total = timm_layers.get_same_padding(
-                input_sides[layer][axis], layer.kernel_size[axis], layer.stride[axis], layer.dilation[axis]
-            )
-            margins += [total // 2, total - total // 2]
-
-        convolution = torch.nn.Conv2d(
-            layer.in_channels,
-            layer.out_channels,
-            layer.kernel_size,
-            layer.stride,
-            dilation=layer.dilation,
-            groups=layer.groups,
-            bias=layer.bias is not None,
-        )
-        convolution.weight = layer.weight
-        convolution.bias = layer.bias
-        padding: Any = torch.nn.ZeroPad2d(tuple(margins))  # type: ignore[arg-type]
-        module.set_submodule(name, torch.nn.Sequential(padding, convolution))
+        if layer in input_sides:  # else no image passes this layer, so its size is unknown and does not matter
+            module.set_submodule(name, _with_fixed_padding(layer, input_sides[layer]))
     module.eval()
+
+
+def _with_fixed_padding(layer: Any, input_sides: tuple[int, int]) -> Any:
+    """A fixed padding with zeros, then a plain convolution with the weights of a layer of timm's Conv2dSame.
+
+    As in TensorFlow, an axis gets just enough padding for ceil(side / stride) outputs:
+
+        total = max((ceil(side / stride) - 1) * stride + (kernel - 1) * dilation + 1 - side, 0).
+
+    Half of it, rounded down, comes before the input, the rest behind it.
+
+    input_sides: height and width of the layer's input.
+    """
+    import torch
+
+    total_padding = imported("timm.layers").get_same_padding  # by this formula
+    margins: list[int] = []  # left, right, top, bottom
+    for axis in (1, 0):  # torch pads the last axis, the width, first
+        total = total_padding(input_sides[axis], layer.kernel_size[axis], layer.stride[axis], layer.dilation[axis])
+        margins += [total // 2, total - total // 2]
+    padding: Any = torch.nn.ZeroPad2d(tuple(margins))  # type: ignore[arg-type]
+
+    convolution = torch.nn.Conv2d(
+        layer.in_channels,
+        layer.out_channels,
+        layer.kernel_size,
+        layer.stride,
+        dilation=layer.dilation,
+        groups=layer.groups,
+        bias=layer.bias is not None,
+    )
+    convolution.weight = layer.weight
+    convolution.bias = layer.bias
+    return torch.nn.Sequential(padding, convolution)
 
 
 def quantised(program: bytes, images: Bytes) -> bytes:
@@ -421,20 +431,7 @@ def cost_of(program: bytes) -> ProgramCost:
     shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in values}
     types = {value.name: value.type.tensor_type.elem_type for value in values}
     constants = {constant.name: list(constant.dims) for constant in graph.initializer}
-
-    # Layers of an int8 program read their weights from a DequantizeLinear: its output has the shape of the constant
-    # that it reads. onnxruntime keeps the values around DequantizeLinear and QuantizeLinear in int8, although their
-    # recorded type is float.
-    weights = dict(constants)  # shapes by the names under which layers read them
-    int8_names = set()
-    for node in graph.node:
-        if node.op_type == "DequantizeLinear":
-            source, output = node.input[0], node.output[0]
-            int8_names.add(output)
-            if source in constants:
-                weights[output] = constants[source]
-        if node.op_type == "QuantizeLinear":
-            int8_names.add(node.input[0])
+    weights, int8_names = _weights_and_int8_values(graph, constants)
 
     flops = 0
     largest_layer = 0  # bytes of inputs and outputs
@@ -451,6 +448,28 @@ def cost_of(program: bytes) -> ProgramCost:
     params = sum(math.prod(shape) for shape in constants.values() if shape)  # scalars, such as 255, are no weights
     memory = len(program) + largest_layer  # the file with all weights, and the largest values between layers
     return ProgramCost(flops, memory, params)
+
+
+def _weights_and_int8_values(graph: Any, constants: Mapping[str, list[int]]) -> tuple[dict[str, list[int]], set[str]]:
+    """The shapes of weights by the names under which layers read them, and the names of values that are kept in int8.
+
+    Layers of an int8 program read their weights from a DequantizeLinear: its output has the shape of the constant that
+    it reads. onnxruntime keeps the values around DequantizeLinear and QuantizeLinear in int8, although their recorded
+    type is float.
+
+    constants: name of a constant of the graph -> its shape.
+    """
+    weights = dict(constants)
+    int8_names = set()
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear":
+            source, output = node.input[0], node.output[0]
+            int8_names.add(output)
+            if source in constants:
+                weights[output] = constants[source]
+        if node.op_type == "QuantizeLinear":
+            int8_names.add(node.input[0])
+    return weights, int8_names
 
 
 def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, list[int]]) -> int:

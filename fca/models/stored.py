@@ -68,8 +68,10 @@ class StoredRun(Model):
         """
         model, trained_classes = self._trained_model_and_classes()
         weights = self._weights_file()
-        with noting():  # leaves a note in the run's folder if the file is damaged, so that all its files are checked
-            compare(weights)  # with the size and hash that the run recorded
+        # `compare` raises DamagedFile unless the file has the size and hash that the run recorded. `noting` then leaves
+        # a note in the run's folder, because of which the store compares all files of this run from then on.
+        with noting():
+            compare(weights)
 
         if isinstance(model, Probed):  # a linear classifier on frozen features: the file has this classifier alone
             return replace(model, weights=str(weights), classes=trained_classes).build(classes)
@@ -127,7 +129,7 @@ class StoredRun(Model):
             allowed = f"a train run in {self.outputs}: {examples}"
             raise FcaError("model.run_id", self.run_id, allowed, "list them: fca results") from None
 
-        if isinstance(model, StoredRun):  # `describe_model` never writes one: runs could name each other in a circle
+        if isinstance(model, StoredRun):  # `describe_model` writes none, since runs could name each other in a circle
             raise DamagedFile(path, f"describes no network but run {model.run_id:.40}")
         if isinstance(model, Probed):
             # The network whose features it reads may be a run of this store, which may have moved since the training.
@@ -150,14 +152,14 @@ class StoredRun(Model):
             raise FcaError("model.run_id", self.run_id, allowed, step)
 
         folder = Path(self.outputs, "runs", self.run_id)
-        # by `_snapshot_name`, the setting `snapshot` in its single spelling: 0.50 is 0.5
+        snapshot = self._snapshot_name  # in its single spelling: 0.5 where the setting is 0.50
         file_by_snapshot = {_snapshot_in_file(path): path for path in folder.glob(f"*{SUFFIX}")}
-        if self._snapshot_name in file_by_snapshot:
-            return file_by_snapshot[self._snapshot_name]
+        if snapshot in file_by_snapshot:
+            return file_by_snapshot[snapshot]
 
         # removed: name of a removed file -> what removed it, in words
         reason_by_snapshot = {_snapshot_in_file(Path(name)): reason for name, reason in removed(folder).items()}
-        reason = reason_by_snapshot.get(self._snapshot_name)
+        reason = reason_by_snapshot.get(snapshot)
         if reason:
             # The run's own command, but such that it keeps the weights this time.
             words = str(store.row(self.run_id).get("command")).split(" ")
@@ -242,10 +244,10 @@ class Probed(Model):
         If the base is a stored run that trained a probe, the base of that probe is taken, and so on. Raises FcaError if
         the base is described as a probe itself, and for runs that name each other in a circle.
         """
-        # self.base: a model as in model.json, its class and fields
-        # A description must have class keys; a base has none, since only its features are read.
+        # self.base has the class and the fields of a model. A description of a model must also have class keys; a base
+        # has none, since only its features are read.
         model, _ = model_from_description({**self.base, "classes": []})
-        visited: list[Model] = []
+        visited: list[Model] = []  # stored runs that trained a probe
         while isinstance(model, StoredRun) and model not in visited:
             stored_model, _ = model._trained_model_and_classes()
             if not isinstance(stored_model, Probed):

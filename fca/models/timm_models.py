@@ -124,7 +124,7 @@ class TimmModel(LibraryModel):
         module, keys = _with_weights(self, file_keys, classes, gives_projection)
         geometry, normalise = _geometry_and_normalisation(self, module)
         if self.depth != "whole":
-            module = _at_depth(self, module, len(keys))
+            module = _at_depth(self, module, len(keys))  # a cut network gets a fresh head for its keys
 
         def pooled(images: Tensor) -> Tensor:
             """The features before the head, one vector for each image."""
@@ -143,7 +143,7 @@ class TimmModel(LibraryModel):
     def _class_keys(self) -> tuple[str, ...]:
         """The class keys of the weights' logits: as configured, or, for timm's own weights, those of an ImageNet.
 
-        None for other weights, whose logits have no known meaning, and where timm knows no ImageNet with as many
+        Empty for other weights, whose logits have no known meaning, and where timm knows no ImageNet with as many
         classes.
         """
         configured_keys = class_keys(self.classes)
@@ -312,7 +312,7 @@ def _with_weights(
 ) -> tuple[Any, tuple[str, ...]]:
     """Build timm's network with the model's weights; return it and the class keys of its logits, if it has any.
 
-    The weights are those that timm publishes, those of an installed package, a file, or random.
+    The weights are published by timm, in an installed package, in a file, or random.
 
     file_keys:        class keys of the weights' logits; empty if unknown.
     classes:          class keys to train for, with a fresh head; None: nothing is trained.
@@ -331,7 +331,7 @@ def _with_weights(
     head = () if gives_projection else tuple(classifier_names)
 
     def make(logits: int) -> nn.Module:
-        """The network with this number of logits; with its projection, whose width the weights decide."""
+        """The network with this number of logits; a projection keeps the width that it has in timm's own weights."""
         return network(model, None if gives_projection else logits)
 
     if model.is_packaged:
@@ -392,8 +392,8 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
     """
     kwargs = dict(model.kwargs)  # the keywords for timm's function of this architecture
     if model.stem == "cifar" and "channels" in kwargs:
-        # A ResNet's stem must have as many channels as its first stage. timm's plain stem always has 64; a deep one
-        # has 2 * stem_width.
+        # The cifar stem takes over the width of the stem that timm builds, which has to be that of the first stage.
+        # timm's plain stem always has 64 channels; a deep one has 2 * stem_width.
         kwargs = {"stem_type": "deep", "stem_width": kwargs["channels"][0] // 2, **kwargs}
     if logits is not None:
         kwargs["num_classes"] = logits

@@ -100,7 +100,7 @@ def network(model: TorchvisionModel, logits: int) -> nn.Module:
 
 
 def record_of(name: str) -> Any:
-    """torchvision's record of weights, which has their address, their tag and their preprocessing.
+    """torchvision's record of published weights: address, tag and preprocessing.
 
     name: architecture.tag, or only an architecture for its default weights. Raises FcaError for an unknown tag.
     """

@@ -111,7 +111,8 @@ class Augment:
         images: number of images.
         size: their side in pixels.
         """
-        # The empty first element lets the concatenation below work without policy and jitter.
+        # Each element has the operations and the strengths of one or more rounds: images x rounds. The first is empty,
+        # so that the concatenation below works without policy and jitter.
         rounds: list[Rounds] = [(np.zeros((images, 0), int), np.zeros((images, 0)))]
         if self.policy == "three_augment":
             rounds.append(_draw_three_augment(rng, images))
@@ -166,7 +167,9 @@ class Augment:
         if self.policy == "trivial":
             largest = TRIVIAL_STRENGTHS  # this policy has larger strengths, and translations in pixels
             share = rng.integers(LARGEST_MAGNITUDE + 1, size=operation.shape) / LARGEST_MAGNITUDE
-        elif self.policy == "autoaugment":  # its pairs of operations replace the operations that are drawn above
+        elif self.policy == "autoaugment":
+            # Its pairs replace the operations drawn above. That draw stays: without it, later random numbers would
+            # differ.
             operation, share = _draw_autoaugment(rng, images)
 
         strength = largest[operation] * share

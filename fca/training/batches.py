@@ -152,7 +152,8 @@ class Batches:
         batch_size:  largest number of images of a batch, over all processes.
         seed:        all that is drawn in an epoch follows from (seed, epoch); None = nothing is drawn, and images come
                      in the order of the examples.
-        recipe:      decides about passes, repeats and changes of images; None = each image once, as it is stored.
+        recipe:      has the passes over the images in an epoch, the repeats of an image in a pass, and how images are
+                     changed; None = each image once, as it is stored.
         progress:    show a bar while images are read into memory.
         rank, world: the number of this process, from 0, and how many processes there are.
         min_images:  fewest images of a batch, over all processes.
@@ -178,8 +179,9 @@ class Batches:
 
         # Originals differ in size: estimate the bytes of all images by some that are spread over the examples.
         sample_step = -(-len(examples) // SIZE_SAMPLE)  # rounded up: at most SIZE_SAMPLE images
-        sample = self._read(examples.rows[::sample_step])  # sample.height has an entry for each image of the sample
-        expected_bytes = sample.pixels.nbytes / len(sample.height) * len(examples)
+        sample = self._read(examples.rows[::sample_step])
+        sample_images = len(sample.height)  # `sample.pixels` has the pixels of all these images in a row
+        expected_bytes = sample.pixels.nbytes / sample_images * len(examples)
         self.preloaded = self._put_all_on_device(progress) if expected_bytes <= PRELOAD_BYTES else None
 
     def __len__(self) -> int:
@@ -201,7 +203,8 @@ class Batches:
             images_by_batch = read_ahead(self._read_to_device, (self.examples.rows[own] for own in own_positions))
         else:
             preloaded = self.preloaded
-            # `select` gives the sizes of these images; the pixels stay those of all, and `_batch_pixels` selects them
+            # `select` gives where these images begin in `preloaded.pixels`, and their sizes. The pixels stay those of
+            # all images: `_batch_pixels` takes out what it needs.
             images_by_batch = (preloaded.select(own) for own in own_positions)
 
         # The same positions on the device, where they select labels and pixels, and the random numbers for `warp`.
@@ -256,7 +259,8 @@ class Batches:
     ) -> UInt8[Tensor, "batch size size 3"]:
         """The pixels of this process's images in a batch, cropped at random if the recipe crops originals.
 
-        images:     this process's images in the batch: originals of any shape if the recipe crops, else at input size.
+        images:     where this process's images begin in `images.pixels`, and their sizes: originals of any shape if the
+                    recipe crops, else at input size. If all images are preloaded, the pixels are those of all.
         positions:  their positions in the examples.
         rng:        the batch's random numbers.
         batch_size: number of images of the batch over all processes.
@@ -264,7 +268,6 @@ class Batches:
         recipe = self.recipe
         if recipe is None or self.seed is None or not self.crops:  # nothing to crop: all images have one size
             pixels = images.pixels.view((-1, self.size, self.size, 3))
-            # preloaded: `images.pixels` has all examples, of which this process's images are selected here
             return pixels if self.preloaded is None else pixels[positions]
 
         # 2 * TRIES + 2 numbers for the crop; the last number is for mirroring.
@@ -362,7 +365,7 @@ def warp(
 
     An output pixel at x_out shows the input at
 
-        x_in = a x_out + t   along each axis; x runs from -1 to 1 over the image.
+        x_in = a x_out + t   along each axis; x runs from -1 to 1 over the image, from edge to edge.
 
     a is the window's share of the side (negative along x if the image is mirrored), t its centre plus the shift.
 
@@ -389,7 +392,8 @@ def warp(
     share = torch.ones_like(shift_draws)  # images x 2
     if scale_min < 1:
         side = (scale_min + (1 - scale_min) * area_draw).sqrt()
-        # exp(log aspect / 2) is the square root of the aspect: width / height = stretch / (1 / stretch) = stretch².
+        # The log aspect is (2 draw - 1) MAX_LOG_ASPECT. `stretch` is the square root of the aspect, since
+        # width / height = (side stretch) / (side / stretch) = stretch².
         stretch = ((aspect_draw - 0.5) * MAX_LOG_ASPECT).exp()
         share = torch.cat([side * stretch, side / stretch], 1).clamp(max=1)
         centre = centre + (2 * place_draws - 1) * (1 - share)  # anywhere, so that the window stays in the image

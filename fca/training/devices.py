@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from logging.handlers import QueueHandler
@@ -221,7 +221,7 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
     threads = max(1, torch.get_num_threads() // len(devices))  # so that processes do not compete for cores
     environment = {
         **os.environ,
-        "NODE_RANK": "0",
+        "NODE_RANK": "0",  # all processes are on this machine
         "OMP_NUM_THREADS": str(threads),
         PLUGINS: ",".join(plugins()),  # the user's modules, whose classes the new processes may import, too
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),  # the same modules in all processes
@@ -230,20 +230,9 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
     processes: list[Popen[bytes]] = []
     running: dict[Any, Popen[bytes]] = {}  # our end of a pipe -> the process at the other end, in order of ranks
     try:
-        # Each new process runs the short program _PROCESS, which calls `run_process`: it waits at the remote end of its
-        # pipe for the work. The option -P keeps the current folder out of its module search path.
         for rank in range(len(devices)):
-            connection, remote_connection = Pipe()
-            # `with` closes the remote end in this process once the new process has inherited it. If it stayed open
-            # here, our reads would not end when the new process dies.
-            with remote_connection:
-                handle = remote_connection.fileno()
-                process = Popen(  # noqa: S603
-                    [sys.executable, "-P", "-c", _PROCESS, str(handle)],
-                    # LOCAL_RANK shows Lightning that its processes exist already; else it would start its own.
-                    env={**environment, "LOCAL_RANK": str(rank)},
-                    pass_fds=[handle],
-                )
+            # LOCAL_RANK shows Lightning that its processes exist already; else it would start its own.
+            connection, process = _started_process({**environment, "LOCAL_RANK": str(rank)})
             processes.append(process)
             running[connection] = process
 
@@ -267,6 +256,22 @@ def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torc
         for process in processes:
             process.kill()
             process.wait()
+
+
+def _started_process(environment: Mapping[str, str]) -> tuple[Any, Popen[bytes]]:
+    """Start a process of a training; return our end of a pipe to it, and the process.
+
+    It runs the short program _PROCESS, which calls `run_process`, and waits at the remote end of the pipe for its work.
+    """
+    connection, remote_connection = Pipe()
+    # `with` closes the remote end in this process once the new process has inherited it. If it stayed open here, our
+    # reads would not end when the new process dies.
+    with remote_connection:
+        handle = remote_connection.fileno()
+        # The option -P keeps the current folder out of the module search path of the new process.
+        command = [sys.executable, "-P", "-c", _PROCESS, str(handle)]
+        process = Popen(command, env=environment, pass_fds=[handle])  # noqa: S603
+    return connection, process
 
 
 def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: Any) -> None:

@@ -99,7 +99,7 @@ def _outputs_in_batches(
         raise ValueError("rows is empty: there is no image to evaluate")
 
     module = classifier.module.eval()
-    device = device_of(accelerator_for(module, accelerator))
+    device = device_of(accelerator_for(module, accelerator))  # the CPU for encoders that have no parameters
     module.to(device)
 
     n_batches = -(-len(rows) // batch_size_of(classifier.input_size))  # rounded up

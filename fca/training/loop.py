@@ -251,8 +251,8 @@ class Keeper(pl.Callback):
         Patience is a number of epochs: the training ends when so many epochs in a row were no better than the best
         epoch. 0 is no limit.
 
-        Raises Diverged if a loss of the epoch or the weights of a new best epoch are not finite, and Preempted if a
-        stop is requested, after writing a checkpoint.
+        Raises Diverged if a loss of the epoch, or a weight of a new best epoch, is not finite. If a stop is requested,
+        a checkpoint is written, and Preempted is raised.
         """
         figures = pl_module.figures  # losses, accuracies and learning rate of this epoch
         if not all(map(math.isfinite, figures.values())):
@@ -283,7 +283,7 @@ class Keeper(pl.Callback):
         # Clocks and signals differ between processes: all do what the first process decides.
         should_stop, should_save = trainer.strategy.broadcast((stop.requested.is_set(), is_due))
         if should_stop or should_save:
-            trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)
+            trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)  # with the optimiser's state
             self.checkpoint_time = time.perf_counter()
         if should_stop:
             raise stop.Preempted(f"the training stopped after epoch {epoch} of {epochs}")
@@ -369,7 +369,7 @@ def fit(
 
     recipe:       how to train. Its learning rate is given for a batch size of lr_batch, and is scaled here to
                   batch_size. For a network with given weights, the caller takes `Recipe.scaled(finetune=True)`, which
-                  also multiplies it by finetune_lr; such a recipe is not scaled again here.
+                  also multiplies it by finetune_lr; scaling such a recipe once more changes nothing.
     seed:         batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU the same call gives the
                   same bits, whether it was interrupted or not.
     place:        folder, devices and display. The folder then has best.safetensors, the snapshots of the recipe
@@ -387,6 +387,7 @@ def fit(
     """
     recipe.check()
     # Fill in the learning rate for this batch size, and the numbers of epochs and passes for these numbers of images.
+    # finetune=False: callers that finetune have multiplied it by finetune_lr already.
     recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
     devices = devices_of(place.accelerator, place.devices, place.strategy)
     # 2 where batch norm could get a single image, which it cannot normalise; else 1
@@ -416,7 +417,7 @@ def _check_recipe_on_devices(
     """Raise FcaError if the network cannot be trained by the recipe on these devices.
 
     With FSDP, neither a running average of the weights nor chunks of a batch are supported. Training in float16 needs a
-    GPU. Only networks of timm group their layers, which learning rates that decay from layer to layer need.
+    GPU. Learning rates that decay from layer to layer need groups of layers, which only networks of timm have.
     """
     is_sharded = len(devices) > 1 and place.strategy == "fsdp"  # each process holds a share of the weights
     if is_sharded and (recipe.ema or recipe.accumulate > 1):
@@ -440,10 +441,10 @@ def _fewest_images_per_forward(
 
     Raises FcaError if these are too few, and if there are more devices than a batch has images for.
     """
-    for split, images, fewest in (("train", n_train, 2), ("val", n_val, 1)):
-        if images < fewest:
+    for split, n_images, fewest in (("train", n_train, 2), ("val", n_val, 1)):
+        if n_images < fewest:
             step = "take a larger dataset, or see: fca run task=describe"
-            raise FcaError(f"{split} images", images, f"at least {fewest}", step)
+            raise FcaError(f"{split} images", n_images, f"at least {fewest}", step)
 
     # Images of the smallest batch; batches differ by one image at most.
     batch_images = n_train // count_batches(n_train, recipe.batch_size)
@@ -458,17 +459,17 @@ def _fewest_images_per_forward(
     # Devices among which a batch can be divided: each needs an image for each chunk.
     most_devices = batch_images // recipe.accumulate
     if forward_size > 1:
-        # An image that would be alone joins others: `training_step` cuts fewer chunks than `accumulate`, down to one,
-        # and `Batches` makes fewer, larger batches. So `accumulate` does not limit the devices here. A batch of full
-        # size only needs `forward_size` images for each device.
+        # Chunks and batches that are too small become larger: `training_step` cuts fewer chunks than `accumulate`, down
+        # to one, and `Batches` makes fewer batches. So the limit is a batch of full size that is not cut into chunks:
+        # each device needs `forward_size` images of it.
         full_batch_images = min(n_train, recipe.batch_size)
         most_devices = full_batch_images // forward_size
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
 
     # For validation, each device needs an image of every batch. A single device always suffices.
-    for split, images in (("train", most_devices), ("val", val_batch_images)):
-        if len(devices) > max(1, images):
-            raise FcaError("machine.devices", len(devices), f"up to {images}, a batch of {split} images", "lower it")
+    for split, limit in (("train", most_devices), ("val", val_batch_images)):
+        if len(devices) > max(1, limit):
+            raise FcaError("machine.devices", len(devices), f"up to {limit}, a batch of {split} images", "lower it")
     return forward_size
 
 
@@ -487,7 +488,7 @@ def _train_in_process(
 
     The result of the only process is returned to `fit`. With several processes, `fit` reads it from these files.
 
-    recipe:       how to train; its learning rate is scaled to batch_size, and its steps are turned into epochs.
+    recipe:       how to train, with the learning rate for this batch size, and with epochs in place of steps.
     forward_size: fewest images that may go through the network together in one process.
     start_counts: whether the initial weights are kept if no epoch is better on `val`.
     process:      the devices of all processes, and the number of this process.
@@ -523,13 +524,13 @@ def _train_in_process(
     has_diverged = False
     with _without_lightning_notes(), _tf32_if_asked(recipe.precision):
         training = training_class(classifier, recipe, steps, seed, is_compiled, forward_size)
-        training.train()  # Lightning keeps the mode that it finds, which may be that of an evaluation
+        training.train()  # the network may be in evaluation mode, and Lightning keeps the mode that it finds
         trainer = _lightning_trainer(recipe, place, process, keeper, len(batches))
         checkpoint = _usable_checkpoint(place.folder, training)
         try:
             # weights_only: unpickling the checkpoint makes tensors and plain values, and runs no other code
             trainer.fit(training, batches, val_batches, ckpt_path=checkpoint, weights_only=True)
-        except Diverged:
+        except Diverged:  # a loss or a weight was not finite
             has_diverged = True
         finally:
             remove(place.folder / PROGRESS)

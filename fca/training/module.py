@@ -60,7 +60,7 @@ class Training(pl.LightningModule):
         """Prepare what the recipe needs: mixup and cutmix, a running average of the weights, precision, compiling.
 
         classifier:   its module is trained; it must give one logit for each class.
-        recipe:       how to train; its learning rate is that for its batch size, and its steps are turned into epochs.
+        recipe:       how to train, with the learning rate for this batch size, and with epochs in place of steps.
         steps:        number of steps in the whole training, for the schedule of the learning rate.
         seed:         everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
         is_compiled:  whether training steps go through torch.compile.
@@ -155,8 +155,8 @@ class Training(pl.LightningModule):
         fewest_images = whole_batch_size // n_processes
         n_chunks = max(1, min(self.recipe.accumulate, fewest_images // self.forward_size))
         if self.recipe.accumulate > 1:
-            # Lightning would zero the gradients after this method, and so lose those of the earlier chunks: its hook
-            # `optimizer_zero_grad` does nothing here.
+            # Gradients are zeroed here, before the first chunk. Lightning would do it after this method and lose those
+            # of the earlier chunks, so its hook `optimizer_zero_grad` does nothing with `accumulate`.
             self.optimizers().zero_grad()  # type: ignore[union-attr]
 
         forward = self.compiled_forward or self.network
@@ -170,14 +170,15 @@ class Training(pl.LightningModule):
                 loss = loss * weight
             sums += torch.stack([loss.detach(), weight * accuracy(logits.detach(), chunk_targets)])
             if number < n_chunks:  # the last backward pass is Lightning's
-                self.trainer.strategy.backward(loss, None)
+                self.trainer.strategy.backward(loss, None)  # adds to the gradients; None: it needs no optimiser
 
         self.train_sums += sums
-        if (index + 1) % CHECK_EVERY == 0:
-            self.check_loss()
+        if (index + 1) % CHECK_EVERY == 0:  # not at every step, since the check waits for the device
+            self.check_loss()  # raises Diverged for a loss that is not finite
 
         self.images_since_log += len(images) * n_processes
-        if self.is_logged_step:  # metrics are logged every few steps only; pace: learning rate and images per second
+        if self.is_logged_step:  # one step of several
+            # pace: learning rate, and images per second since the last logged step
             self.log_dict({"train/loss_step": sums[0], **self.pace()}, batch_size=len(images))
             self._start_speed_count()
         return loss
@@ -286,7 +287,7 @@ class Training(pl.LightningModule):
         """
         strategy = self.trainer.strategy
         val_loss_sum, n_correct, n_images = strategy.reduce(self.val_sums, reduce_op="sum").tolist()
-        # added up over the batches of the epoch; `reduce` takes the mean over processes
+        # Added up over the batches of the epoch. Without an operation `reduce` takes the mean over processes.
         train_loss_sum, train_accuracy_sum = strategy.reduce(self.train_sums).tolist()
         n_batches = self.trainer.num_training_batches
         self.figures = {
@@ -357,8 +358,9 @@ def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int],
 
         average ← d average + (1 - d) value,   d = min(ema, (1 + t) / (10 + t)) for t = 1, 2, ...
 
-    t counts the steps after the first step, after which AveragedModel copies the weights. Without ema_warmup d = ema;
-    then the first weights keep a large part of the average for about 3 / (1 - ema) steps. Integers are copied at every
+    After the first step of a training AveragedModel copies the weights; t counts the steps from the second one on.
+    Without ema_warmup d = ema; then the first weights keep a large part of the average for about 3 / (1 - ema) steps.
+    Integers are copied at every
     step: they count the batches that a batch norm has seen, and have no average.
     """
 
@@ -366,7 +368,7 @@ def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int],
     def update(averages: Tensors, values: Tensors, step: Tensor | int) -> None:
         """Update these averages in place.
 
-        values: those after the step.
+        values: the weights or buffers after the step.
         step: t.
         """
         are_counts = not averages[0].is_floating_point()  # torch calls this for tensors of one type at a time

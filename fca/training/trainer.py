@@ -74,7 +74,7 @@ class TrainerKeys:
 
             module, _, _ = target.rpartition(".")
             if not is_within(module, *plugins()):
-                raise FcaError(key, target, ", ".join(keywords_by_class), STEP)
+                raise FcaError(key, target, ", ".join(keywords_by_class), STEP)  # STEP: how to allow a class
             declare_torchvision_ops()  # the user's module may import Lightning, which needs them
             class_of(key, target)  # raises if it is no dataclass of that module
 
