@@ -182,7 +182,7 @@ def _keys_by_reading(classes: tuple[str, ...]) -> dict[tuple[bool, object], list
     """
     keys_by_reading: dict[tuple[bool, object], list[str]] = {}
     for key in classes:
-        if key.casefold() in _VALUE_OF_WORD:
+        if key.casefold() in _VALUE_OF_WORD:  # words such as yes, null and nan
             value = _VALUE_OF_WORD[key.casefold()]
             keys_by_reading.setdefault((type(value) is bool, value), []).append(key)
 

@@ -215,7 +215,7 @@ def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
 
     recipe = replace(context.recipe, flip=context.recipe.flip and data.mirror)
     if context.compat:
-        recipe = replace(recipe, val_max=0)  # the epoch is chosen on all test images
+        recipe = replace(recipe, val_max=0)  # 0: no limit. As in the original, all test images choose the epoch
     recipe = recipe.scaled(finetune)  # fills in the effective learning rate
     recipe = recipe.essential(n_train, n_val)  # steps become epochs, and settings without effect become neutral
 
