@@ -216,6 +216,7 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
 
     effect = d / s
     t = effect * k**0.5
+    # nctdtrinc(freedom, p, t): the noncentrality with which Student's variable is at most t with probability p
     smallest_effect = float(nctdtrinc(k - 1, UPPER_LEVEL, t)) / k**0.5
     largest_effect = float(nctdtrinc(k - 1, LOWER_LEVEL, t)) / k**0.5
     is_significant = t > stdtrit(k - 1, UPPER_LEVEL)
@@ -544,7 +545,7 @@ def _between_subsets(
     variance = float(np.var([s.correct.mean() for s in subsets], ddof=1))
     return _difference(
         _MeanSquare(variance, len(subsets) - 1),
-        _MeanSquare(init_noise, freedom if init_noise > 0 else 0.0),  # no chi-square variable is negative
+        _MeanSquare(init_noise, freedom if init_noise > 0 else 0.0),  # 0: exact, as a chi-square variable is positive
         exact_noise,
     )
 
@@ -591,7 +592,8 @@ def _noise(
     all_images = np.unique(np.concatenate([s.images for s in subsets]))
 
     # of each subset, over all images: deviations of an image's mean correctness from its class (image_errors), and
-    # deviations of each run from the mean over inits (residuals); 0 for images that are not in the subset
+    # deviations of each run from the mean over inits (residuals); 0 for images that are not in the subset. Both are
+    # scaled so that their products, summed over images, estimate covariances of mean accuracies
     image_errors = np.zeros((k, len(all_images)))
     residuals = [np.zeros((len(s.runs), len(all_images))) for s in subsets]
     for i, subset in enumerate(subsets):
@@ -626,8 +628,7 @@ def _noise(
                 first_accuracies = first.correct.mean(axis=1)
                 second_accuracies = second.correct.mean(axis=1)
                 of_init = np.cov(first_accuracies, second_accuracies)[0, 1]
-                # a mean over inits and a sum over images: `_residuals` divides by the number of images
-                of_residual = (residuals[i] * residuals[j]).mean(axis=0).sum()
+                of_residual = (residuals[i] * residuals[j]).mean(axis=0).sum()  # mean over inits, sum over images
             init_covariance[i, j] = init_covariance[j, i] = of_init
             residual_covariance[i, j] = residual_covariance[j, i] = of_residual
 

@@ -276,11 +276,10 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     W = (X'X + λ n v I)^-1 X'Y for n images, with X (features) and Y (one-hot labels) centred, so that the intercept is
     not penalised. v is the mean variance of a feature, so that λ means the same for every encoder.
 
-    λ is chosen from PENALTIES by leaving images out, fold by fold: it has the smallest mean square of the errors Y -
-    output on images by which the regression was not fitted (see `_left_out_errors`). A fold has one image of each
-    class, or several of a class with more than FOLDS images. Single images are not left out, because the fit then has
-    fewest images of just that class: the error on them is too high by 4.5 points for ten classes of 15 photographs,
-    with folds by 1.4.
+    λ is chosen from PENALTIES by leaving images out, fold by fold: it has the smallest mean squared error on images to
+    which the regression was not fitted. A fold has one image of each class, or several of a class with more than FOLDS
+    images. Single images are not left out, because the fit then has fewest images of just that class: the error on them
+    is too high by 4.5 points for ten classes of 15 photographs, with folds by 1.4.
 
     The logits are the outputs of the regression times a `temperature` that is fitted to the images left out.
 
