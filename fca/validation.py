@@ -111,7 +111,7 @@ def describe_allowed(kind: Any, name: str) -> str:
         return "null"
 
     types = [get_origin(option) or option for option in options if option is not NoneType]  # list for list[str]
-    last_type = types[-1]  # describes all: int | float is a number
+    last_type = types[-1]  # stands for all of them: int | float is described as a number
     is_container = last_type in (list, dict)
     is_nested = is_dataclass(last_type)
     if rule.choices and not is_container:

@@ -55,9 +55,9 @@ def abstention(
 
     right:      whether the most probable class is the true one.
     error:      in (0, 1).
-    labels:     true class of each image. The error is then the mean over these classes: of each class, the share of
-                wrong ones among its answered images. The p values are those of `balanced_p_values`. None: the error is
-                the share of wrong ones among all answered images.
+    labels:     true class of each image. The error is then, averaged over these classes, the share of wrong ones among
+                the answered images of a class, with the p values of `balanced_p_values`. None: the share of wrong ones
+                among all answered images.
     candidates: number of networks from which these same images selected this one, such as the epochs of its training.
                 The guarantee holds for all of them at once (union bound).
 
