@@ -174,7 +174,9 @@ def read_costs(file: str | Path) -> Costs:
 
 
 def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Costs:
-    """Make a table of costs from a mapping: true class -> answer -> cost.    file: its source, for messages.
+    """Make a table of costs from a mapping: true class -> answer -> cost.
+
+    file: its source, for messages.
 
     The classes of the table have the order of the answers. Raises FcaError if the true classes are not the same as the
     answers, and for a missing cost or a cost that is not a finite number of at least 0.

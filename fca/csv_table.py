@@ -45,7 +45,11 @@ MAX_CELLS = 8  # in a message
 
 
 class TableLines(NamedTuple):
-    """A table, line by line.    names: those of the columns.    cells: those of each line, as many as names."""
+    """A table, line by line.
+
+    names: those of the columns.
+    cells: those of each line, as many as names.
+    """
 
     names: list[str]
     cells: Iterator[list[str]]
@@ -69,6 +73,7 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
     {'path': ['1.png', '2.png'], 'label': ['01', 'NA']}
     """
     text = _read_text(source, name, comments)
+    # spaces after separators are ignored if the header has one after each of its separators
     lines = text.lines(skips_spaces=text.has_spaced_header, clean_name=str.strip)
     columns = [column or f"Unnamed: {position}" for position, column in enumerate(lines.names)]
     frame = _frame_of_unquoted_text(text, columns)  # the fast way, for simple tables
@@ -83,7 +88,7 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
         frame = frame.drop(columns=column)
 
     for column in columns[: len(frame.columns)]:
-        if frame[column].str.startswith("'").any():  # few columns have escaped cells
+        if frame[column].str.startswith("'").any():  # few columns have cells that `csv_text` escaped
             frame[column] = frame[column].map(without_escape)
     return frame
 
@@ -215,7 +220,8 @@ def _read_unpacked(path: Path) -> bytes:
 def _decode_text(content: bytes, name: str | Path) -> str:
     """The text in a file's bytes, without a byte order mark. Raises FcaError naming the line that is no text.
 
-    UTF-16 needs its mark; everything else is read as UTF-8.    name: of the file, for messages.
+    UTF-16 needs its mark; everything else is read as UTF-8.
+    name: of the file, for messages.
     """
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     step = "save it as CSV UTF-8, which spreadsheets and editors offer"
@@ -234,7 +240,11 @@ def _decode_text(content: bytes, name: str | Path) -> str:
 
 @dataclass(frozen=True)
 class _TableText:
-    """The text of a CSV table.    name: of its file.    comments: whether lines that begin with # are ignored."""
+    """The text of a CSV table.
+
+    name:     of its file.
+    comments: whether lines that begin with # are ignored.
+    """
 
     text: str
     name: str

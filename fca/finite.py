@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 OVERFLOW = "without overflow"  # in torch's error for a step beyond float32
 HALF_MAX = 65_504  # the largest number of float16
+# the advice to the user in both errors
 STEP = "check its weights, and model.mean and model.std; or take another network"
 
 
@@ -56,7 +57,7 @@ def check_outputs(kind: str, outputs: Float[np.ndarray, "images outputs"], befor
         return
     n_images = int((~is_finite).any(axis=1).sum())
     value = f"NaN or infinite for {n_images} of the first {before + len(outputs):,} images"
-    raise FcaError(f"{kind} of the network", value, "finite numbers", STEP)
+    raise FcaError(f"{kind} of the network", value, "finite numbers", step=STEP)
 
 
 def as_half(kind: str, outputs: Float[np.ndarray, "images outputs"]) -> Float16[np.ndarray, "images outputs"]:
@@ -75,4 +76,4 @@ def as_half(kind: str, outputs: Float[np.ndarray, "images outputs"]) -> Float16[
         return half
     n_images = int((~is_finite).any(axis=1).sum())
     value = f"up to {np.abs(outputs).max():.3g}, for {n_images} of {len(outputs):,} images beyond {HALF_MAX:,}"
-    raise FcaError(f"{kind} of the network", value, "the range of float16, in which they are stored", STEP)
+    raise FcaError(f"{kind} of the network", value, "the range of float16, in which they are stored", step=STEP)

@@ -34,7 +34,7 @@ def use_plugins(modules: Iterable[str]) -> None:
         if not re.fullmatch(_MODULE, name):
             raise FcaError("plugins", name, "names of modules, as in import: my_models", "correct the name")
     for name in names:
-        package = name.partition(".")[0]  # only this one: Python imports a package to look for its modules
+        package = name.partition(".")[0]  # its modules are not looked for, as Python would import the package
         if not _can_import(package):
             raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", _ADD_FOLDER)
     _plugins[:] = names

@@ -74,7 +74,7 @@ class Meter:
         work: how long each item takes, in any unit; without it, all take equally long.
         """
         self.n_done = 0
-        self.part_name = ""
+        self.part_name = ""  # set by `begin`
         self.lines = ProgressLines(what, total, work=work)
 
         has_bar = long and on_terminal()
@@ -121,18 +121,19 @@ class ProgressLines:
     The first line comes after FIRST_S seconds. The pause before every further line is EVERY_S seconds, or the share
     PAUSE_SHARE of the time so far if that is longer. Nothing is written on a terminal, which has a bar, nor by a worker
     process of a sweep, because the sweep itself writes lines.
-
-    what:        the work's name.
-    total:       the number of items; None: unknown.
-    done_before: how many items were done before this work began; they do not count for the pace.
-    paced:       whether the pace so far predicts the time to go.
-    work:        how long each item takes, in order and in any unit; without it, all take equally long.
     """
 
     def __init__(
         self, what: str, total: int | None, done_before: int = 0, *, paced: bool = True, work: Sequence[float] = ()
     ) -> None:
-        """Start the clock; the class describes the arguments."""
+        """Start the clock.
+
+        what:        the work's name.
+        total:       the number of items; None: unknown.
+        done_before: how many items were done before this work began; they do not count for the pace.
+        paced:       whether the pace so far predicts the time to go.
+        work:        how long each item takes, in order and in any unit; without it, all take equally long.
+        """
         self.what = what
         self.total = total
         self.done_before = done_before
@@ -144,7 +145,10 @@ class ProgressLines:
         self.is_quiet = on_terminal() or is_worker_of_sweep
 
     def show(self, done: int, note: str = "", *, last: bool = False) -> None:
-        """Write how many items are done, if it is time for a line.
+        """Write how many items are done, if a line is due.
+
+        The first line is due FIRST_S seconds after the start. Later pauses are EVERY_S seconds, or the share
+        PAUSE_SHARE of the time so far if that is longer, so that long work writes few lines.
 
         done: number of items, with those of `done_before`.
         note: a text for the line; "": none.

@@ -100,18 +100,18 @@ def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "sub
     wanted_texts = [value for value in wanted if isinstance(value, str)]
     check_meant(what, wanted_texts, classes, "the data set")  # an error for another spelling of a key
     index_of = {key: index for index, key in enumerate(classes)}
-    keys_are_numbers = any(_number(key) is not None for key in classes)
+    has_numeric_key = any(_number(key) is not None for key in classes)
 
     indices = []
     for value in wanted:
         key = value if isinstance(value, str) else key_of(classes, value, what)
         index = index_of.get(key) if isinstance(key, str) else None
-        is_position = type(value) is int and 0 <= value < len(classes) and not keys_are_numbers  # True is no int here
+        is_position = type(value) is int and 0 <= value < len(classes) and not has_numeric_key  # True is no int here
         if index is None and is_position:
             index = value
         if index is None:
             allowed = choices_in_words(classes, str(value))
-            if not keys_are_numbers:
+            if not has_numeric_key:
                 allowed += f"; or 0 to {len(classes) - 1}"
             raise FcaError(what, value, allowed, "name classes of this dataset")
         indices.append(index)
@@ -142,7 +142,8 @@ def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
         return None
 
     is_finite = not isinstance(value, float) or math.isfinite(value)
-    reading = (type(value) is bool, value if is_finite else str(value))  # nan as text, because nan != nan
+    # the key of `_keys_by_reading`: nan as text, because nan != nan; and whether it is a bool, because True == 1
+    reading = (type(value) is bool, value if is_finite else str(value))
     keys = _keys_by_reading(tuple(classes)).get(reading, [])
 
     # Of several keys take the one with the value's own text, or else the one of its type: 1 is "1", not "1.0".
@@ -182,7 +183,7 @@ def _keys_by_reading(classes: tuple[str, ...]) -> dict[tuple[bool, object], list
     """
     keys_by_reading: dict[tuple[bool, object], list[str]] = {}
     for key in classes:
-        if key.casefold() in _VALUE_OF_WORD:
+        if key.casefold() in _VALUE_OF_WORD:  # words such as yes, null and nan
             value = _VALUE_OF_WORD[key.casefold()]
             keys_by_reading.setdefault((type(value) is bool, value), []).append(key)
 

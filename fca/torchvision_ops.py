@@ -32,7 +32,8 @@ def imported(module: str) -> Any:
 def declare_torchvision_ops() -> Any:
     """Make torchvision importable if its compiled operators do not load; does nothing if they do.
 
-    It must be called before the first import of torchvision, timm or Lightning.
+    The import of torchvision fails if the operators `nms` and `qnms` are unknown to torch. Declaring their schemas is
+    enough, because fca never calls them. It must be called before the first import of torchvision, timm or Lightning.
     Returns the library that has the declarations: they last as long as it does, so the cache keeps it.
     """
     import torch

@@ -111,7 +111,7 @@ def describe_allowed(kind: Any, name: str) -> str:
         return "null"
 
     types = [get_origin(option) or option for option in options if option is not NoneType]  # list for list[str]
-    last_type = types[-1]  # describes all: int | float is a number
+    last_type = types[-1]  # stands for all of them: int | float is described as a number
     is_container = last_type in (list, dict)
     is_nested = is_dataclass(last_type)
     if rule.choices and not is_container:
@@ -172,7 +172,7 @@ def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:
             check_values(type(value), vars(value), typed_key)
             continue
 
-        for single_value in _single_values(value):
+        for single_value in _single_values(value):  # of a list or a mapping its items
             if not rule.holds(single_value):
                 raise FcaError(typed_key, single_value, describe_allowed(kind, key), f"correct {typed_key}")
         if rule.non_empty and value is not None and not value:  # null stays allowed
@@ -206,7 +206,8 @@ def plain_name(what: str, value: object) -> str:
     """Return a value that will name a file or folder, if it is safe for that.
 
     It may have up to 100 letters, digits, `.`, `_`, `-` and spaces. Raises FcaError for anything else, such as a name
-    that leads to another folder or is hidden.    what: the key of the value, for the message.
+    that leads to another folder or is hidden.
+    what: the key of the value, for the message.
 
     >>> plain_name("report.name", "few_class 2.0")
     'few_class 2.0'

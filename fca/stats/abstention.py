@@ -55,9 +55,9 @@ def abstention(
 
     right:      whether the most probable class is the true one.
     error:      in (0, 1).
-    labels:     true class of each image. The guarantee is then for the mean over these classes of the error of a
-                class's answered images, with the p values of `balanced_p_values`. None: for the error of all answered
-                images.
+    labels:     true class of each image. The error is then, averaged over these classes, the share of wrong ones among
+                the answered images of a class, with the p values of `balanced_p_values`. None: the share of wrong ones
+                among all answered images.
     candidates: number of networks from which these same images selected this one, such as the epochs of its training.
                 The guarantee holds for all of them at once (union bound).
 
@@ -72,7 +72,7 @@ def abstention(
         raise ValueError("no images: choosing a threshold needs some")
 
     images = len(right)
-    risk = _risk(error, level, candidates)
+    risk = _risk(error, level, candidates)  # (1 - level) / candidates: how probably the guarantee may fail
     starts = _starts(images, error, risk)
     if images < starts[0]:
         return Abstention(None, images, 0, 0)
@@ -275,6 +275,7 @@ def _p_values_of_batch(
     error_sum = wrong.shape[1] * error - n_empty_classes  # sets x 1
 
     t = TILTS[:, None] * n.mean(axis=2, keepdims=True)  # sets x tilts x 1
+    # the factors are divisors below, so none may be 0; larger factors only loosen the bound
     factor = np.maximum(np.exp(-t / n), SMALLEST_FACTOR)
     g = 1 - factor
 
@@ -312,8 +313,9 @@ def error_that_answers_all(
 ) -> float | None:
     """The smallest error in whole percent, as a fraction, for which `abstention` answers all images; None if none does.
 
-    Unlike the error given to `abstention`, it may be chosen after a look at these images, because it is at least the
-    `error_bound` (with labels the `balanced_error_bound`), the end of an interval. Arguments: see `abstention`.
+    Unlike the error given to `abstention`, it may be chosen after a look at these images: it is at least the
+    `error_bound` (with labels the `balanced_error_bound`), below which the error of all answers is with probability
+    `level`. Arguments: see `abstention`.
 
     >>> sure = np.linspace(0.5, 1, 24)
     >>> error_that_answers_all(sure, sure > 0)

@@ -91,7 +91,7 @@ def paired_interval(
     right_b = both + only_b
     la, ua = wilson(round(right_a), round(n))
     lb, ub = wilson(round(right_b), round(n))
-    pa = round(right_a) / round(n)
+    pa = round(right_a) / round(n)  # from the counts of its Wilson interval, so that it lies in the interval
     pb = round(right_b) / round(n)
 
     covariance = both * neither - only_a * only_b
@@ -161,14 +161,14 @@ def seeds_for(effect: float) -> float:
     """The fewest subset seeds (2 or more) with which a difference of this effect has a power of 0.8; see `t_power`.
 
     effect: true mean of the differences, in their standard deviations.
-    Infinite for an effect of 0, and if more than a million seeds are needed. (statsmodels' solver is undefined or wrong
-    for effects above 5.)
+    Infinite for an effect of 0, and if more than a million seeds are needed. The search is fca's own, because that of
+    statsmodels is undefined or wrong for effects above 5.
 
     >>> seeds_for(0.5), seeds_for(-0.5), seeds_for(0.0)
     (34.0, 34.0, inf)
     """
     seeds_times_square = float((ndtri(UPPER_LEVEL) + ndtri(POWER)) ** 2)  # seeds · effect², by the normal distribution
-    if seeds_times_square > LARGEST_NUMBER * effect**2:  # an effect of 0, too
+    if seeds_times_square > LARGEST_NUMBER * effect**2:  # more than a million, or an effect of 0
         return float("inf")
     if seeds_times_square > MANY * effect**2:  # with so many seeds Student's distribution is the normal one
         return float(np.ceil(seeds_times_square / effect**2))
@@ -210,12 +210,13 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
 
     d = abs(float(differences.mean()))  # the test is two-sided: it does not matter which model is better
     s = float(differences.std(ddof=1))
-    if s <= max(1e-12, 1e-4 * d):  # equal but for rounding; scipy does not return for much larger effects
+    if s <= max(1e-12, 1e-4 * d):  # equal but for rounding; nctdtrinc never ends for much larger effects
         seeds = 2.0 if d > 1e-12 else float("inf")
         return Estimated(seeds, seeds, seeds)
 
     effect = d / s
     t = effect * k**0.5
+    # nctdtrinc(freedom, p, t): the noncentrality with which Student's variable is at most t with probability p
     smallest_effect = float(nctdtrinc(k - 1, UPPER_LEVEL, t)) / k**0.5
     largest_effect = float(nctdtrinc(k - 1, LOWER_LEVEL, t)) / k**0.5
     is_significant = t > stdtrit(k - 1, UPPER_LEVEL)
@@ -252,8 +253,10 @@ def rank_stability(
     cluster:  number of each subset's seed, 0..k-1; subsets of one seed are drawn together. -1 for a subset that was not
               drawn at random, such as all classes: it is in every resample.
 
-    Models that are equal in a resample share its first place, and have the mean of their ranks. Resamples of fewer than
-    FEWEST_DRAWS seeds show too little of the population: then everything but the rank is NaN.
+    Returns the rank of each model's mean accuracy with its 95 % interval; `p_best`, the share of resamples in which the
+    model is the best; and `kept`, for each pair of models the share of resamples with the same order of the two as over
+    all seeds. Models that are equal in a resample share its first place, and have the mean of their ranks. Resamples of
+    fewer than FEWEST_DRAWS seeds show too little of the population: then everything but the rank is NaN.
 
     >>> rank_stability(np.tile([0.9, 0.8], (5, 1)), np.arange(5)).p_best
     array([1., 0.])
@@ -406,8 +409,8 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
 
     residual_by_subset = np.diag(noise.residual)
     luck_error = max(_error_of_sum(luck_by_image), _error_between_networks(subsets, residual_by_subset))
-    # a mean square whose degrees of freedom give a chi-square variable this error: 2 value² / freedom = error²
-    luck = _sum_of_squares(_mean_of_known(residual_by_subset), luck_error)
+    # `luck` gets the degrees of freedom with which a chi-square variable has this error: 2 value² / freedom = error²
+    luck = _mean_square_with_error(_mean_of_known(residual_by_subset), luck_error)
 
     freedom = _freedom_between_inits(subsets)  # degrees of freedom of the mean variance between inits
     between_inits = _MeanSquare(_mean_of_known(np.diag(noise.init)), freedom)  # init + luck
@@ -420,8 +423,8 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
     return VarianceSplit(
         subset=_between_subsets(subsets, noise, inits, freedom) if len(subsets) > 1 else UNKNOWN_ESTIMATE,
         init=_difference(between_inits, luck),
-        luck=_component(luck.value, *luck.interval()),
-        test=_component(test, test - test_half_width, test + test_half_width),
+        luck=_component_cut_at_0(luck.value, *luck.interval()),
+        test=_component_cut_at_0(test, test - test_half_width, test + test_half_width),
     )
 
 
@@ -487,7 +490,7 @@ class _MeanSquare(NamedTuple):
         return self.value * (1 - low_factor), self.value * (high_factor - 1)
 
 
-def _sum_of_squares(value: float, error: float) -> _MeanSquare:
+def _mean_square_with_error(value: float, error: float) -> _MeanSquare:
     """A mean of squares with this standard error, and the degrees of freedom that a chi-square variable has with both.
 
     2 value² / freedom = error². The freedom is 0, unknown, unless the value and its error are positive.
@@ -514,7 +517,7 @@ def _difference(large: _MeanSquare, small: _MeanSquare, exact: float = 0.0) -> E
     small_below, small_above = small.distances_to_ends() if small.freedom else (0.0, 0.0)
     low = difference - np.hypot(large_below, small_above)
     high = difference + np.hypot(large_above, small_below)
-    return _component(difference, float(low), float(high))
+    return _component_cut_at_0(difference, float(low), float(high))
 
 
 def _between_subsets(
@@ -524,16 +527,16 @@ def _between_subsets(
 
     subset = variance of the mean accuracies - u(init / inits) - u(test - residual / inits)
 
-    The covariance of the mean accuracies of two subsets, given their classes, is (init - residual) / inits + test, with
-    the matrices `init`, `residual` and `test` of `noise`: `init` is the covariance over inits, with luck in it;
-    `residual` is luck alone; `test` comes from the images that both subsets have, with luck / inits in it. Noise that
-    two subsets share does not make them differ. So u, computed by `_unshared`, is the mean of a matrix's variances (its
-    diagonal) minus the mean of its covariances.
+    u(M) is the mean of the variances in a matrix M of subsets x subsets (its diagonal) minus the mean of its
+    covariances, because noise that two subsets share does not make them differ. The matrices are parts of the
+    covariance of two mean accuracies, given the classes: `init` is the covariance over inits, with luck in it;
+    `residual` is luck alone; `test` comes from the images that both subsets have, with luck / inits in it.
 
     inits:   number of inits of each subset.
     freedom: degrees of freedom of the mean variance between inits, for the error of u(init / inits). The other u is
              taken as exact.
     """
+    # subsets with one init, whose variance is unknown, take the mean of the others
     init = _without_unknown(noise.init) / inits[:, None]
     residual = _without_unknown(noise.residual) / inits[:, None]
     init_noise = _unshared(init)
@@ -542,7 +545,7 @@ def _between_subsets(
     variance = float(np.var([s.correct.mean() for s in subsets], ddof=1))
     return _difference(
         _MeanSquare(variance, len(subsets) - 1),
-        _MeanSquare(init_noise, freedom if init_noise > 0 else 0.0),  # no chi-square variable is negative
+        _MeanSquare(init_noise, freedom if init_noise > 0 else 0.0),  # 0: exact, as a chi-square variable is positive
         exact_noise,
     )
 
@@ -562,7 +565,7 @@ def _unshared(covariances: Pairs) -> float:
     return float(covariances[is_variance].mean() - covariances[~is_variance].mean())
 
 
-def _component(variance: float, low: float, high: float) -> Estimated:
+def _component_cut_at_0(variance: float, low: float, high: float) -> Estimated:
     """A component with its interval cut at 0, or without one if nothing of it is above 0."""
     if not high > 0:  # NaN too
         return Estimated(variance, *NO_INTERVAL)
@@ -589,7 +592,8 @@ def _noise(
     all_images = np.unique(np.concatenate([s.images for s in subsets]))
 
     # of each subset, over all images: deviations of an image's mean correctness from its class (image_errors), and
-    # deviations of each run from the mean over inits (residuals); 0 for images that are not in the subset
+    # deviations of each run from the mean over inits (residuals); 0 for images that are not in the subset. Both are
+    # scaled so that their products, summed over images, estimate covariances of mean accuracies
     image_errors = np.zeros((k, len(all_images)))
     residuals = [np.zeros((len(s.runs), len(all_images))) for s in subsets]
     for i, subset in enumerate(subsets):
@@ -599,7 +603,7 @@ def _noise(
         if len(subset.runs) > 1:
             residuals[i][:, columns] = _residuals(subset)
 
-    # the contribution of each image
+    # the contribution of each image; image_errors are those of a mean over inits, so their squares contain luck / inits
     repeated_subsets = sum(len(s.runs) > 1 for s in subsets)
     luck_in_test = np.zeros(len(all_images))
     luck_by_image = np.zeros(len(all_images))
@@ -624,7 +628,7 @@ def _noise(
                 first_accuracies = first.correct.mean(axis=1)
                 second_accuracies = second.correct.mean(axis=1)
                 of_init = np.cov(first_accuracies, second_accuracies)[0, 1]
-                of_residual = (residuals[i] * residuals[j]).mean(axis=0).sum()
+                of_residual = (residuals[i] * residuals[j]).mean(axis=0).sum()  # mean over inits, sum over images
             init_covariance[i, j] = init_covariance[j, i] = of_init
             residual_covariance[i, j] = residual_covariance[j, i] = of_residual
 

@@ -162,7 +162,8 @@ def resampled_correlation(
     """The coefficient in every resample: as if point i were repeated weights[r, i] times. NaN where undefined.
 
     groups: as of `correlation`: deviations are from the mean of a point's group, and pooled over groups.
-    y: one value a point, or one a resample and point (a best of resampled models); NaN there leaves the point out.
+    y:      a value for each point; or, if the values differ between resamples, a row for each resample, such as the
+            accuracies of the best of the models in it. NaN in a row leaves the point out of the resample.
 
     >>> resampled_correlation(np.array([1.0, 2, 3]), np.array([2.0, 4, 5]), np.array([[2, 1, 0], [0, 0, 3]]))
     array([ 1., nan])
@@ -226,7 +227,7 @@ def _pearson(x: Values, y: Values, weights: Weights, group: Codes) -> Resampled:
     syy = (weights * dy * dy).sum(axis=1)
     sxy = (weights * dx * dy).sum(axis=1)
 
-    x_varies = sxx > _rounding(x)
+    x_varies = sxx > _rounding(x)  # above the sum of squares that rounding alone may leave of equal values
     y_varies = syy > _rounding(y)
     r = _ratio(sxy, sxx, syy, x_varies & y_varies)
     return np.clip(r, -1.0, 1.0)
@@ -290,7 +291,11 @@ def _signs(values: Float[np.ndarray, " points"]) -> Signs:
 
 
 def _tau_b(s: Signs, t: Signs, weights: Float[np.ndarray, "resamples points"]) -> Resampled:
-    """Tau-b in every resample, as if point i were repeated weights[r, i] times."""
+    """Kendall's tau-b in every resample, as if point i were repeated weights[r, i] times.
+
+    tau_b = Σ s(i, j) t(i, j) / sqrt(Σ s² Σ t²) over pairs of points, with s and t the signs of x_i - x_j and y_i - y_j.
+    NaN where all x or all y of a resample are tied.
+    """
 
     def sums_over_pairs(products: Signs) -> Resampled:
         """The sum of products[i, j] over all pairs of points, in every resample."""

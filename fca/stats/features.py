@@ -188,7 +188,7 @@ def logme(features: Features, labels: Labels) -> float:
     linear model on the features F: y ~ N(F w, 1/b), w ~ N(0, 1/a), at the a and b where it is greatest. With
     F = U S V', z = U'y, m the posterior mean of w, the ratio l = a / b, and n images, one step of MacKay's fixed point
     is
-        g = sum s² / (s² + l),   l <- g |y - F m|² / ((n - g) |m|²)
+        g = sum s² / (s² + l),   l <- g |y - F m|² / ((n - g) |m|²)   (g: the effective number of weights)
     and log p(y) / n = (log b - log 2 pi - 1 - sum log(1 + s² / l) / n) / 2   with   b = n / (|y - F m|² + l |m|²).
     As published, features are neither scaled nor centred, and there is no intercept.
     Raises FcaError as `knn_top1` does.
@@ -231,7 +231,8 @@ def _squared_weights_and_residuals(
 ) -> tuple[PerClass, PerClass]:
     """|m|² and |y - F m|² of `logme` for every class, with the posterior mean m of the weights at this ratio a / b.
 
-    s2: squared singular values of the features.    z2: squared components of each y along the singular vectors.
+    s2: squared singular values of the features.
+    z2: squared components of each y along the singular vectors.
     unexplained: the part of each |y|² outside the singular vectors.
     """
     weights2 = (s2 * z2 / (s2 + ratio) ** 2).sum(axis=0)
@@ -275,19 +276,12 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     W = (X'X + λ n v I)^-1 X'Y for n images, with X (features) and Y (one-hot labels) centred, so that the intercept is
     not penalised. v is the mean variance of a feature, so that λ means the same for every encoder.
 
-    λ is chosen from PENALTIES by leaving images out, fold by fold. The outputs for the images of a fold F, by the
-    regression on all other images, are
+    λ is chosen from PENALTIES by leaving images out, fold by fold: it has the smallest mean squared error on images to
+    which the regression was not fitted. A fold has one image of each class, or several of a class with more than FOLDS
+    images. Single images are not left out, because the fit then has fewest images of just that class: the error on them
+    is too high by 4.5 points for ten classes of 15 photographs, with folds by 1.4.
 
-        Y_F - (I - H_FF)^-1 e_F,   e = Y - H Y,   H = 1 1' / n + X (X'X + λ n v I)^-1 X'
-
-    exact and without refitting (Allen 1974; for folds Cook and Weisberg 1982, eq. 2.2.23). The chosen λ has the
-    smallest mean square of (I - H_FF)^-1 e_F. A fold has one image of each class, or several of a class with more than
-    FOLDS images. Single images are not left out, because the fit then has fewest images of just that class: the error
-    on them is too high by 4.5 points for ten classes of 15 photographs, with folds by 1.4.
-
-    One eigendecomposition of X'X or of X X', whichever is smaller, serves all penalties, with n d min(n, d) operations;
-    each large fold needs another one. The logits are the outputs of the regression times a `temperature` that is fitted
-    to the images left out.
+    The logits are the outputs of the regression times a `temperature` that is fitted to the images left out.
 
     labels: 0..classes-1, each at least once.
     groups: a number for each image; images of one group, such as copies or frames of one video, are left out together.
@@ -306,16 +300,17 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     x_mean = x.mean(axis=0)
     x -= x_mean
 
-    # singular value decomposition: x = basis · sqrt(spectrum) · directions'; scores = basis' y
+    # singular value decomposition, for all penalties: x = basis · sqrt(spectrum) · directions'; scores = basis' y
     directions, spectrum = _principal_directions(x)
     scores = directions.T @ (x.T @ (y - y_mean)) / np.sqrt(spectrum)[:, None]  # rank x classes
     mean_variance = max(float(np.square(x).mean()), np.finfo(np.float64).tiny)  # tiny: equal images have none
     penalties = PENALTIES * mean_variance * len(x)  # λ n v
 
-    # the judged images, and all images that are left out with them
+    # λ is chosen by the errors on the judged images: all, or a sample of MAX_LEFT_OUT, which bounds the time. All
+    # images of their groups are left out with them.
     if groups is None or len(np.unique(groups)) == 1:  # without the only group nothing would be left to fit
         groups = np.arange(len(labels))
-    judged = representative_rows(labels, MAX_LEFT_OUT)  # bounds the time
+    judged = representative_rows(labels, MAX_LEFT_OUT)
     left_out_rows = np.flatnonzero(np.isin(groups, groups[judged]))
     is_judged = np.isin(left_out_rows, judged)
 
@@ -326,7 +321,7 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     errors = _left_out_errors(basis, centred_y, scores, spectrum, penalties, folds, len(x))
     errors = errors[:, is_judged]  # penalties x judged x classes
     best = int(np.argmin(np.square(errors).mean(axis=(1, 2))))
-    left_out = y[judged] - errors[best]
+    left_out = y[judged] - errors[best]  # outputs of regressions that were fitted without the image's fold
 
     # W and the intercept of the chosen penalty, times the temperature
     scale = temperature(left_out, labels[judged])
@@ -398,18 +393,23 @@ def _left_out_errors(
 ) -> Float[np.ndarray, "penalties images classes"]:
     """Errors of the ridge regression of `fit_probe` on each image when it is fitted without the image's fold.
 
-    The errors are (I - H_FF)^-1 e_F for each fold F and penalty. The regression is fitted to n images; errors are
-    computed for some or all of these, the images in the first axis of the arguments.
+    For each fold F and penalty λ they are
 
-    basis:    left singular vectors of the centred features of all n images, at these images.
+        (I - H_FF)^-1 e_F,   e = Y - H Y,   H = 1 1' / n + B S (S + λ)^-1 B'
+
+    exact and without refitting (Allen 1974; for folds Cook and Weisberg 1982, eq. 2.2.23). H turns the targets Y of all
+    n images into the outputs of the fit to all of them; H_FF is its part at F. Errors are computed for some or all of
+    these images, those in the first axis of the arguments.
+
+    basis:    B, left singular vectors of the centred features of all n images, at these images.
     y:        centred one-hot targets of these images.
     scores:   components along the basis of the targets of all n images.
-    spectrum: squared singular values, the sums of squares of all n images along the basis.
+    spectrum: S, squared singular values, the sums of squares of all n images along the basis.
     folds:    of each of these images.
 
-    I - H is the part outside of the basis (0 if there are more features than images) plus the part of the basis that
-    the penalty removes. Adding these two parts loses no digits at a small penalty, where H is nearly I; subtracting H
-    from I would.
+    I - H is computed as (I - 1 1' / n - B B') + B λ (S + λ)^-1 B': the part outside of the basis (0 if there are more
+    features than images) plus the part of the basis that the penalty removes. This sum loses no digits at a small
+    penalty, where H is nearly I; subtracting H from I would.
     """
     removed_shares = penalties / (spectrum[:, None] + penalties)  # rank x penalties: of each score
     removed_scores = removed_shares.T[:, :, None] * scores  # penalties x rank x classes

@@ -107,7 +107,7 @@ def item_rest(correct: Matrix) -> Score:
     n_subjects = np.maximum(has_response.sum(axis=0), 1)
 
     def deviations(values: Matrix) -> Matrix:
-        """From the mean over the subjects with a response; 0 for the others."""
+        """Deviations from each item's mean over the subjects with a response; 0 for the other subjects."""
         mean = (values * has_response).sum(axis=0) / n_subjects
         return np.where(has_response, values - mean, 0.0)
 
@@ -194,7 +194,8 @@ def confident_learning(
 
     A class k is confident for an image if p_k is at or above the mean of p_k over the images labelled k (eqs. 1 and 2).
     An image is suspected if the most probable of its confident classes is not its label. Images without a confident
-    class are not suspected.
+    class are not suspected. The result has, for each suspected image, this class and its probability minus that of the
+    label; -1 and NaN for all others.
 
     >>> p = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8], [0.85, 0.15]])
     >>> confident_learning(p, np.array([0, 0, 1, 1])).suggested

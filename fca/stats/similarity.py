@@ -181,7 +181,7 @@ def scores_from_similarity(similarity: Similarity, columns: Labels) -> Similarit
 
     return SimilarityScores(
         intra=mean_of_class_means(to_own),
-        inter=mean_of_class_means(to_others),  # both classes of a pair contribute its mean similarity
+        inter=mean_of_class_means(to_others),  # equals the mean over pairs of classes (eq. 2): each is counted twice
         nearest_inter=mean_of_class_means(to_nearest),
         simss=mean_of_class_means(silhouettes),
         simss_pooled=float(silhouettes.mean()),
@@ -273,8 +273,8 @@ def fca_released(features: Features, labels: Labels, subsets_in_order: Sequence[
     scores of a subset depend on the subsets before it.
 
     features, labels:  of the test images (val in the released code), in the order of the released list of images.
-    subsets_in_order:  the labels of each subset, in the order in which they were drawn. The subsets are in the order in
-                       which the released code visits them.
+    subsets_in_order:  the subsets in the order in which the released code visits them; each has its labels in the order
+                       of their draw, on which s_beta depends.
 
     Raises FcaError for a subset of fewer than two classes, a label twice in one, a class of fewer than two images, and
     features that are zero or not finite.
@@ -314,6 +314,9 @@ def _check_subset(subset: Sequence[int], rows_by_class: Mapping[int, np.ndarray]
 def _released_scores(images: ImagesByClass, times: Classes) -> ReleasedScores:
     """The released scores of one subset, from the lists of images that the released code has for its classes.
 
+    s_alpha is the mean similarity over all pairs of entries of one class, s_beta over pairs of entries of two classes,
+    and simss the mean silhouette of all entries.
+
     The list of a class of n images that was in k subsets has the entries j = 0 to k n - 2; entry j is image
     (j + 1) mod n. So the list has k - 1 copies of the first image and k copies of every other one.
 
@@ -336,9 +339,9 @@ def _released_scores(images: ImagesByClass, times: Classes) -> ReleasedScores:
 
 
 def _released_s_beta(images: ImagesByClass, lengths: Classes) -> float:
-    """S_beta of the released code: the mean similarity of a triangle of the pairs between classes.
+    """S_beta of the released code: the mean similarity of entries of two classes, over only a part of all pairs.
 
-    Entry j of each class is paired with the entries 0 to j - 1 of all classes that were drawn before it.
+    Entry j of a class is paired with the entries 0 to j - 1 of each class that was drawn before it.
     images:  unit vectors of each class, in the order of the draw; entry j of n images is image (j + 1) mod n.
     lengths: number of entries of each class.
     """

@@ -99,7 +99,7 @@ def embed_run(work: ForwardWork) -> Run[ForwardWork]:
     """
     data = work.data
     encoder = work.model
-    if work.split == ALL_SPLITS:  # a data set has images, so only a single split can be without
+    if work.split == ALL_SPLITS:  # a data set has images; only a single split may have none
         check_has_weights(encoder)
     else:
         check_forward(work)

@@ -183,7 +183,7 @@ def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) ->
             allowed = f"{group}, by which training {training_row['run_id']} split it"
             raise FcaError("dataset.group", data.group, allowed, f"add dataset.group={group}")
 
-        data = as_trained_on(data, training_row["fingerprint"], group)
+        data = as_trained_on(data, training_row["fingerprint"], group)  # with the splits that it drew, if any
         is_data_of_training = data.fingerprint == training_row["fingerprint"]
         if training_row.get("compat") and is_data_of_training:
             classes = training_row["classes"]  # the classes of the subset

@@ -55,6 +55,7 @@ def prediction_runs(
     """
     check_masks(context.shifts, data, "test", context.subset.classes)
     shift_by_label = {shift.label(): shift for shift in (CLEAN, *context.shifts)}  # clean once, and first
+    # the settings of a corruption depend on the size of the images
     shifts = [shift_on(shift, data, "test") for shift in shift_by_label.values()]
 
     runs = []

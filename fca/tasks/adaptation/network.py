@@ -215,7 +215,7 @@ def _recipe_for(context: RunContext, finetune: bool) -> Recipe:
 
     recipe = replace(context.recipe, flip=context.recipe.flip and data.mirror)
     if context.compat:
-        recipe = replace(recipe, val_max=0)  # the epoch is chosen on all test images
+        recipe = replace(recipe, val_max=0)  # 0: no limit. As in the original, all test images choose the epoch
     recipe = recipe.scaled(finetune)  # fills in the effective learning rate
     recipe = recipe.essential(n_train, n_val)  # steps become epochs, and settings without effect become neutral
 
@@ -270,12 +270,12 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
 
     # Images are read at the input size of the network. But a recipe that crops takes its crops from whole training
     # images, so only its validation images are read so.
-    cache = (context.cache, machine.workers, machine.cache_gb)
+    cache_and_workers = (context.cache, machine.workers, machine.cache_gb)
     if work.recipe.crops:
-        pixels = open_pixels(data, classifier.geometry, *cache, rows=val_rows)
-        originals = open_originals(data, classifier.geometry, *cache, rows=train_rows)
+        pixels = open_pixels(data, classifier.geometry, *cache_and_workers, rows=val_rows)
+        originals = open_originals(data, classifier.geometry, *cache_and_workers, rows=train_rows)
     else:
-        pixels = open_pixels(data, classifier.geometry, *cache, rows=np.concatenate([train_rows, val_rows]))
+        pixels = open_pixels(data, classifier.geometry, *cache_and_workers, rows=np.concatenate([train_rows, val_rows]))
         originals = None
     train = Examples(pixels, train_rows, train_labels, originals)
     val = Examples(pixels, val_rows, head_classes.new_labels(data.labels[val_rows]))
