@@ -76,7 +76,8 @@ class Information:
     def __call__(self, store: Store) -> list[Table]:
         """Table test_information: the curve of each data set with its subjects on it; and table test_reliability.
 
-        Their parameters have a digest of the responses of each data set, and the scales that no fit could estimate.
+        Their parameters have a digest of the responses of each data set. They also name the scales, such as the spread
+        of difficulty, that a fit could not estimate and took from the prior.
         """
         curves: list[pd.DataFrame] = []
         reliability_rows: list[dict[str, object]] = []
@@ -136,5 +137,5 @@ def _reliability_row(gathered: DatasetResponses, fit: IrtFit) -> dict[str, objec
         "items_90": items_needed(fit.bank, 0.90, spread),
         "items_95": items_needed(fit.bank, 0.95, spread),
         "items_99": items_needed(fit.bank, 0.99, spread),
-        "not_estimable": fit.not_estimable,
+        "not_estimable": fit.not_estimable,  # scales, such as the spread of difficulty, that are taken from the prior
     }
