@@ -296,6 +296,7 @@ class Similarity(OfSubsets):
         rows = of_one_draw(embed_rows(store, self.query, self.split))
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)
+        # a line for each data set, encoder and split (KEY)
         agreement = RELEASED_AGREEMENT.frame(
             {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, KEY)
         )

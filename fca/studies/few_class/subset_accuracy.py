@@ -70,6 +70,7 @@ def accuracy_points(
     trained = rows.trained[["dataset", "model", "classes", *columns]]  # runs that trained a sub-model
     lines = records(subsets.merge(trained, on=["dataset", "classes"]).assign(protocol="sub"))
     for line in lines:
+        # the accuracy of guessing is not stored: it follows from the labels of the images
         fingerprint = line.pop("fingerprint")
         split = line.pop("split")
         line["chance"] = _chance(store, fingerprint, split, line["classes"])
@@ -118,6 +119,7 @@ def _score_full_model(
     groups:  None if there is no protocol grouped. A subset without a class in any group has no line under it.
     Raises FcaError for a subset without images.
     """
+    # labels: label of each image; true: the column of the logits for its class; columns: that column for each label
     stored = predictions(store, row)
     group_by_class = None if groups is None else groups.codes(stored.logit_classes)  # -1: in no group
 
@@ -380,5 +382,5 @@ def _predictions_of_points(store: Store, row: Mapping[str, Any], points: pd.Data
         if point["protocol"] == "masked":  # only the classes of the subset may be predicted
             columns = stored.columns[list(point["classes"])]
             masked = masked_answers(stored.logits[is_of_subset], columns)
-            is_right = masked == stored.true[is_of_subset]
+            is_right = masked == stored.true[is_of_subset]  # both are columns of the logits
         yield PredictedSubset(stored.images[is_of_subset], stored.labels[is_of_subset], is_right)

@@ -154,7 +154,8 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
     elif min(n_inits) < max(n_inits):
         yield f"{min(n_inits)} to {max(n_inits)} initialisations a subset"
 
-    # number of images of the smallest class of each subset; strata: the class of each image
+    # number of images of the smallest class of each subset; strata: the class of each image. Images are sampled within
+    # their class, which takes two images
     fewest_images = [np.unique(subset.strata, return_counts=True)[1].min() for subset in subset_runs]
     if 1 in fewest_images:
         yield "a class with one test image: sampled as one class with the others"

@@ -46,7 +46,8 @@ def paired_figure(paired: Table) -> alt.FacetChart:
         pair=paired.frame[tables.MODEL_A] + " - " + paired.frame[tables.MODEL_B],
         verdict=[_VERDICT_BY_SIGNIFICANCE[value] for value in is_significant],
     )
-    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes")  # `sizes` is only part of the headings
+    # `sizes` is only part of the headings of panels; below: the protocol starts a new line in them
+    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes")
     # by ncl, then (the sort is stable) by protocol: panels fill row by row
     frame = frame.sort_values([DATASET, NCL], kind="stable")
 

@@ -167,7 +167,7 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     x = style.ncl_axis(gap=None)
     y = kinds.quantity(alt.Y, tables.RELEASED_MINUS_OURS)
     marks = kinds.scatter(x, y, released.columns, coloured)
-    zero_line = kinds.reference(kinds.ZERO, upright=True)
+    zero_line = kinds.reference(kinds.ZERO, upright=True)  # level; upright: its value is on the vertical axis
 
     title = style.title(
         "How far is the released similarity script from the definition?",
