@@ -279,7 +279,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
 
 
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
-    """Table `gap`: accuracy of sub-models minus that of full models, open and masked, for each data set and ncl.
+    """Table `gap`: accuracy of sub-models minus accuracy of full models (open and masked), by data set and ncl.
 
     Means are over pairs of a model and a class subset. A pair counts if it has all three accuracies: of the sub-model,
     and of the full model under the protocols open and masked. The verdict states whether sub-models are more accurate

@@ -84,7 +84,7 @@ def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
     there are none, a note gives this reason and the cells are missing.
 
     points: the accuracies on all subsets, one line for each initialisation and subset. Column `predictions` has the
-            predictions behind each, or None (see points_with_predictions).
+            predictions behind each, or None.
     """
     n_subsets = points.groupby(DRAW, dropna=False).ngroups  # DRAW: subset seed and classes
     subset_runs = list(_subset_runs(points))

@@ -174,7 +174,7 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     Σ_i<j Q3  = (|Σ_i z_i|² - Σ_i |z_i|²) / 2
     Σ_i<j Q3² = (|Z Zᵀ|² - Σ_i |z_i|⁴) / 2,   |.|² of a matrix: the sum of its squared elements
 
-    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is that of the
+    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is as for the
     correlation of two independent variables over as many subjects.
 
     scaled: Z, subjects x items: residuals of each item, centred, with a sum of squares of 1.

@@ -43,7 +43,7 @@ class FacetFit(NamedTuple):
 def fit_facets(
     responses: Matrix, image: Integer[np.ndarray, " items"], design: Design, network: Integer[np.ndarray, " subjects"]
 ) -> FacetFit:
-    """Effects on the difficulty of images, such as that of a step of severity (linear logistic test model).
+    """Effects on the difficulty of images, such as the effect of a severity step (linear logistic test model).
 
     logit P(right) = θ_s - b_image - Σ_k design_ik effect_k   (Fischer 1973; De Boeck & Wilson 2004, chapter 6)
 

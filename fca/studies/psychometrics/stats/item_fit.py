@@ -91,7 +91,8 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
     n_subjects, n_items = responses.shape
     block_items = max(BLOCK // n_subjects, 1)
     item_mean_squares = []  # for each block: (outfit, its sd, infit, its sd) x items
-    # (outfit, infit) x the terms of the equations, such as SQUARE (x - P)² and EXPECTED W (see _Terms) x subjects
+    # sums of the terms of the equations, such as (x - P)² at position SQUARE and W at EXPECTED, for each subject:
+    # (outfit, infit) x terms x subjects
     subject_sums = np.zeros((2, N_TERMS, n_subjects))
     for start in range(0, n_items, block_items):
         block = slice(start, start + block_items)
