@@ -147,7 +147,7 @@ def _scores_on_subset(
 ) -> dict[str, tuple[float, int, float]]:
     """Protocol -> accuracy of a full model on a subset, number of scored images, accuracy of guessing.
 
-    Guessing is to predict always the most frequent of the competing classes: of all classes (open), of the classes of
+    Guessing always predicts the most frequent of the competing classes: of all classes (open), of the classes of
     the subset (masked), or of the groups (grouped).
 
     stored:          the predictions for all test images. For each image, `labels` has its label, `true` the column of

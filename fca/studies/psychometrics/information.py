@@ -121,9 +121,9 @@ def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
 def _reliability_row(gathered: DatasetResponses, fit: IrtFit) -> dict[str, object]:
     """The line of one data set in table test_reliability: reliabilities, and the items needed for 0.90, 0.95, 0.99.
 
-    Reliability is the squared correlation of ability with its estimate. The marginal one is expected from the items,
-    for normal abilities of the subjects' spread. The empirical one is the share of the variance of the subjects'
-    estimated abilities that is not error.
+    Reliability is the squared correlation of ability with its estimate. The marginal reliability follows from the
+    items, for normal abilities with the spread of the subjects. The empirical reliability is the share of the variance
+    of the subjects' estimated abilities that is not error.
     """
     # standard deviation of ability around 0: 1, except in the 1pl, whose unit is a logit
     spread = float(np.sqrt(np.mean(fit.ability**2)))

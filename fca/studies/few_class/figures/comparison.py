@@ -110,7 +110,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     >>> print(statement.sentence)
     None of 2 sub-models is significantly the best at 2 classes of zoo: b is +10.0 points [+5.0, +15.0] ahead of a.
     """
-    # the fewest classes, but not if they are also the most classes
+    # the fewest classes, but not if they are also the most classes, which may be all classes and not few
     lines = of_first_protocol(means)
     below_most_classes = lines[lines[NCL] < lines[NCL].max()]
     at_fewest = below_most_classes[below_most_classes[NCL] == below_most_classes[NCL].min()]

@@ -162,7 +162,7 @@ def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
     # Loadings and intercept change so that no logit does
     k = len(fit.mean)
     centre = ability.mean(axis=0)  # c
-    # between the estimated abilities, plus the uncertainty of each; reshape: of one ability np.cov is a single number
+    # covariance of the estimates, plus their uncertainty; reshape: for a single ability np.cov is a number
     covariance = np.cov(ability.T, bias=True).reshape(k - 1, k - 1) + ability_covariance.mean(axis=0)
     scale = np.linalg.cholesky(covariance)  # L
     transform = np.eye(k)

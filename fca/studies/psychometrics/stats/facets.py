@@ -89,8 +89,7 @@ def fit_facets(
     for _ in range(STEPS):
         system = _newton_system(responses, image_indicator, design, shared, b, spread)
 
-        # gradient of the log posterior: of the likelihood, a column for each subject, which are summed; then of the
-        # priors
+        # gradient of the log posterior: of the likelihood, summed over subjects (a column each), then of the priors
         shared_scores, image_scores = _scores(system.error, image_indicator, design, np.arange(n_subjects))
         shared_gradient = shared_scores.sum(axis=1, keepdims=True)
         shared_gradient[:n_subjects, 0] -= shared[:n_subjects]

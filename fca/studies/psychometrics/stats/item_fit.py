@@ -235,6 +235,7 @@ def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
     guess_share = bank.guess / upper
     by_z = (upper - bank.guess) * sigmoid * (1 - sigmoid)  # ∂P/∂z
 
+    # guess moves with feasibility, of which it is a share
     by_parameter = {
         "difficulty": -bank.discrimination * by_z,
         "slope": z * by_z,
