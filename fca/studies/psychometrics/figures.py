@@ -82,6 +82,7 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
         "Each dot is the infit of a subject, each tick its infit in simulated responses, for which the model holds.",
         "A dot right of its tick fails on easy images and solves hard ones too often.",
     )
+    # row: pixels for each subject
     return style.faceted(kinds.layers(ticks, dots), frame, title, filters=(DATASET,), row=14)
 
 
@@ -106,7 +107,7 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
         "Each mark is the covariance, over subjects, of what the model does not explain of two images; the dashed line "
         "is the highest of any pair in simulated responses.",
     )
-    return style.faceted(chart, frame, title, filters=(DATASET,), row=14)
+    return style.faceted(chart, frame, title, filters=(DATASET,), row=14)  # row: pixels for each pair
 
 
 def information_figure(curves: Table) -> alt.FacetChart:
@@ -236,6 +237,7 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
         "single networks.",
         "Where open marks are far apart, no single step describes all networks.",
     )
+    # row: pixels for each corruption
     return style.faceted(kinds.layers(single, common), frame, title, filters=(DATASET, CORRUPTION), row=32)
 
 

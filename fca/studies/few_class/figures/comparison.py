@@ -65,7 +65,7 @@ def paired_figure(paired: Table) -> alt.FacetChart:
         "significant if",
         "McNemar's test, corrected for the number of pairs (Holm), finds a difference and the interval leaves out 0.",
     )
-    columns = frame[PROTOCOL].nunique()
+    columns = frame[PROTOCOL].nunique()  # panels side by side; row: pixels for each pair
     return style.faceted(chart, frame, title, filters=(DATASET, NCL, PROTOCOL), columns=columns, row=24)
 
 

@@ -35,7 +35,7 @@ def variance_figure(variance: Table) -> alt.FacetChart:
     if not axis_end > 0:  # all values are 0, or no interval is known (NaN)
         axis_end = 1
     scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, axis_end])
-    rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
+    rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)  # bands: grid lines between the numbers
 
     colours = (*kinds.CONTRAST[:2], "#2b9c6f", kinds.GREY)
     shapes = ("circle", "diamond", "triangle-up", "square")
