@@ -115,7 +115,8 @@ class FewClass(OfSubsets):
         num_classes = rows.models.groupby("dataset")["num_classes"].max()  # of each data set
         # on all classes, sub-models are full models, and the ranking would be compared with itself
         partial = subset[subset["ncl"] < subset["dataset"].map(num_classes)]
-        # whether the models of table `gap` only guess is judged without open models: these guess among all classes
+        # a gap is at chance if sub-models and masked models only guess. Open models do not count: they choose among all
+        # classes, where guessing is right less often
         sub_and_masked = points[points[PROTOCOL].isin(["sub", "masked"])]
 
         frames = (  # in the order of self.tables
@@ -278,7 +279,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
 
 
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
-    """Table `gap`: accuracy of sub-models minus that of full models, open and masked, for each data set and ncl.
+    """Table `gap`: accuracy of sub-models minus accuracy of full models (open and masked), by data set and ncl.
 
     Means are over pairs of a model and a class subset. A pair counts if it has all three accuracies: of the sub-model,
     and of the full model under the protocols open and masked. The verdict states whether sub-models are more accurate

@@ -244,9 +244,10 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
 def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float], str | None]:
     """Compare two models image by image on their common subsets.
 
-    Returns three things: the cells of McNemar's test (number of images, of images that only one model gets right, p);
-    Newcombe's interval of the difference in accuracy over images, which is meant for a single subset; and a note if
-    predictions of some subsets are not stored. Without any stored predictions p and the interval are NaN.
+    Returns the cells of McNemar's test (number of images, of images that only one model gets right, p), Newcombe's
+    interval of the difference in accuracy over images, and a note if predictions of some subsets are not stored. The
+    interval is meant for a single subset: it counts an image once for each of its subsets, McNemar's test only once.
+    Without any stored predictions p and the interval are NaN.
 
     common: one line for each common subset. Columns right_a and right_b have the share of initialisations that predict
             each image correctly, column images_a the images.

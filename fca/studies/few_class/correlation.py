@@ -260,7 +260,7 @@ def _best_without_each_model(
 ) -> Float[np.ndarray, "left_out subsets"]:
     """The best accuracy on every subset with each model in turn left out; NaN where no other model was evaluated.
 
-    It has no lines for fewer than FEWEST_DRAWS models: these say nothing about other models, and the correlation is
+    It has no lines for fewer than FEWEST_DRAWS models: these show nothing about other models, and the correlation is
     then only about the models at hand.
     """
     n_models = table.shape[1]

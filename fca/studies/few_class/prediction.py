@@ -122,7 +122,7 @@ def join_best_accuracies(predictors: pd.DataFrame, accuracies: pd.DataFrame) -> 
     There is one line for each encoder, target and set of classes. If two seeds drew the same classes, only the first is
     kept: otherwise a subset would help to predict itself.
 
-    predictors: one line for each subset and encoder, with the columns VALUES (see predictor_points).
+    predictors: one line for each subset and encoder, with the columns VALUES: numbers that may predict accuracy.
     accuracies: accuracy_points with a column `target`, which names the models that compete to be the best. If it has no
                 lines, the result is an empty frame.
     """
@@ -197,9 +197,9 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
     A predictor is a list of columns (its regressors), from which a straight line predicts accuracy; the baseline uses
     the logarithm of ncl alone. Each prediction is of subsets to which its line was not fitted.
 
-    Yields a line of table `prediction` and the predicted subsets (lines of table `prediction_points`) for every
-    predictor, first with the subset seeds of each data set held out, and then, if there are several data sets, with
-    whole data sets held out. Intervals are over what is held out, because the points of one data set have much in
+    Yields for every predictor a line of table `prediction` and the predicted subsets (lines of table
+    prediction_points). First the subset seeds of each data set are held out. If there are several data sets, whole
+    data sets are then held out. Intervals are over what is held out, because the points of one data set have much in
     common. A predictor with a missing value is left out.
 
     The verdict is whether a predictor gains on ncl alone. A predictor of a single number also has a correlation with
@@ -222,14 +222,8 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
         "seeds": draw.nunique(),
     }
 
-    regressors_by_predictor: dict[str, tuple[str, ...]] = {}
-    column_by_predictor = {}  # the column of each predictor that is one number beside log ncl: it has a correlation
-    for name, regressors in PREDICTORS.items():
-        if points[list(regressors)].isna().any(axis=None):
-            continue
-        regressors_by_predictor[name] = regressors
-        if len(regressors) == 2:  # log ncl and one number
-            column_by_predictor[name] = regressors[1]
+    # column_by_predictor: of the predictors that are a single number
+    regressors_by_predictor, column_by_predictor = _known_predictors(points)
     correlations_within_ncl = _correlations_within_ncl(points, column_by_predictor, draw_codes)
 
     units = ["subset seed", "data set"] if n_datasets > 1 else ["subset seed"]
@@ -260,6 +254,25 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
             line["verdict"] = _verdict(line, is_one_number, baseline_error, worth)
             line["note"] = UNDEFINED_WITHOUT if lacks_interval else None
             yield line, _predicted_points(points, unit, name, column_by_predictor.get(name), prediction)
+
+
+def _known_predictors(points: pd.DataFrame) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """The regressors of every predictor that has no missing value; and the column of those that are a single number.
+
+    A predictor is a single number if it has one regressor beside log ncl. Only such a predictor has a correlation with
+    accuracy.
+
+    points: one line for each subset, with the columns that PREDICTORS name.
+    """
+    regressors_by_predictor: dict[str, tuple[str, ...]] = {}
+    column_by_predictor = {}
+    for name, regressors in PREDICTORS.items():
+        if points[list(regressors)].isna().any(axis=None):
+            continue
+        regressors_by_predictor[name] = regressors
+        if len(regressors) == 2:  # log ncl and one number
+            column_by_predictor[name] = regressors[1]
+    return regressors_by_predictor, column_by_predictor
 
 
 def _predicted_points(

@@ -196,7 +196,7 @@ def _released_lines_of_encoder(
     Lines are in the order of the script's loop over subsets, because it carries lists of images from subset to subset.
 
     embedding: features of the images by the encoder; without features there are no lines.
-    points:    SimSS of the subsets of this data set and encoder (see similarity_points).
+    points:    one line for each subset, with its SimSS, of this data set and encoder.
     ncl:       numbers of classes, or shares of all classes, in the order of the script's loop; None: ascending.
     """
     if embedding.features is None:  # the script computes similarities from features
@@ -229,7 +229,7 @@ def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict
     Each sampler has one sequence: its drawn subsets, size by size and within a size seed by seed, which is the order of
     the script's loop. Each subset that no seed drew follows as a sequence of its own, as the script does not have it.
 
-    scored: points with a SimSS (see similarity_points), of one data set and encoder.
+    scored: one line for each subset that has a SimSS, of one data set and encoder.
     sizes:  in the loop's order.
     """
     is_drawn = scored["subset_seed"].notna()
@@ -296,6 +296,7 @@ class Similarity(OfSubsets):
         rows = of_one_draw(embed_rows(store, self.query, self.split))
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)
+        # a line for each data set, encoder and split (KEY)
         agreement = RELEASED_AGREEMENT.frame(
             {**key, **_agreement(lines)} for key, lines in groups_by_columns(released, KEY)
         )

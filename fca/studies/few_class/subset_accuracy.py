@@ -20,7 +20,7 @@ from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
 from fca.subset import SAMPLERS, Superclasses, draw_subset, full_set, number_of_classes
 from fca.tables.keys import Query
-from fca.tables.predictions import predictions
+from fca.tables.predictions import Predictions, predictions
 from fca.tables.rows import Rows, drop_conflicting_rows, records, require_rows, select
 from fca.tables.table import (
     CHANCE,
@@ -70,6 +70,7 @@ def accuracy_points(
     trained = rows.trained[["dataset", "model", "classes", *columns]]  # runs that trained a sub-model
     lines = records(subsets.merge(trained, on=["dataset", "classes"]).assign(protocol="sub"))
     for line in lines:
+        # the accuracy of guessing is not stored: it follows from the labels of the images
         fingerprint = line.pop("fingerprint")
         split = line.pop("split")
         line["chance"] = _chance(store, fingerprint, split, line["classes"])
@@ -110,42 +111,20 @@ def _score_full_model(
 ) -> list[dict[str, Any]]:
     """Lines of accuracy_points for one full model: each subset under the protocols open, masked and perhaps grouped.
 
-    `chance` is the accuracy of always predicting the most frequent of the competing classes: of all classes (open), of
-    the classes of the subset (masked), or of the groups (grouped).
-
     row:     the stored `predict` run of the model.
     subsets: the class subsets of its data set.
     groups:  None if there is no protocol grouped. A subset without a class in any group has no line under it.
     Raises FcaError for a subset without images.
     """
     stored = predictions(store, row)
-    group_by_class = None if groups is None else groups.codes(stored.logit_classes)  # -1: in no group
+    group_of_column = None if groups is None else groups.codes(stored.logit_classes)
 
     lines = []
     for subset in records(subsets):
-        columns = stored.columns[list(subset["classes"])]  # the logits of the subset's classes
-        is_of_subset = stored.of_classes(subset["classes"])
-        n_images = int(is_of_subset.sum())
-        if not n_images:
-            raise FcaError("test images of classes", subset["classes"], "at least one", "leave the subset out")
-
-        # protocol -> accuracy, number of images, accuracy of guessing
-        # right: whether the most probable of all classes is right, as the protocol open counts
-        open_top1 = float(stored.right[is_of_subset].mean())
-        masked = masked_top1(stored.logits, columns, stored.true)  # it leaves out images of other classes
-        scores = {
-            "open": (open_top1, n_images, guessing_accuracy(stored.labels)),
-            "masked": (masked, n_images, guessing_accuracy(stored.labels[is_of_subset])),
-        }
-        if group_by_class is not None and (group_by_class[columns] >= 0).any():
-            true = stored.true[is_of_subset]
-            top1, n_grouped = grouped_top1(stored.logits[is_of_subset], group_by_class, true)
-            group_of_image = group_by_class[true]  # -1: the image's class is in no group, and it is not scored
-            scores["grouped"] = (top1, n_grouped, guessing_accuracy(group_of_image[group_of_image >= 0]))
-
-        for protocol, (top1, n_scored, chance) in scores.items():
-            n_right = round(top1 * n_scored)
-            low, high = wilson(n_right, n_scored)
+        scores = _scores_on_subset(stored, subset["classes"], group_of_column)
+        for protocol, (top1, n_images, chance) in scores.items():
+            n_right = round(top1 * n_images)
+            low, high = wilson(n_right, n_images)
             lines.append(
                 {
                     **subset,
@@ -153,7 +132,7 @@ def _score_full_model(
                     "top1": top1,
                     "top1_low": low,
                     "top1_high": high,
-                    "n_test": n_scored,
+                    "n_test": n_images,
                     "chance": chance,
                     "model": row["model"],
                     "seed": row["seed"],
@@ -161,6 +140,40 @@ def _score_full_model(
                 }
             )
     return lines
+
+
+def _scores_on_subset(
+    stored: Predictions, classes: Sequence[int], group_of_column: np.ndarray | None
+) -> dict[str, tuple[float, int, float]]:
+    """Protocol -> accuracy of a full model on a subset, number of scored images, accuracy of guessing.
+
+    Guessing always predicts the most frequent of the competing classes: of all classes (open), of the classes of
+    the subset (masked), or of the groups (grouped).
+
+    stored:          the predictions for all test images. For each image, `labels` has its label, `true` the column of
+                     the logits for its class, and `right` whether the most probable of all classes is right.
+    classes:         the labels of the subset; `stored.columns` has the column of each label.
+    group_of_column: the group of classes of each column, -1: in no group; None: no protocol grouped.
+    Raises FcaError if there is no image of these classes.
+    """
+    columns = stored.columns[list(classes)]
+    is_of_subset = stored.of_classes(classes)
+    n_images = int(is_of_subset.sum())
+    if not n_images:
+        raise FcaError("test images of classes", classes, "at least one", "leave the subset out")
+
+    open_top1 = float(stored.right[is_of_subset].mean())
+    masked = masked_top1(stored.logits, columns, stored.true)  # it leaves out images of other classes
+    scores = {
+        "open": (open_top1, n_images, guessing_accuracy(stored.labels)),
+        "masked": (masked, n_images, guessing_accuracy(stored.labels[is_of_subset])),
+    }
+    if group_of_column is not None and (group_of_column[columns] >= 0).any():
+        true = stored.true[is_of_subset]
+        top1, n_grouped = grouped_top1(stored.logits[is_of_subset], group_of_column, true)
+        group_of_image = group_of_column[true]  # -1: the image's class is in no group, and it is not scored
+        scores["grouped"] = (top1, n_grouped, guessing_accuracy(group_of_image[group_of_image >= 0]))
+    return scores
 
 
 PerModel = Annotated[
@@ -380,5 +393,5 @@ def _predictions_of_points(store: Store, row: Mapping[str, Any], points: pd.Data
         if point["protocol"] == "masked":  # only the classes of the subset may be predicted
             columns = stored.columns[list(point["classes"])]
             masked = masked_answers(stored.logits[is_of_subset], columns)
-            is_right = masked == stored.true[is_of_subset]
+            is_right = masked == stored.true[is_of_subset]  # both are columns of the logits
         yield PredictedSubset(stored.images[is_of_subset], stored.labels[is_of_subset], is_right)

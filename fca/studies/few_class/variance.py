@@ -84,7 +84,7 @@ def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
     there are none, a note gives this reason and the cells are missing.
 
     points: the accuracies on all subsets, one line for each initialisation and subset. Column `predictions` has the
-            predictions behind each, or None (see points_with_predictions).
+            predictions behind each, or None.
     """
     n_subsets = points.groupby(DRAW, dropna=False).ngroups  # DRAW: subset seed and classes
     subset_runs = list(_subset_runs(points))
@@ -154,7 +154,8 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
     elif min(n_inits) < max(n_inits):
         yield f"{min(n_inits)} to {max(n_inits)} initialisations a subset"
 
-    # number of images of the smallest class of each subset; strata: the class of each image
+    # number of images of the smallest class of each subset; strata: the class of each image. Images are sampled within
+    # their class, which takes two images
     fewest_images = [np.unique(subset.strata, return_counts=True)[1].min() for subset in subset_runs]
     if 1 in fewest_images:
         yield "a class with one test image: sampled as one class with the others"

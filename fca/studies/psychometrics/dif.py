@@ -144,9 +144,11 @@ class Dif:
         parameters = {
             **asdict(self),
             **METHOD,
+            # digests, which identify the responses
             "answers": [fits.digest_of(comparison.all_subjects) for comparison in comparisons],
         }
-        not_estimable = {}  # data set -> the scales that its fit could not estimate
+        # data set -> the scales, such as the spread of difficulty, that its fit could not estimate
+        not_estimable = {}
         for summary, *_ in frames_of_datasets:  # the first frame is that of dif_summary
             for row in summary.to_dict("records"):
                 if row["not_estimable"]:
@@ -261,7 +263,7 @@ def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataF
         "n_focal": int(is_focal.sum()),
         "n_reference": int((~is_focal).sum()),
         "n_matched": int((stratum >= 0).sum()),  # -1: outside the range that both groups reach
-        "not_estimable": fit.not_estimable,
+        "not_estimable": fit.not_estimable,  # scales, such as the spread of difficulty, that are taken from the prior
         "n_tested": int(items["p"].notna().sum()),
         "class_a": int((items["ets_class"] == "A").sum()),
         "class_b": int((items["ets_class"] == "B").sum()),

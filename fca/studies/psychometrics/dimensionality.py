@@ -81,10 +81,10 @@ class Dimensionality:
 def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.DataFrame:
     """The lines of one data set: the held-out loss of each number of dimensions, and which number is chosen.
 
-    The loss is the mean negative log likelihood, in nats, of responses that the fit did not see. A further dimension is
-    chosen as long as it lowers the loss significantly, compared with one dimension fewer: the interval of the gain lies
-    above 0. There are lines for held-out cells (single responses), and then for held-out subjects if there are three
-    networks.
+    The loss is the mean negative log likelihood, in nats, of responses that the fit did not see. One dimension is
+    chosen at first. One more takes its place as long as it lowers the loss significantly: the interval of its gain lies
+    above 0. The lines for held-out cells (single responses) come first. Lines for held-out subjects follow if there are
+    three networks.
     """
     all_correct = gathered.responses.correct
 
@@ -98,12 +98,14 @@ def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.
 
     max_dimensions = min(settings.most, len(correct) - 1)  # a fit takes fewer dimensions than subjects
     n_hold_outs = 2 if len(network_names) > 2 else 1  # cells, then subjects, which takes three networks
-    losses = held_out_dimensions(correct, network, max_dimensions, settings.seed)  # fewest dimensions first
+    # cells with 1, 2 ... dimensions, then subjects with 1, 2 ... dimensions
+    losses = held_out_dimensions(correct, network, max_dimensions, settings.seed)
 
     rows: list[dict[str, Any]] = []
-    previous_loss = np.zeros(0)
-    for losses_of_fit in track(losses, "dimensions", max_dimensions * n_hold_outs, long=correct.size >= LONG):
-        gain = {}
+    previous_loss = np.zeros(0)  # not used: the first fit has one dimension
+    is_long = correct.size >= LONG  # long enough for a progress bar
+    for losses_of_fit in track(losses, "dimensions", max_dimensions * n_hold_outs, long=is_long):
+        gain = {}  # over one dimension fewer, with its interval; a single dimension has none
         is_chosen = losses_of_fit.dimensions == 1
         if losses_of_fit.dimensions > 1:
             estimate = mean_with_interval(previous_loss - losses_of_fit.loss, network)

@@ -48,7 +48,8 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
         y=kinds.quantity(alt.Y, INFIT_Z, "infit, standard deviations from expected"),
         tooltip=kinds.tooltips(sample.columns),
     )
-    limits = [kinds.reference(limit, upright=True) for limit in (-LIMIT, LIMIT)]  # level lines, at values of y
+    # level lines; upright: their values are on the vertical axis
+    limits = [kinds.reference(limit, upright=True) for limit in (-LIMIT, LIMIT)]
 
     title = style.title(
         "Which images do not follow their curve?",
@@ -81,6 +82,7 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
         "Each dot is the infit of a subject, each tick its infit in simulated responses, for which the model holds.",
         "A dot right of its tick fails on easy images and solves hard ones too often.",
     )
+    # row: pixels for each subject
     return style.faceted(kinds.layers(ticks, dots), frame, title, filters=(DATASET,), row=14)
 
 
@@ -105,7 +107,7 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
         "Each mark is the covariance, over subjects, of what the model does not explain of two images; the dashed line "
         "is the highest of any pair in simulated responses.",
     )
-    return style.faceted(chart, frame, title, filters=(DATASET,), row=14)
+    return style.faceted(chart, frame, title, filters=(DATASET,), row=14)  # row: pixels for each pair
 
 
 def information_figure(curves: Table) -> alt.FacetChart:
@@ -140,14 +142,14 @@ def dimensionality_figure(table: Table) -> alt.FacetChart:
     frame = table.frame.dropna(subset=GAIN)
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
-    coloured = kinds.hue(HOLD_OUT, frame, title="hidden")
+    coloured = kinds.hue(HOLD_OUT, frame, title="hidden")  # title of the legend: which responses the fit did not see
     dimensions_axis = alt.X(f"{DIMENSIONS}:O", title="dimensions", axis=alt.Axis(labelAngle=0))
     chart = kinds.points_with_intervals(
         GAIN,
         dimensions_axis,
         table.columns,
         coloured,
-        dodge=HOLD_OUT,
+        dodge=HOLD_OUT,  # cells and subjects beside each other
         line=kinds.ZERO,
         scale=kinds.quantity(alt.Y, GAIN, "log loss saved"),
     )
@@ -174,16 +176,15 @@ def dif_figure(sample: Table) -> alt.FacetChart:
     coloured = kinds.hue(ETS_CLASS, frame, title="DIF")
     difficulty_axis = kinds.quantity(alt.X, DIFFICULTY, "difficulty")
     delta_axis = kinds.quantity(alt.Y, DELTA, "ETS delta")
-    chart = kinds.scatter(difficulty_axis, delta_axis, sample.columns, coloured, size=30)
+    dots = kinds.scatter(difficulty_axis, delta_axis, sample.columns, coloured, size=30)
+    zero_line = kinds.reference(kinds.ZERO, upright=True)  # level; upright: its value is on the vertical axis
 
     title = style.title(
         "Which images are harder for one kind of model at equal ability?",
         "Each dot is one image of a sample of the tested ones. Below 0 it is harder for the focal group.",
         "With few models large values are mostly noise, so classes B and C also require significance.",
     )
-    return style.faceted(
-        kinds.layers(kinds.reference(kinds.ZERO, upright=True), chart), frame, title, filters=(DATASET,)
-    )
+    return style.faceted(kinds.layers(zero_line, dots), frame, title, filters=(DATASET,))
 
 
 def severity_facet_figure(effects: Table) -> alt.FacetChart:
@@ -236,6 +237,7 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
         "single networks.",
         "Where open marks are far apart, no single step describes all networks.",
     )
+    # row: pixels for each corruption
     return style.faceted(kinds.layers(single, common), frame, title, filters=(DATASET, CORRUPTION), row=32)
 
 
@@ -243,7 +245,8 @@ def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
     """Statements on how many items misfit, and on whether images depend on each other beyond ability.
 
     Dependence is given for images of one class (mean Q3, the correlation of residuals) and for single pairs of images.
-    Statements on fits whose scale could not be estimated come first. Statements with missing numbers are left out.
+    Statements on scales of a fit (such as the spread of difficulty) that the responses leave open come first.
+    Statements with missing numbers are left out.
 
     dependence: lines of table `dependence`, one for each data set.
 
@@ -282,7 +285,7 @@ def _number_of_pairs(number: int) -> str:
 def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
     """How reliable the abilities are, and how many random images are enough for a reliability of 0.95.
 
-    Scales that a fit could not estimate come first.
+    Statements on scales of a fit (such as the spread of difficulty) that the responses leave open come first.
 
     reliability: lines of table test_reliability, one for each data set.
 
@@ -318,8 +321,8 @@ def dimensionality_statements(table: pd.DataFrame) -> Iterator[Statement]:
 def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
     """How many items have large DIF (differential item functioning), and how many have significant DIF.
 
-    Significance is corrected for the number of tested items. Statements on fits whose scale could not be estimated come
-    first.
+    Significance is corrected for the number of tested items. Statements on scales of a fit (such as the spread of
+    difficulty) that the responses leave open come first.
 
     summary: lines of table dif_summary, one for each data set.
 

@@ -76,7 +76,8 @@ class Information:
     def __call__(self, store: Store) -> list[Table]:
         """Table test_information: the curve of each data set with its subjects on it; and table test_reliability.
 
-        Their parameters have a digest of the responses of each data set, and the scales that no fit could estimate.
+        Their parameters have a digest of the responses of each data set. They also name the scales, such as the spread
+        of difficulty, that a fit could not estimate and took from the prior.
         """
         curves: list[pd.DataFrame] = []
         reliability_rows: list[dict[str, object]] = []
@@ -120,9 +121,9 @@ def _curve(gathered: DatasetResponses, fit: IrtFit) -> pd.DataFrame:
 def _reliability_row(gathered: DatasetResponses, fit: IrtFit) -> dict[str, object]:
     """The line of one data set in table test_reliability: reliabilities, and the items needed for 0.90, 0.95, 0.99.
 
-    Reliability is the squared correlation of ability with its estimate. The marginal one is expected from the items,
-    for normal abilities of the subjects' spread. The empirical one is the share of the variance of the subjects'
-    estimated abilities that is not error.
+    Reliability is the squared correlation of ability with its estimate. The marginal reliability follows from the
+    items, for normal abilities with the spread of the subjects. The empirical reliability is the share of the variance
+    of the subjects' estimated abilities that is not error.
     """
     # standard deviation of ability around 0: 1, except in the 1pl, whose unit is a logit
     spread = float(np.sqrt(np.mean(fit.ability**2)))
@@ -136,5 +137,5 @@ def _reliability_row(gathered: DatasetResponses, fit: IrtFit) -> dict[str, objec
         "items_90": items_needed(fit.bank, 0.90, spread),
         "items_95": items_needed(fit.bank, 0.95, spread),
         "items_99": items_needed(fit.bank, 0.99, spread),
-        "not_estimable": fit.not_estimable,
+        "not_estimable": fit.not_estimable,  # scales, such as the spread of difficulty, that are taken from the prior
     }

@@ -147,7 +147,8 @@ class ItemFit:
     def __call__(self, store: Store) -> list[Table]:
         """Tables item_fit, item_fit_shown (a sample for the figure), person_fit, dependence and dependent_pairs.
 
-        Their parameters have a digest of the responses of each data set, and the scales that no fit could estimate.
+        Their parameters have a digest of the responses of each data set. They also name the scales, such as the spread
+        of difficulty, that a fit could not estimate and took from the prior.
         """
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
@@ -171,9 +172,10 @@ class ItemFit:
 def _frames_of_dataset(gathered: DatasetResponses, settings: ItemFit) -> tuple[pd.DataFrame, ...]:
     """The lines of one data set for each table of ItemFit, in their order, without the column `dataset`.
 
-    Lines of items and of subjects have outfit and infit, two mean squares of standardised residuals that are large
-    where responses surprise, with their expectation and their z. z measures each from its mean in simulated responses
-    to which the model was fitted again. The dependence of pairs of items is compared with the same simulations.
+    Lines of items and of subjects have outfit and infit: two mean squares of standardised residuals, which are large
+    where responses surprise. The expectation of each is its mean in responses that are simulated from the fit and
+    fitted again; its z is the distance from this mean in standard deviations. The dependence of pairs of items is
+    compared with the same simulations.
     """
     responses = gathered.responses
     correct = responses.correct
@@ -252,7 +254,8 @@ def _simulated_statistics(
     highest: list[float] = []
 
     simulations = replicates(correct, fit, rng, number)
-    for simulated, refit in track(simulations, "simulated responses", number, long=correct.size >= LONG):
+    is_long = correct.size >= LONG  # long enough for a progress bar
+    for simulated, refit in track(simulations, "simulated responses", number, long=is_long):
         of_items, of_subjects = mean_squares(simulated, refit)
         item_squares.append(of_items)
         subject_squares.append(of_subjects)
@@ -266,8 +269,8 @@ def _score_fit_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
     """The columns of S-X² in table item_fit: statistic, degrees of freedom (NaN for none) and p value.
 
     S-X² tests whether an item has as many right responses as the model expects, among subjects of each total score.
-    All are NaN outside FEWEST_ITEMS to MOST_ITEMS items: with fewer, abilities are too uncertain for this test; with
-    more, groups of subjects with equal scores would be nearly empty.
+    All are NaN outside FEWEST_ITEMS to MOST_ITEMS items. With fewer, abilities are uncertain, and the fitted items bend
+    towards them. With more, groups of subjects with equal scores would be nearly empty.
 
     correct: subjects x items; 1, 0, NaN for no response.
     """
@@ -303,7 +306,7 @@ def _dependence(
         "n_subjects": n_subjects,
         "n_items": n_items,
         "n_paired": len(paired_items),
-        "not_estimable": fit.not_estimable,
+        "not_estimable": fit.not_estimable,  # scales, such as the spread of difficulty, that are taken from the prior
     }
     if len(paired_items) < 2:
         return summary, DEPENDENT_PAIRS.frame([])
@@ -340,7 +343,7 @@ def _dependence(
         **(_q3_within_classes(q3) if knows_all_classes else {}),
         "z_highest": float(pairs.z[0]),
         "z_by_chance": z_by_chance,
-        "pairs_beyond": int(is_beyond_chance.sum()),
+        "pairs_beyond": int(is_beyond_chance.sum()),  # of the listed pairs
     }
     return summary, pair_frame
 

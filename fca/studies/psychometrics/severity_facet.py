@@ -88,10 +88,15 @@ class SeverityFacet:
 
         Raises FcaError without responses to corrupted images.
         """
-        frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
-        digests: list[str] = []
-        runs: set[str] = set()
         corruptions = list(self._corruptions(store))  # a list, so that the progress bar knows their number
+        if not corruptions:
+            command = "fca run -m task=predict shift=clean,corruption/all"
+            stored = f"none among the {len(store.rows())} stored rows"
+            raise FcaError("corrupted images with responses", stored, "1 corruption or more", f"make some: {command}")
+
+        frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
+        digests: list[str] = []  # of the responses, which they identify
+        runs: set[str] = set()
         for corruption, gathered in track(corruptions, "corruptions"):
             frames_of_corruption = _frames_of_corruption(corruption, gathered, self)
             for table_frames, frame in zip(frames_of_tables, frames_of_corruption, strict=True):
@@ -99,28 +104,23 @@ class SeverityFacet:
             digests.append(fits.digest_of(gathered))
             runs |= set(gathered.runs)
 
-        if not digests:
-            command = "fca run -m task=predict shift=clean,corruption/all"
-            stored = f"none among the {len(store.rows())} stored rows"
-            raise FcaError("corrupted images with responses", stored, "1 corruption or more", f"make some: {command}")
-
         joined_frames = [pd.concat(table_frames, ignore_index=True) for table_frames in frames_of_tables]
         return filled(self.tables, joined_frames, {**asdict(self), **METHOD, "answers": digests}, runs)
 
     def _corruptions(self, store: Store) -> Iterator[tuple[str, DatasetResponses]]:
         """The name of each corruption, with the responses to corrupted and to clean images.
 
-        Corruptions of stored runs come first, then corruptions of the files of responses that the user names. A
-        corruption occurs several times if it was applied to several data sets. In files it also does so if some
-        subjects have no images in common with the others: each set of subjects that common images link is then a data
-        set of its own, and is left out, with a line in the log, if all its images have one severity.
+        Corruptions of stored runs come first, then corruptions in the files of responses that the user names. A
+        corruption occurs once for each data set to which it was applied. Subjects of a file that no common images link
+        are data sets of their own; one whose images all have one severity is left out, with a line in the log.
         """
         yield from shifted_responses(store, self.query)
         if not self.responses:
             return
 
         for gathered in clean_responses(store, self.query, self.responses):
-            # only sets of images in the store have a fingerprint: shifted_responses already gave their runs
+            # with a fingerprint it is a data set of the store, whose corruptions shifted_responses already gave;
+            # without, it is a file, whose images may be clean or corrupted
             if gathered.fingerprint is not None:
                 continue
 

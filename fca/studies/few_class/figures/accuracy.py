@@ -123,7 +123,8 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     for protocol, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
         new_names = dict(zip(interval_columns(column), interval_columns(_DIFFERENCE), strict=True))
         difference = gap.frame.rename(columns=new_names).assign(protocol=protocol)
-        differences.append(difference[[*hover, accuracy.N_PAIRS]])  # number of pairs: in the chart's data alone
+        # the number of pairs is in the chart's data, but not in a tooltip
+        differences.append(difference[[*hover, accuracy.N_PAIRS]])
 
     title = style.title(
         "How much more accurate are sub-models than full models?",
@@ -348,8 +349,8 @@ def _at_fewest_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model:
     else:
         subject = f"the best of {n_models} {models}, {small.listed(best[MODEL].tolist())},"
 
-    if all_at_chance(lines):  # _guess: the accuracy of guessing, as text
-        level = f"at the level of chance ({_guess(first)})"
+    if all_at_chance(lines):
+        level = f"at the level of chance ({_accuracy_of_guessing(first)})"
         if n_models > 1:
             return f"{small.all_of(n_models, models)} are {level}"
         return f"{subject} is {level}: {accuracy_text}"
@@ -368,8 +369,8 @@ def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: b
     is_single_model: whether there is only one model at any ncl.
     """
     n_models = lines[MODEL].nunique()
-    if all_at_chance(lines):  # _guess: the accuracy of guessing, as text
-        level = f"at the level of chance ({_guess(lines.iloc[0].to_dict())})"
+    if all_at_chance(lines):
+        level = f"at the level of chance ({_accuracy_of_guessing(lines.iloc[0].to_dict())})"
         if is_single_model:
             return f"it is {level}"
         if n_models == 1:
@@ -386,7 +387,7 @@ def _at_most_classes(lines: pd.DataFrame, best: pd.DataFrame, is_single_model: b
     return f"{small.listed(best[MODEL].tolist())}{only}, {accuracy_text}"
 
 
-def _guess(line: Mapping[Any, Any]) -> str:
+def _accuracy_of_guessing(line: Mapping[Any, Any]) -> str:
     """The accuracy of guessing as text, without an interval."""
     return format_with_interval({CHANCE: line[CHANCE]}, GUESS)
 

@@ -46,7 +46,8 @@ def paired_figure(paired: Table) -> alt.FacetChart:
         pair=paired.frame[tables.MODEL_A] + " - " + paired.frame[tables.MODEL_B],
         verdict=[_VERDICT_BY_SIGNIFICANCE[value] for value in is_significant],
     )
-    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes")  # `sizes` is only part of the headings
+    # `sizes` is only part of the headings of panels; below: the protocol starts a new line in them
+    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes")
     # by ncl, then (the sort is stable) by protocol: panels fill row by row
     frame = frame.sort_values([DATASET, NCL], kind="stable")
 
@@ -64,7 +65,7 @@ def paired_figure(paired: Table) -> alt.FacetChart:
         "significant if",
         "McNemar's test, corrected for the number of pairs (Holm), finds a difference and the interval leaves out 0.",
     )
-    columns = frame[PROTOCOL].nunique()
+    columns = frame[PROTOCOL].nunique()  # panels side by side; row: pixels for each pair
     return style.faceted(chart, frame, title, filters=(DATASET, NCL, PROTOCOL), columns=columns, row=24)
 
 
@@ -109,7 +110,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     >>> print(statement.sentence)
     None of 2 sub-models is significantly the best at 2 classes of zoo: b is +10.0 points [+5.0, +15.0] ahead of a.
     """
-    # the fewest classes, but not if they are also the most classes
+    # the fewest classes, but not if they are also the most classes, which may be all classes and not few
     lines = of_first_protocol(means)
     below_most_classes = lines[lines[NCL] < lines[NCL].max()]
     at_fewest = below_most_classes[below_most_classes[NCL] == below_most_classes[NCL].min()]

@@ -132,7 +132,8 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     rows = kinds.category(alt.Y, "named", lowest_first, grid=False)
     x = kinds.quantity(alt.X, tables.SIMSS_CHANGE, zero=True, padding=0)
     bars = kinds.bars(x, rows, what_if.columns, kinds.hue(tables.CHANGE, frame, _TWO_COLOURS))
-    chart = kinds.layers(kinds.reference(kinds.ZERO, upright=False), bars)
+    zero_line = kinds.reference(kinds.ZERO, upright=False)  # vertical; not upright: its value is on the horizontal axis
+    chart = kinds.layers(zero_line, bars)
 
     # each encoder may have its own subset; the title names the subset only if it is the same for all
     subset_names = [_listed_keys(keys) for keys in dict.fromkeys(frame["subset"])]

@@ -89,6 +89,7 @@ def _one_row_per_predictor(
 
     height = 24 * len(predictors)
     columns = min(2, frame["panel"].nunique())
+    # no filters: a line has no single data set or number of classes to filter by
     return style.faceted(chart, frame, title, filters=(), height=height, columns=columns)
 
 

@@ -40,7 +40,8 @@ def similarity_figure(similarity: Table) -> alt.FacetChart:
     frame = by_encoder(similarity.frame.dropna(subset=tables.SIMSS))  # adds `panel`, the heading of each line's panel
     coloured = kinds.hue(NCL, frame, shapes=None, legend=False, ordered=True)
     y = kinds.quantity(alt.Y, tables.SIMSS, "SimSS")
-    chart = kinds.scatter(style.ncl_axis(gap=None), y, similarity.columns, coloured)
+    x = style.ncl_axis(gap=None)  # single marks: no gap between the steps of the axis
+    chart = kinds.scatter(x, y, similarity.columns, coloured)
     title = style.title(
         "How alike are the images of the class subsets?",
         "Each dot is one class subset. Where SimSS is high, images resemble their own class more than the "
@@ -96,7 +97,7 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
     """
     frame = _defined_coefficients(correlation.frame, points.frame)
     targets = list(dict.fromkeys(frame[TARGET]))
-    rows = kinds.category(alt.Y, TARGET, targets, bands=True)
+    rows = kinds.category(alt.Y, TARGET, targets, bands=True)  # bands: grid lines between the names
 
     coloured = kinds.hue(_COMPARED, frame, kinds.CONTRAST, ("circle", "diamond", "square"))
     scale = kinds.quantity(alt.X, COEFFICIENT, grid=True, padding=0, domain=[-1, 1])
@@ -164,10 +165,10 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     frame["panel"] += "\n" + pd.MultiIndex.from_frame(frame[[DATASET, ENCODER]]).map(heading_by_encoder)
 
     coloured = kinds.hue(NCL, frame, shapes=None, legend=False)
-    x = style.ncl_axis(gap=None)
+    x = style.ncl_axis(gap=None)  # single marks: no gap between the steps of the axis
     y = kinds.quantity(alt.Y, tables.RELEASED_MINUS_OURS)
     marks = kinds.scatter(x, y, released.columns, coloured)
-    zero_line = kinds.reference(kinds.ZERO, upright=True)
+    zero_line = kinds.reference(kinds.ZERO, upright=True)  # level; upright: its value is on the vertical axis
 
     title = style.title(
         "How far is the released similarity script from the definition?",

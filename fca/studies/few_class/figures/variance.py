@@ -27,7 +27,7 @@ def variance_figure(variance: Table) -> alt.FacetChart:
     variance: table `variance`, with the sources of a model in one line.
     """
     by_source = _one_line_per_source(variance).dropna(subset=_SD)
-    frame = by_protocol(by_source, MODEL, below=True)
+    frame = by_protocol(by_source, MODEL, below=True)  # below: the protocol starts a new line in a panel's heading
     frame = frame.sort_values([DATASET, MODEL], kind="stable")
 
     # with two subsets an interval may reach 32 times the value: the axis ends earlier, so that dots stay apart
@@ -35,7 +35,7 @@ def variance_figure(variance: Table) -> alt.FacetChart:
     if not axis_end > 0:  # all values are 0, or no interval is known (NaN)
         axis_end = 1
     scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, axis_end])
-    rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
+    rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)  # bands: grid lines between the numbers
 
     colours = (*kinds.CONTRAST[:2], "#2b9c6f", kinds.GREY)
     shapes = ("circle", "diamond", "triangle-up", "square")

@@ -113,7 +113,7 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     coverage = np.where(np.isnan(model.low), np.nan, is_inside)  # 1 or 0, NaN without an interval
     width = model.high - model.low
 
-    # points in the order of clusters: intervals do not depend on the order of the points, except by rounding
+    # sorted by cluster, so that clusters enter the intervals in one order, whatever the order of the points
     order = np.argsort(cluster, kind="stable")
     groups = np.where(cluster < 0, np.nan, cluster)[order]  # NaN: not drawn
     # within: the possible values of what is averaged
@@ -162,9 +162,9 @@ def verdict(
     r:     the interval of its correlation with accuracy among subsets of equal ncl; None if it has none. For a yes this
            must exclude 0 as well, because a predictor can also gain by following an effect of ncl that is not a
            straight line.
-    error: the error of ncl alone; None if r does not show what could be gained. A "no" also requires that the
-           strongest r in the interval would gain too little, because few points can hide a gain. With correlation r,
-           errors shrink by the factor sqrt(1 - r²).
+    error: the error of ncl alone. A "no" then also requires that the strongest r in the interval would gain too
+           little, because few points can hide a gain: with correlation r, errors shrink by the factor sqrt(1 - r²).
+           None for new data sets, where r, which is within data sets, does not limit the gain.
 
     >>> verdict((0.01, 0.02), 0.005, (0.3, 0.8)), verdict((-0.01, 0.001), 0.005, (-0.2, 0.4), error=0.02)
     ('beyond ncl', 'not beyond ncl')

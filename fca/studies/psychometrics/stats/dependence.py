@@ -135,9 +135,11 @@ def _pairs_of_highest_z(
         block_z = residuals[:, block].T @ residuals[:, start:]  # items of the block x items from the block on
         block_variance = np.maximum(variances[:, block].T @ variances[:, start:], np.float32(1e-12))  # never 0
         block_z /= np.sqrt(block_variance)
-        block_z[np.tril_indices_from(block_z)] = -np.inf  # each pair once, and no item with itself
+        # row i and column i are the same item: above the diagonal is each pair once, and no item with itself
+        block_z[np.tril_indices_from(block_z)] = -np.inf
 
-        # sort only pairs that can enter the list: the block has `number` pairs at or above its reached threshold
+        # sort only candidates for the list: pairs that reach the lowest z of a full list, and a threshold that `number`
+        # pairs of the block reach, which would fill the list alone
         lowest_listed = z.min() if len(z) >= number else -np.inf
         threshold = max(lowest_listed, _reached_threshold(block_z, number))
         row, column = np.nonzero((block_z >= threshold) & np.isfinite(block_z))
@@ -172,7 +174,7 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     Σ_i<j Q3  = (|Σ_i z_i|² - Σ_i |z_i|²) / 2
     Σ_i<j Q3² = (|Z Zᵀ|² - Σ_i |z_i|⁴) / 2,   |.|² of a matrix: the sum of its squared elements
 
-    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is that of the
+    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is as for the
     correlation of two independent variables over as many subjects.
 
     scaled: Z, subjects x items: residuals of each item, centred, with a sum of squares of 1.

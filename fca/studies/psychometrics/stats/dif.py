@@ -264,12 +264,12 @@ def _score_statistic(responses: Matrix, design: Design, coefficients: Float[np.n
 
     weight = p * (1 - p) * present
     k = fitted_columns.shape[1]
-    information_rr = _weighted_products(fitted_columns, weight) + RIDGE * np.eye(k)
+    information_rr = _weighted_products(fitted_columns, weight) + RIDGE * np.eye(k)  # RIDGE: never singular
     information_lr = ((fitted_columns * last_column[:, None]).T @ weight).T  # items x k
     solved = np.linalg.solve(information_rr, information_lr[:, :, None])[:, :, 0]  # I_rr⁻¹ I_rl: items x k
     explained = np.einsum("ik,ik->i", information_lr, solved)  # i: item, k: fitted column
-    information = last_column**2 @ weight - explained
-    return score**2 / np.maximum(information, RIDGE)
+    remaining_information = last_column**2 @ weight - explained  # I_ll - I_lr I_rr⁻¹ I_rl
+    return score**2 / np.maximum(remaining_information, RIDGE)  # RIDGE: no division by 0
 
 
 def _fit_coefficients(responses: Matrix, design: Design) -> Float[np.ndarray, "k items"]:

@@ -162,6 +162,7 @@ def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
     # Loadings and intercept change so that no logit does
     k = len(fit.mean)
     centre = ability.mean(axis=0)  # c
+    # covariance of the estimates, plus their uncertainty; reshape: for a single ability np.cov is a number
     covariance = np.cov(ability.T, bias=True).reshape(k - 1, k - 1) + ability_covariance.mean(axis=0)
     scale = np.linalg.cholesky(covariance)  # L
     transform = np.eye(k)
@@ -261,7 +262,9 @@ def held_out_dimensions(
     Subjects can be snapshots of one network, which are not independent: they are all hidden, or left out, together.
 
     responses: subjects x items; 1, 0, NaN for no response.
-    network: of each subject, a number from 0. Raises FcaError as `hide` and `fit_dimensions` do.
+    network: of each subject, a number from 0.
+    Raises FcaError for responses that cannot be fitted, if none can be hidden (as with a single network), and for as
+    many dimensions as subjects.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)

@@ -43,13 +43,13 @@ class FacetFit(NamedTuple):
 def fit_facets(
     responses: Matrix, image: Integer[np.ndarray, " items"], design: Design, network: Integer[np.ndarray, " subjects"]
 ) -> FacetFit:
-    """Effects on the difficulty of images, such as that of a step of severity (linear logistic test model).
+    """Effects on the difficulty of images, such as the effect of a severity step (linear logistic test model).
 
     logit P(right) = θ_s - b_image - Σ_k design_ik effect_k   (Fischer 1973; De Boeck & Wilson 2004, chapter 6)
 
     P is the chance that subject s is right on item i, with θ_s the subject's ability and b the difficulty of the item's
-    image. The result is the mode of the posterior with θ ~ N(0, 1), b ~ N(m, s²) with learned m and s, and no prior of
-    the effects. It is found by Newton's method.
+    image. The result is the mode of the posterior, by Newton's method, with θ ~ N(0, 1) and b ~ N(m, s²), and without a
+    prior of the effects. m and s are learned; their own priors are wide.
 
     The 95 % interval of an effect is effect ± t sqrt(variance), over G networks, whose snapshots are the subjects:
 
@@ -89,7 +89,7 @@ def fit_facets(
     for _ in range(STEPS):
         system = _newton_system(responses, image_indicator, design, shared, b, spread)
 
-        # gradient of the log posterior: of the likelihood (the group of a subject is itself), then of the priors
+        # gradient of the log posterior: of the likelihood, summed over subjects (a column each), then of the priors
         shared_scores, image_scores = _scores(system.error, image_indicator, design, np.arange(n_subjects))
         shared_gradient = shared_scores.sum(axis=1, keepdims=True)
         shared_gradient[:n_subjects, 0] -= shared[:n_subjects]
@@ -104,8 +104,8 @@ def fit_facets(
         shared = shared + step_size * shared_step
         b = b + step_size * b_step
 
-        # EM step of the prior of b, N(m, s²): its most probable mean, then its spread. The expected square of b - m has
-        # the posterior variance of b, about 1 / curvature
+        # EM step of the prior of b, N(m, s²): the most probable m (its own prior is N(0, CENTRE_SD²)), then s. The
+        # expected square of b - m also has the posterior variance of b, about 1 / curvature
         previous_centre = centre
         previous_spread = spread
         centre = float(b.sum() / (n_images + spread**2 / CENTRE_SD**2))

@@ -91,7 +91,8 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
     n_subjects, n_items = responses.shape
     block_items = max(BLOCK // n_subjects, 1)
     item_mean_squares = []  # for each block: (outfit, its sd, infit, its sd) x items
-    # (outfit, infit) x the terms of the equations, such as SQUARE (x - P)² and EXPECTED W (see _Terms) x subjects
+    # sums of the terms of the equations, such as (x - P)² at position SQUARE and W at EXPECTED, for each subject:
+    # (outfit, infit) x terms x subjects
     subject_sums = np.zeros((2, N_TERMS, n_subjects))
     for start in range(0, n_items, block_items):
         block = slice(start, start + block_items)
@@ -99,6 +100,7 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
         gradient, ability_gradient = _gradients(fit, bank)  # ∂P/∂β of the items, ∂P/∂θ
         terms = _terms_of_responses(responses[:, block], bank.probability(fit.ability), gradient, ability_gradient)
 
+        # the second term of Var, of the items
         removed_variance = _removed_variance(terms.item_direction, terms.item_information, _prior_precision(fit, bank))
         item_sums = terms.sums.sum(axis=2)  # over subjects
         item_mean_squares.append(_mean_squares_and_sds(item_sums, removed_variance))
@@ -233,6 +235,7 @@ def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
     guess_share = bank.guess / upper
     by_z = (upper - bank.guess) * sigmoid * (1 - sigmoid)  # ∂P/∂z
 
+    # guess moves with feasibility, of which it is a share
     by_parameter = {
         "difficulty": -bank.discrimination * by_z,
         "slope": z * by_z,
@@ -246,9 +249,10 @@ def _gradients(fit: IrtFit, bank: ItemBank) -> tuple[Gradient, Matrix]:
 def _prior_precision(fit: IrtFit, bank: ItemBank) -> Float[np.ndarray, "items k k"]:
     """The curvature of the prior of every item's learned parameters, a diagonal matrix for each item.
 
-    The curvature of a normal prior is 1 / variance. The spread of difficulties, which `fit_irt` learns but does not
-    return, is estimated from the fitted difficulties. The asymptotes q (feasibility, and guess / feasibility) have the
-    priors Beta(u, d) of ASYMPTOTES, whose curvature on the scale of logit q is (u + d) q (1 - q).
+    The curvature of a normal prior is 1 / variance. The variance of difficulties, which `fit_irt` learns but does not
+    return, is estimated: the variance of the fitted difficulties plus their mean squared standard error. The asymptotes
+    q (feasibility, and guess / feasibility) have the priors Beta(u, d) of ASYMPTOTES, whose curvature on the scale of
+    logit q is (u + d) q (1 - q).
 
     bank: parameters of some of the items of the fit.
     """
@@ -290,7 +294,8 @@ def misfit(observed: MeanSquares, simulated: Sequence[MeanSquares]) -> Misfit:
     z = (³√m - mean ³√m*) / (sd / 3 · sqrt(1 + 1 / R))
 
     m is an observed mean square (outfit or infit) with the standard deviation sd, and m* are the mean squares of R
-    simulated replicates. Cube roots of mean squares are nearly normal (Wilson and Hilferty). Simulation is needed
+    simulated replicates. Cube roots of mean squares are nearly normal (Wilson and Hilferty); near 1 their standard
+    deviation is sd / 3. The 1 / R is for the uncertainty of the mean of the replicates. Simulation is needed
     because the expected mean square is below 1: the curves of items are fitted to these few subjects, and so are closer
     to their responses than the true curves. For a subject with thousands of items this shift is many standard
     deviations.
