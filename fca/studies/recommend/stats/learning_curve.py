@@ -86,16 +86,17 @@ def measured_from(
     right: Float[np.ndarray, "sizes images"],
     weights: Num[np.ndarray, " images"] | None = None,
 ) -> Measured:
-    """Accuracies of classifiers of several sizes, and their covariance, because the same images judge them all.
+    """Accuracies with several numbers of training images (sizes), and their covariance: the same images judge them all.
 
-    The covariance is between the results of two sizes on one judging image. Divided by the number of these images, it
-    is the covariance of the accuracies.
+    The covariance is between the results of two sizes on one judging image. Divided by the effective number of these
+    images, it is the covariance of the accuracies.
 
     sizes, fits: the numbers of training images, and how many classifiers were fitted with each.
     right:   share of the classifiers of each size that are right about each image.
     weights: how much each image counts; None: all the same.
 
-    accuracy = Σ w right / Σ w,   covariance = Σ w² (right - accuracy) (right - accuracy)' / Σ w²
+    accuracy = Σ w right / Σ w,   covariance = Σ w² (right - accuracy) (right - accuracy)' / Σ w²,   over the images
+    effective number of images = (Σ w)² / Σ w²
 
     >>> right = np.array([[1, 1, 1, 0], [1, 0.5, 0.5, 0]])
     >>> measured = measured_from(np.array([8, 4]), np.array([1, 2]), right)
@@ -113,7 +114,7 @@ def measured_from(
 
 
 def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
-    """Φ^-1 of the accuracies, and the covariance of its noise, which comes from the choice of the judging images.
+    """Normal quantiles Φ^-1 of the accuracies, and the covariance of their noise by the choice of judging images.
 
     measured.accuracy has the mean accuracy of each size, and measured.covariance the covariance between sizes for one
     image. Divided by the number of images, it is the covariance of the mean accuracies. Multiplied by the slopes of

@@ -37,9 +37,9 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
 
     log p(logits of all jobs | hyperparameters) + log p(hyperparameters on their free scales)
 
-    The free scales have no bounds: the logarithm of a standard deviation and the logit of a share, in units of their
-    prior, with 0 at its centre. The priors keep a variance that few data sets hardly show from being 0 (Chung et al.
-    2013, Psychometrika 78).
+    On the free scales every number is valid: the logarithm of a standard deviation and the logit of a share, in units
+    of their prior, with 0 at its centre. The priors keep a variance that few data sets hardly show from being 0 (Chung
+    et al. 2013, Psychometrika 78).
 
     records:    results of earlier jobs.    candidates: the candidates to which the records' positions refer.
     iterations: of L-BFGS, at most, in each of ROUNDS rounds.
@@ -51,7 +51,7 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
     datasets = len({record.dataset for record in records})
 
     free = np.zeros(len(PRIORS))  # the hyperparameters on their free scales; 0 is the centre of each prior
-    bounds = [(-WIDEST, WIDEST)] * len(free)
+    bounds = [(-WIDEST, WIDEST)] * len(free)  # farther from its prior's centre none is searched
     options = {"maxiter": iterations, "ftol": 1e-8}
     for _ in range(ROUNDS):
         # the default binds the batches of this round, since `batches` is assigned again below
@@ -89,12 +89,13 @@ def log_posterior(
     result, terms = upward(records, batches, candidates, covariances_here)
     by_element = covariance_gradient(records, batches, covariances_here, result, terms)  # d log p / dS
 
-    gradient = -free
+    gradient = -free  # of the prior; the loop adds that of the likelihood
     for position in range(len(free)):
         step = np.zeros(len(free))
         step[position] = STEP
         higher = covariances(hyperparameters_at(free + step, 1), candidates)
         lower = covariances(hyperparameters_at(free - step, 1), candidates)
+        # dS / d free_k = (higher - lower) / (2 STEP)
         gradient[position] += _chain_rule(by_element, higher, lower)
     return result.log_likelihood - float(free @ free) / 2, gradient
 

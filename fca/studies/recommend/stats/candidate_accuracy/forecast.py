@@ -114,7 +114,8 @@ class JobForecast:
         variance = np.log1p((losses.std() / losses.mean()) ** 2)
         median_loss = float(losses.mean() * np.exp(-variance / 2))  # r
         count = len(self.candidates)
-        # a logit on judged images and one on test images for each candidate, which share its deviation
+        # what the uncertain log r adds to logit(s): d logit(s) / d log r = -1 / s, taken as -1, as for scores near 1.
+        # A logit on judged images and one on test images for each candidate, which share its deviation
         covariance_of_loss = np.full((2 * count, 2 * count), variance)
         covariance_of_loss += np.tile(OWN_SHARE**2 * variance * np.eye(count), (2, 2))
 
@@ -438,8 +439,9 @@ def dispersion_of(correct: Correct, losses: Losses) -> float:
 
     (q - m) / (1 - m),   m = 1 - p = mean loss of an image,   q = Σ l² / Σ l over the losses l of the mistakes
 
-    For the variance of the losses is their mean square, m q, minus m², and p (1 - p) = (1 - m) m. Both sums are means
-    over candidates, to which UNSEEN_MISTAKES times the mean over all possible mistakes is added.
+    For the variance of the losses is their mean square, m q, minus m², and p (1 - p) = (1 - m) m. Few images show few
+    kinds of mistakes. So each sum, divided by the number of candidates, gets UNSEEN_MISTAKES more mistakes, with the
+    mean of l² or l over all possible ones.
 
     correct: 1 - loss, NaN: not judged.    losses: of the possible mistakes.
 
