@@ -491,8 +491,8 @@ class Comparison:
                 reason = f"about {times} times as many would settle it, were all as accurate as now"
                 return f"judge by about {times * n} images instead of {n}", reason
 
-        margin = self.metric.difference(self.limits.within)
-        return "accept a wider margin", f"no number of images would separate models {margin} apart"
+        margin_text = self.metric.difference(self.limits.within)
+        return "accept a wider margin", f"no number of images would separate models {margin_text} apart"
 
     def _limits_step(self) -> Iterator[tuple[str, str]]:
         """The step to relax the limits, if the best candidate over a limit is better than the best one within them.

@@ -711,8 +711,8 @@ class Search:
         tables = {table.name: table for table in analysis(self.store)}
         n_findings = len(study_findings(analysis))  # each has at most one headline: all are printed
         print()
-        for answer in page_headlines([analysis], tables, n_findings):
-            print(answer.sentence)
+        for headline in page_headlines([analysis], tables, n_findings):
+            print(headline.sentence)
 
         options = {name: getattr(analysis, name) for name in OF_ANALYSIS}  # the user's metric, costs and limits
         if analysis.cost_table is not None:

@@ -380,10 +380,8 @@ def observe(
     d:       dispersion: the variance of the values in `correct`, divided by the variance p (1 - p) that they would have
              if all were 1 or 0 with the same mean p; one number for all candidates (quasi-binomial: McCullagh and
              Nelder 1989, section 4.5). It is 1 where mistakes lose 1.
-    r:       correlation of two candidates' values over the images that both were judged by. PAIRED_PRIOR_IMAGES more
-             images with the typical correlation `paired` are added, so that r exists where a candidate has everything
-             right.
-    overlap: Σ w² over the images that both were judged by / sqrt(product of Σ w² over all images of each).
+    r:       correlation of two candidates' values on an image that judged both.
+    overlap: Σ w² over the images that judged both / sqrt(product of Σ w² over all images of each).
 
     correct: 1 right, 0 wrong, NaN not judged. A mistake that loses only a part of 1 has the value 1 - loss.
     paired:  typical correlation of right and wrong on one image, for every two candidates.
@@ -413,16 +411,12 @@ def observe(
     accuracy = (right @ image_weights) / total_weights
     dispersion = dispersion_of(correct[is_judged], losses)
 
-    # r: covariance over shared images, with pseudo-images of the typical correlation
+    # r: from the deviations of the values from their mean, which are 0 where not judged
     deviations = observed * (right - accuracy[:, None])
-    products = deviations @ deviations.T
+    n_shared_images = observed @ observed.T
     smoothed_accuracy = (accuracy * images + 0.5) / (images + 1)  # not 0 or 1, where the deviation would be 0
     typical_sd = np.sqrt(dispersion * smoothed_accuracy * (1 - smoothed_accuracy))
-    products += PAIRED_PRIOR_IMAGES * paired[np.ix_(is_judged, is_judged)] * np.outer(typical_sd, typical_sd)
-    n_shared_images = observed @ observed.T
-    covariance = products / (n_shared_images + PAIRED_PRIOR_IMAGES)
-    sds = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(sds, sds)
+    correlation = _smoothed_correlation(deviations, n_shared_images, paired[np.ix_(is_judged, is_judged)], typical_sd)
 
     own_squared_weights = np.diag(squared_weights)
     overlap = squared_weights / np.sqrt(np.outer(own_squared_weights, own_squared_weights))
@@ -432,6 +426,26 @@ def observe(
         images=images / dispersion,
         correlation=positive_definite(correlation * overlap),
     )
+
+
+def _smoothed_correlation(
+    deviations: Float[np.ndarray, "judged images"],
+    n_shared_images: Float[np.ndarray, "judged judged"],
+    typical_correlation: Float[np.ndarray, "judged judged"],
+    typical_sd: Float[np.ndarray, " judged"],
+) -> Float[np.ndarray, "judged judged"]:
+    """The correlation of two candidates' values over the images that judged both.
+
+    PAIRED_PRIOR_IMAGES images with typical deviations and their correlation are added to the n_shared_images. So the
+    correlation exists also where a candidate has everything right.
+
+    deviations: of each value from its candidate's mean; 0 for an image that did not judge the candidate.
+    """
+    products = deviations @ deviations.T
+    products += PAIRED_PRIOR_IMAGES * typical_correlation * np.outer(typical_sd, typical_sd)
+    covariance = products / (n_shared_images + PAIRED_PRIOR_IMAGES)
+    sds = np.sqrt(np.diag(covariance))
+    return covariance / np.outer(sds, sds)
 
 
 def dispersion_of(correct: Correct, losses: Losses) -> float:
