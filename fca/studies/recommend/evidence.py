@@ -294,6 +294,7 @@ def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
     query: selects trainings; None selects all. A job with some matching trainings has only these.
     """
     rows = readable_rows(store, query)  # of all jobs: the query is only checked for errors here
+    # a training without the input size of its network does not identify a program
     trainings = _with_input_size(apply_query(rows[rows["task"] == "train"], query))
     classes_of_training = trainings["classes"].map(tuple)
 

@@ -82,10 +82,10 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
     if probe is None:
         return RELABEL.frame([])
 
-    factor = temperature(probe.outputs, probe.label)  # with which the labels are most likely
+    factor = temperature(probe.outputs, probe.label)  # the labels are most likely with the outputs times this
     probabilities = softmax(factor * probe.outputs, axis=1)
-    # A class is confident for an image if it is at least as probable as for the mean image labelled with it. A label
-    # looks wrong if the most probable of the confident classes is another one
+    # A class is confident for an image if it is at least as probable as on average over the images labelled with it.
+    # A label looks wrong if the most probable of the confident classes is another one
     scored = confident_learning(probabilities, probe.label)
     suspects = np.flatnonzero(scored.suggested >= 0)  # -1: the label does not look wrong
     # margin: probability of the suggested class minus that of the label; the largest first
@@ -106,8 +106,8 @@ def _pictured(evidence: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
     One line for each image, in their order. A thumbnail is a data URI, or None if it cannot be made.
     """
     places = range(len(image_ids))
-    # types are stated, as there may be no image; places are floats, as other lines of the table have none (NaN)
     thumbnails = pictures(evidence.store, image_ids, evidence.job.fingerprint).thumbnails
+    # types are stated, as there may be no image; places are floats, as other lines of the table have none (NaN)
     return pd.DataFrame(
         {
             str(THUMBNAIL): pd.Series(thumbnails, places, dtype="object"),

@@ -392,8 +392,8 @@ class Search:
     def _pytorch_programs(self, network: Network) -> Iterator[Subject]:
         """Yield a network in PyTorch at its default size and smaller ones, at the configured depths."""
         model = network.model
-        # an OfAnySize takes images of any size; of others the size is fixed, or not known before the network is built.
-        # With default size 0 `smaller_sizes` gives none
+        # OfAnySize: the input may have any size. `smaller_sizes` gives none for 0, which stands for a fixed size, or
+        # one that is not known before the network is built
         default_size = (model.input_size or 0) if isinstance(model, OfAnySize) else 0
         keys_of_sizes: list[dict[str, Any]] = [{}]
         keys_of_sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
@@ -676,7 +676,7 @@ class Search:
             return
         try:
             job = self.jobs.job({"task": "learning_curve", **subject.keys})
-        except FcaError as error:  # a class with so few images that none can be left out
+        except FcaError as error:  # a class with too few images to halve them
             print(f"the gain from more images is not known: {error}", flush=True)
             return
         execute(job, alone=False)  # errors are recorded, not raised

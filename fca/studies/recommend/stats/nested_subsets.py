@@ -109,8 +109,8 @@ def measure(
     if groups is None:
         groups = np.arange(len(labels))
     halvings = possible_halvings(labels, groups)
-    # Each shuffle divides the images anew into parts, which are all images together. With few images, there are as
-    # many shuffles as it takes to fit about SHUFFLED_IMAGES images at each size
+    # A shuffle divides all images anew into parts of each size. With few images there are several shuffles, so that
+    # about SHUFFLED_IMAGES images are fitted at each size
     shuffles = int(np.clip(SHUFFLED_IMAGES // len(labels), 1, MOST_SHUFFLES))
     probe_of_all = fit_probe(features, labels, groups)
 

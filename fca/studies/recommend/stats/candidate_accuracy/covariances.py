@@ -226,6 +226,7 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     # correlation of two candidates' noise on the same images: a part that all share, and more if they are alike
     paired = h.noise_shared + (1 - h.noise_shared) * h.noise_alike * alike
     np.fill_diagonal(paired, 1.0)  # the correlation of a candidate's noise with itself
+    # the sums: what all candidates share, individual effects, and effects of attributes
     return Covariances(
         overall=USUAL_LOGIT_SD**2 + gains + h.candidate_sd**2 * individual,
         dataset=h.dataset_sd**2 + h.dataset_candidate_sd**2 * individual + dataset_attributes,

@@ -35,7 +35,9 @@ Free = Float[np.ndarray, " parameters"]
 def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 60) -> Hyperparameters:
     """The hyperparameters with the highest marginal posterior density (weakly informative PRIORS), by L-BFGS.
 
-    log p(logits of all jobs | hyperparameters) + log p(hyperparameters on their free scales)
+    The logarithm of this density is, up to a constant,
+
+        log p(logits of all jobs | hyperparameters) + log p(hyperparameters on their free scales)
 
     On the free scales every number is valid: the logarithm of a standard deviation and the logit of a share, in units
     of their prior, with 0 at its centre. The priors keep a variance that few data sets hardly show from being 0 (Chung
@@ -48,7 +50,7 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
     if not records:
         raise FcaError("earlier jobs", 0, "1 or more", "give records, or take usual_hyperparameters()")
     batches = batches_of(records)
-    datasets = len({record.dataset for record in records})
+    n_datasets = len({record.dataset for record in records})  # which the hyperparameters record
 
     free = np.zeros(len(PRIORS))  # the hyperparameters on their free scales; 0 is the centre of each prior
     bounds = [(-WIDEST, WIDEST)] * len(free)  # farther from its prior's centre none is searched
@@ -62,9 +64,9 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
         free = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         # observed shares are approximated by normal observations of logits near the expected ones, which the new
         # hyperparameters change: the approximation is made again there
-        covariances_here = covariances(hyperparameters_at(free, datasets), candidates)
+        covariances_here = covariances(hyperparameters_at(free, n_datasets), candidates)
         _, batches = settled(records, batches, candidates, covariances_here)
-    return hyperparameters_at(free, datasets)
+    return hyperparameters_at(free, n_datasets)
 
 
 def log_posterior(

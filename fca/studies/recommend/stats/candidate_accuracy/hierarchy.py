@@ -261,7 +261,7 @@ class BatchTerms(NamedTuple):
 def _messages_of_jobs(
     batch: JobBatch, candidates: Candidates, covariances: Covariances
 ) -> tuple[list[Message], BatchTerms]:
-    """What each job of a batch shows of the state of its data set, as a message; and matrices for later steps.
+    """The message of each job of a batch: what it shows of the state of its data set. Also matrices for later steps.
 
     The observed logits of a job are y ~ N(D s, S), with the state s of its data set, the matrix D that turns s into
     expected logits (`design`), and the covariance S of the job's effects and noise (`job_covariance`). As a function of
@@ -274,7 +274,7 @@ def _messages_of_jobs(
     matrix = design(candidates, batch.judged, batch.tested, batch.covariates)  # D of each job
     covariance = job_covariance(batch, covariances)  # S of each job
     inverse = np.linalg.inv(covariance)
-    weighted = inverse @ matrix
+    weighted = inverse @ matrix  # S^-1 D
 
     # j: jobs; o, p: observed; s: state
     linear = np.einsum("jos,jo->js", weighted, batch.logits)
