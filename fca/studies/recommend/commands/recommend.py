@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     return application("recommend", recommend, words)
 
 
-@shared()
+@shared()  # each warning is printed once, also if several processes have it
 def recommend(config: DictConfig) -> None:
     """Describe the images, measure, probe and train programs; then print the answer and the path of its page."""
     check_root("recommend", config)

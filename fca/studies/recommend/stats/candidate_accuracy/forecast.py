@@ -275,10 +275,10 @@ def prior(
     has_dataset = dataset in result.by_dataset
 
     # the matrix that turns a state into the logits of this job's candidates: on judged images, then on test images
-    position = all_candidates.positions(candidates)
-    block = np.ix_(position, position)  # this job's candidates in a matrix of all candidates
+    positions = all_candidates.positions(candidates)
+    block = np.ix_(positions, positions)  # this job's candidates in a matrix of all candidates
     covariates = covariates_of(ncl, images_a_class)
-    matrix = design(all_candidates, position, position, covariates[None])[0]
+    matrix = design(all_candidates, positions, positions, covariates[None])[0]
     # additional uncertainty of candidates whose network no earlier job has, on judged and on test images
     unrecorded = np.tile(covariance_of_unrecorded(recorded, candidates), (2, 2))
 
