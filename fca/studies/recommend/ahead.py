@@ -40,9 +40,9 @@ def do_ahead(jobs: Jobs, keys_of_jobs: Sequence[Keys], label: str) -> None:
     try:
         # plugins(): the user's modules that this process has imported, which a new process has to import again
         tasks = [pool.submit(_do, tuple(jobs.words), dict(keys), plugins()) for keys in unfinished_keys]
-        with Meter(label, len(tasks)) as meter, suppress(BrokenProcessPool):  # a process that was killed
+        with Meter(label, len(tasks)) as meter, suppress(BrokenProcessPool):
             for task in as_completed(tasks):
-                task.result()
+                task.result()  # raises BrokenProcessPool if a process was killed: the caller does the rest
                 meter.add(1)
         pool.shutdown()  # wait for the processes to end: the next measurement has the machine to itself
     finally:

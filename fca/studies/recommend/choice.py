@@ -162,7 +162,7 @@ class Comparison:
         self.sizes = np.array([limits.size(candidate.latency_row) for candidate in self.candidates])
 
         self.expectation: Expectation = other_jobs.expectation(evidence, metric)
-        # random draws of the accuracies, as probable as the evidence makes them: draws x candidates
+        # random draws from the joint posterior of the candidates' accuracies: draws x candidates
         self.draws = self.expectation.draws
 
         # positions of the candidates that are within the limits, and whose speed and accuracy are both known
@@ -227,9 +227,9 @@ class Comparison:
     def lines(self) -> list[Line]:
         """The lines of the recommendation: the smallest candidate within the margin of the best, and the best one.
 
-        The former is the recommended candidate. A third line has a candidate of at most half its size or time: the most
-        accurate of those that are expected to be at most FASTER_POINTS less accurate, if there are any. Empty before
-        any training.
+        The former is the recommended candidate. A third line, if any, has a candidate of at most half its size (or
+        time): the most accurate of those that are expected to be at most FASTER_POINTS less accurate than it. Empty
+        before any training.
         """
         if self.answer is None or self.best is None:
             return []
@@ -468,7 +468,8 @@ class Comparison:
         for line in smallest_and_best:
             program = self.candidates[line.candidate].program
             finetuned = program._replace(precision="fp32", adaptation=FINETUNE)  # networks are trained in fp32
-            if program.adaptation != PROBE or program.weights is None or finetuned in trained:
+            is_probed_network = program.adaptation == PROBE and program.weights is not None  # HOG has no weights
+            if not is_probed_network or finetuned in trained:
                 continue
 
             reason = "a linear probe trains only the last layer; fine-tuning trains all layers, starting from the probe"
@@ -490,8 +491,8 @@ class Comparison:
                 reason = f"about {times} times as many would settle it, were all as accurate as now"
                 return f"judge by about {times * n} images instead of {n}", reason
 
-        margin = self.metric.difference(self.limits.within)
-        return "accept a wider margin", f"no number of images would separate models {margin} apart"
+        margin_text = self.metric.difference(self.limits.within)
+        return "accept a wider margin", f"no number of images would separate models {margin_text} apart"
 
     def _limits_step(self) -> Iterator[tuple[str, str]]:
         """The step to relax the limits, if the best candidate over a limit is better than the best one within them.

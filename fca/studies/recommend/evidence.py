@@ -293,7 +293,8 @@ def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
 
     query: selects trainings; None selects all. A job with some matching trainings has only these.
     """
-    rows = readable_rows(store, query)  # all rows: the query is only checked here
+    rows = readable_rows(store, query)  # of all jobs: the query is only checked for errors here
+    # a training without the input size of its network does not identify a program
     trainings = _with_input_size(apply_query(rows[rows["task"] == "train"], query))
     classes_of_training = trainings["classes"].map(tuple)
 
@@ -352,11 +353,15 @@ def _subset_in_words(evidence: Evidence) -> str:
     return "as listed" if seed is None else f"subset.seed={seed}"
 
 
-def _of_job(store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerprint: str, classes: Any) -> Evidence:
+def _of_job(
+    store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerprint: str, classes: tuple[int, ...]
+) -> Evidence:
     """The stored results of one job.
 
-    rows:      of the whole store, since latency and compilation do not depend on the images.
-    trainings: rows of the job's trainings.    fingerprint, classes: of its data set, and label indices.
+    rows:        of the whole store, since latency and compilation do not depend on the images.
+    trainings:   rows of the job's trainings.
+    fingerprint: identifies its images.
+    classes:     label indices of its classes.
     """
     rows_of_data = rows[rows["fingerprint"] == fingerprint]
     is_prediction = (rows_of_data["task"] == "predict") & (rows_of_data["shift"] == "clean")
@@ -373,6 +378,7 @@ def _of_job(store: Store, rows: pd.DataFrame, trainings: pd.DataFrame, fingerpri
         store=store,
         job=Job(str(rows_of_data["dataset"].iloc[0]), fingerprint, classes),
         trainings=tuple(records(trainings)),
+        # run id of a training -> the row of its prediction
         validation_rows=_by_training(clean_predictions[clean_predictions["split"] == "val"]),
         test_rows=_by_training(clean_predictions[clean_predictions["split"] == "test"]),
         latency_rows=latency_rows,
@@ -409,7 +415,8 @@ def _program(row: Mapping[str, Any], compiled_rows: Mapping[str, Mapping[str, An
     For a compiled program, column `weights` of the row is RUN_ID/DEPTH, with the run of task=compile. The row of that
     run has the name, weights and precision of the network. A network in PyTorch runs in fp32.
 
-    compiled_rows: run id -> row of task=compile.    adaptation: of the program.
+    compiled_rows: run id -> row of task=compile.
+    adaptation:    how the program is adapted, which the caller knows.
     """
     match = _OF_COMPILED.fullmatch(str(row["weights"]))
     if match is not None and match["run"] in compiled_rows:

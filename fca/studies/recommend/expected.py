@@ -104,7 +104,7 @@ def _forecast(other_jobs: OtherJobs, programs: tuple[Program, ...], ncl: int, im
 def as_candidates(programs: Iterable[Program]) -> Candidates:
     """The programs as the statistics take them: by the properties that make two programs similar.
 
-    The weights are no such property, so they are left out.
+    The weights are left out, since the results of earlier jobs (measured.csv) do not name them.
     """
     listed = list(programs)
     return Candidates(
@@ -179,10 +179,10 @@ def _hyperparameters() -> Hyperparameters:
 def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
     """Results of a job's candidates in the columns of measured.csv: one line per trained and tested candidate.
 
-    The lines are evidence for the expected accuracy of the same candidates on another job. Judged images are images
-    that a training was not fitted to: validation images and, for a linear probe, training images that were left out in
-    turn. right_judged and right_test are the metric's value times the number of images: with accuracy, the number of
-    images whose prediction is right.
+    The lines are evidence for the expected accuracy of the same candidates on another job. A candidate has results on
+    n_judged images, which decide between candidates, and on n_test test images. The former are validation images and,
+    for a linear probe, training images that were left out in turn. right_judged and right_test are how many of them the
+    candidate predicts right; with balanced accuracy, this accuracy times the number of images.
     """
     lines = []
     for candidate in evidence.candidates:

@@ -82,10 +82,10 @@ def mislabelled(evidence: Evidence) -> pd.DataFrame:
     if probe is None:
         return RELABEL.frame([])
 
-    # probabilities: the outputs are multiplied by the factor with which the labels are most likely
-    probabilities = softmax(temperature(probe.outputs, probe.label) * probe.outputs, axis=1)
-    # classes count that are at least as probable as on average over the images labelled with them; a label is
-    # suspected if the most probable of these is another class
+    factor = temperature(probe.outputs, probe.label)  # the labels are most likely with the outputs times this
+    probabilities = softmax(factor * probe.outputs, axis=1)
+    # A class is confident for an image if it is at least as probable as on average over the images labelled with it.
+    # A label looks wrong if the most probable of the confident classes is another one
     scored = confident_learning(probabilities, probe.label)
     suspects = np.flatnonzero(scored.suggested >= 0)  # -1: the label does not look wrong
     # margin: probability of the suggested class minus that of the label; the largest first
@@ -107,6 +107,7 @@ def _pictured(evidence: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
     """
     places = range(len(image_ids))
     thumbnails = pictures(evidence.store, image_ids, evidence.job.fingerprint).thumbnails
+    # types are stated, as there may be no image; places are floats, as other lines of the table have none (NaN)
     return pd.DataFrame(
         {
             str(THUMBNAIL): pd.Series(thumbnails, places, dtype="object"),

@@ -66,12 +66,12 @@ def more_images(evidence: Evidence, program: Program | None, metric: Metric) -> 
 
     evidence: stored results of the job.    metric: by which its candidates are compared.
     program:  the recommended program; None if there is none.
-    The result is empty unless it is a linear probe whose learning curve was measured. It is also empty with costs,
-    because predictions were learnt from accuracies only.
+    The result is empty unless the program is a linear probe whose learning curve was measured. It is also empty with
+    costs, because predictions were learnt from accuracies only.
     """
     if program is None or program.adaptation != PROBE or metric.costs is not None:
         return MORE_IMAGES.frame([])
-    row = curve_row(evidence, program)
+    row = curve_row(evidence, program)  # the row of the run that measured the curve
     if row is None:
         return MORE_IMAGES.frame([])
 

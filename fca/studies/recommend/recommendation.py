@@ -176,10 +176,11 @@ class Recommendation:
 
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         for job, name in zip(jobs, job_names(jobs), strict=True):
-            jobs_of_other_data = [other for other in all_jobs if other.job.fingerprint != job.job.fingerprint]
             # the prior is about new data sets, so it leaves out other jobs on the same images
-            # metric_of_others: never by costs, which are of this job's classes
-            comparison = self.compare(job, gather_other_jobs(jobs_of_other_data, self.metric_of_others))
+            jobs_of_other_data = [other for other in all_jobs if other.job.fingerprint != job.job.fingerprint]
+            # metric_of_others: accuracy or balanced accuracy, as costs are about this job's classes
+            other_jobs = gather_other_jobs(jobs_of_other_data, self.metric_of_others)
+            comparison = self.compare(job, other_jobs)
             frames = self._frames(job, comparison)
             for frames_of_table, frame in zip(frames_of_tables, frames, strict=True):
                 frames_of_table.append(frame.assign(dataset=name))

@@ -16,7 +16,7 @@ def finalists(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> list
     """The passes that are worth computing on all images, since one of their programs may well be recommended.
 
     A pass computes the features of one network for all images; the depths of a network are programs that share it. The
-    passes of the programs that few images recommend come first. Others follow by the probability that one of their
+    passes of the programs that `screened` recommends come first. Others follow by the probability that one of their
     programs is the one to recommend, until the total probability is COVERED or there are FINALISTS passes.
 
     screened: the comparison of the candidates by few images.
@@ -43,7 +43,7 @@ def _probability_of_passes(screened: Comparison, pass_of: Mapping[Program, Hasha
     if not positions:
         return {}
 
-    # of each program: that it is the smallest within the margin of the best
+    # the probability of each program to be the smallest within the margin of the best
     probabilities = probability_chosen(screened.draws[:, positions], screened.sizes[positions], screened.limits.within)
     total: dict[Hashable, float] = {}
     for i, probability in zip(positions, probabilities, strict=True):

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     return application("recommend", recommend, words)
 
 
-@shared()
+@shared()  # each warning is printed once, also if several processes have it
 def recommend(config: DictConfig) -> None:
     """Describe the images, measure, probe and train programs; then print the answer and the path of its page."""
     check_root("recommend", config)
@@ -86,7 +86,7 @@ def recommend(config: DictConfig) -> None:
     # shared_words: the typed words that all jobs of the search get, such as dataset.root=photos
     search = Search(config, shared_words(config), component(config, "analysis"))
 
-    # what cannot be done is refused before any work, unknown networks when the opening line names the networks
+    # What cannot be done is refused before any work. `opening` lists the networks, and raises for unknown ones
     search.check_costs()
     search.check_file_limit()
     print(search.opening, flush=True)
@@ -283,6 +283,7 @@ class Search:
         The default size is known only from the first program, and decides which smaller sizes there are.
         """
         networks = [network for network in self.networks if network.kind == WEIGHTS]
+        # {}: no key of an input size, which gives the default size
         keys_of_defaults = [self._compile_keys(network, {}, FP32) for network in networks]
         do_ahead(self.jobs, keys_of_defaults, "compiling networks")
         # the last run of a job's plan is the compilation itself
@@ -391,7 +392,8 @@ class Search:
     def _pytorch_programs(self, network: Network) -> Iterator[Subject]:
         """Yield a network in PyTorch at its default size and smaller ones, at the configured depths."""
         model = network.model
-        # 0: the size is fixed, or not known before the network is built; then there are no smaller ones
+        # OfAnySize: the input may have any size. `smaller_sizes` gives none for 0, which stands for a fixed size, or
+        # one that is not known before the network is built
         default_size = (model.input_size or 0) if isinstance(model, OfAnySize) else 0
         keys_of_sizes: list[dict[str, Any]] = [{}]
         keys_of_sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
@@ -492,7 +494,7 @@ class Search:
 
         evidence = screened_evidence(self.store, *self.fingerprint_and_classes)
         comparison = self.analysis.compare(evidence, self.other_jobs)
-        # a pass over the images gives the features of all depths of a program, which are chosen together
+        # one pass over the images gives the features of all depths of a network, so these are chosen together
         pass_of = {self._program_of(subject, comparison): pass_of_features(subject) for subject in allowed}
         chosen_passes = finalists(comparison, pass_of)
         if not chosen_passes:  # no program is within the limits, or all failed, which was shown
@@ -628,11 +630,11 @@ class Search:
         return next(run for run in self.jobs.job({"task": "train", **keys}).plan if run.task == "train")
 
     def _train(self, keys: Mapping[str, Any]) -> None:
-        """Do one training, and predict the validation images with it, which judge it later.
+        """Do one training, then predict the validation images with it: these predictions judge it later.
 
-        keys: of its configuration: the model and the adaptation.
-        A probe needs no prediction, since its training already stores its outputs for these images.
-        A training that fails or diverges is recorded, shown and left out.
+        A probe needs no prediction, since its training already stores its outputs for these images. A training that
+        fails or diverges is recorded, shown and left out.
+        keys: the configuration keys of the model and the adaptation.
         """
         job = self.jobs.job({"task": "train", **keys})
         train = self._training(keys)
@@ -642,9 +644,9 @@ class Search:
 
         for planned in job.plan:
             self.store.forgive(planned.run_id)  # one that failed in an earlier command is tried again
-        # a stored probe changes nothing; of another training that is stored, the predictions below may still be new
-        if not is_probe or unfinished(self.store, job.plan):
-            self._comparison = None  # the comparison in memory lacks the new training: it is computed again
+        is_stored_probe = is_probe and not unfinished(self.store, job.plan)
+        if not is_stored_probe:  # the training, or the prediction below, may be new
+            self._comparison = None  # the comparison in memory lacks it: `compare` computes another one
         execute(job, alone=False)  # errors are recorded, not raised
         show_failures(self.store, [run.run_id for run in job.plan])
 
@@ -659,8 +661,9 @@ class Search:
     def measure_curve(self, comparison: Comparison) -> None:
         """Measure the learning curve of the recommended linear probe: its accuracy with parts of the training images.
 
-        Nothing is measured for other models, and where the table of the curve stays empty: with costs, and at chance.
-        comparison: of the candidates; it has the recommended one (`chosen`).
+        Nothing is measured if another kind of model is recommended, if the probe is at the level of chance, or with
+        costs: the answer then has no learning curve.
+        comparison: of the candidates; its `chosen` is the row of the training to use.
         """
         chosen = comparison.chosen
         if chosen is None or chosen["adaptation"] != PROBE:
@@ -673,7 +676,7 @@ class Search:
             return
         try:
             job = self.jobs.job({"task": "learning_curve", **subject.keys})
-        except FcaError as error:  # a class with so few images that none can be left out
+        except FcaError as error:  # a class with too few images to halve them
             print(f"the gain from more images is not known: {error}", flush=True)
             return
         execute(job, alone=False)  # errors are recorded, not raised
@@ -708,8 +711,8 @@ class Search:
         tables = {table.name: table for table in analysis(self.store)}
         n_findings = len(study_findings(analysis))  # each has at most one headline: all are printed
         print()
-        for answer in page_headlines([analysis], tables, n_findings):
-            print(answer.sentence)
+        for headline in page_headlines([analysis], tables, n_findings):
+            print(headline.sentence)
 
         options = {name: getattr(analysis, name) for name in OF_ANALYSIS}  # the user's metric, costs and limits
         if analysis.cost_table is not None:

@@ -92,7 +92,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     candidates: table `recommendation`, with a line for each candidate. Its parameter latency_ms is the longest time
                 that the user allows; None or no parameter: any time.
     """
-    value = _compared_column(candidates.frame)
+    value = _compared_column(candidates.frame)  # the expected accuracy, or the expected cost
     measured = candidates.frame.dropna(subset=[value, LATENCY])
     frame = _near_the_best(measured, value)
     far_sentence = ""
@@ -210,8 +210,9 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     classes: table `recommendation_classes`, with a line for each class and a column of numbers for each split.
     """
     split_of_column = {str(column): split for split, column in images.N_SPLITS.items()}
+    columns_of_class = [DATASET, LABEL, images.SUSPECTS]  # the number of suspicious labels is not drawn
     # a line for each class and split: column `split` first holds the name of the column that the number comes from
-    frame = classes.frame.melt([DATASET, LABEL, images.SUSPECTS], list(split_of_column), "split", "images")
+    frame = classes.frame.melt(columns_of_class, list(split_of_column), "split", "images")
     frame = frame.assign(panel=style.panels(frame, DATASET), split=frame["split"].map(split_of_column))
 
     split = SPLIT.with_choices({name: name for name in images.N_SPLITS})

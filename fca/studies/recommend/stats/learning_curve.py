@@ -86,16 +86,17 @@ def measured_from(
     right: Float[np.ndarray, "sizes images"],
     weights: Num[np.ndarray, " images"] | None = None,
 ) -> Measured:
-    """Accuracies of classifiers of several sizes, and their covariance, because the same images judge them all.
+    """Accuracies with several numbers of training images (sizes), and their covariance: the same images judge them all.
 
-    The covariance is between the results of two sizes on one judging image. Divided by the number of these images, it
-    is the covariance of the accuracies.
+    The covariance is between the results of two sizes on one judging image. Divided by the effective number of these
+    images, it is the covariance of the accuracies.
 
     sizes, fits: the numbers of training images, and how many classifiers were fitted with each.
     right:   share of the classifiers of each size that are right about each image.
     weights: how much each image counts; None: all the same.
 
-    accuracy = Σ w right / Σ w,   covariance = Σ w² (right - accuracy) (right - accuracy)' / Σ w²
+    accuracy = Σ w right / Σ w,   covariance = Σ w² (right - accuracy) (right - accuracy)' / Σ w²,   over the images
+    effective number of images = (Σ w)² / Σ w²
 
     >>> right = np.array([[1, 1, 1, 0], [1, 0.5, 0.5, 0]])
     >>> measured = measured_from(np.array([8, 4]), np.array([1, 2]), right)
@@ -113,7 +114,7 @@ def measured_from(
 
 
 def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
-    """Φ^-1 of the accuracies, and the covariance of its noise, which comes from the choice of the judging images.
+    """Normal quantiles Φ^-1 of the accuracies, and the covariance of their noise by the choice of judging images.
 
     measured.accuracy has the mean accuracy of each size, and measured.covariance the covariance between sizes for one
     image. Divided by the number of images, it is the covariance of the mean accuracies. Multiplied by the slopes of
@@ -307,15 +308,7 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
             posterior = _update(current, value, noise + fit_noise, matrix)
             means.append(posterior.mean)
             covariances.append(posterior.covariance)
-
-            # posterior mean and covariance of the mean deviation of the probes of a size; the deviation of one probe
-            # has a variance `fits` times as large. posterior.total: covariance of the observations before they are
-            # known; posterior.residual: the observations minus their prior mean
-            share = np.linalg.solve(posterior.total, fit_noise).T
-            deviation = share @ posterior.residual
-            spread = fit_noise - share @ fit_noise
-            squared_deviation = deviation**2 + np.diag(spread)
-            fit_variances.append((squared_deviation * fits).mean())
+            fit_variances.append(_expected_fit_variance(posterior, fit_noise, fits))
 
         # maximisation: the equations above
         mean = weights @ np.array(means)
@@ -325,6 +318,25 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
         covariance += np.einsum("j,jab->ab", weights, np.array(covariances))
         current = Hyperparameters(mean, covariance, float(np.sqrt(weights @ np.array(fit_variances))))
     return current
+
+
+def _expected_fit_variance(
+    posterior: _Posterior, fit_noise: Float[np.ndarray, "observed observed"], fits: PerSize
+) -> float:
+    """The variance of single probes of one size, on the scale Φ^-1, that is expected given a job's observations.
+
+    The mean of the f probes of a size deviates from the curve by δ ~ N(0, F), with F = `fit_noise`. Given the
+    observations, with their covariance T under the prior (`total`) and their residuals r from its mean,
+
+        E[δ] = F T^-1 r,   covariance of δ = F - F T^-1 F
+
+    The variance of one probe is f times that of the mean of f probes: the result is the mean of f E[δ²] over the sizes.
+    """
+    gain = np.linalg.solve(posterior.total, fit_noise).T
+    deviation = gain @ posterior.residual
+    covariance = fit_noise - gain @ fit_noise
+    squared_deviation = deviation**2 + np.diag(covariance)
+    return float((squared_deviation * fits).mean())
 
 
 def _observations(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -91,9 +91,9 @@ def measure(
 ) -> Subsets:
     """Fit the probe of `fit_probe` to all training images, and to nested halves, quarters and eighths of them.
 
-    The same images judge the probes of all sizes. A judging training image (there are about
-    fca.stats.features.MAX_LEFT_OUT) is predicted by the probes of all parts without it, and by a fit of the probe of
-    its own part that leaves it out. A validation image is predicted by all probes.
+    The same images judge the probes of all sizes: validation images, which all probes predict, and about
+    fca.stats.features.MAX_LEFT_OUT training images. Such a training image is predicted by the probe of each part that
+    it is not in. For the part that it is in, it is predicted by another fit, to the part without its fold of images.
 
     features, labels: of the training images; labels are 0 to classes - 1.
     groups: images with the same number are left out together; None: each image by itself.    seed: of the parts.
@@ -109,7 +109,8 @@ def measure(
     if groups is None:
         groups = np.arange(len(labels))
     halvings = possible_halvings(labels, groups)
-    # as many as it takes to fit probes to SHUFFLED_IMAGES images of each size
+    # A shuffle divides all images anew into parts of each size. With few images there are several shuffles, so that
+    # about SHUFFLED_IMAGES images are fitted at each size
     shuffles = int(np.clip(SHUFFLED_IMAGES // len(labels), 1, MOST_SHUFFLES))
     probe_of_all = fit_probe(features, labels, groups)
 
@@ -127,11 +128,11 @@ def measure(
         is_all = len(rows) == len(labels)
         probe = probe_of_all if is_all else fit_probe(features[rows], labels[rows], groups[rows])
 
-        predicted, fitted_images = _predictions(probe, rows, all_features, judged)
+        predicted, n_fitted = _predictions(probe, rows, all_features, judged)
         is_predicted = predicted >= 0  # -1: an image of this part that no fit left out
         n_right[halving] += is_predicted & (predicted == all_labels[judged])
         n_predicted[halving] += is_predicted
-        sum_of_sizes[halving] += fitted_images[is_predicted].sum()
+        sum_of_sizes[halving] += n_fitted[is_predicted].sum()
         fits[halving] += 1
     sizes = sum_of_sizes / n_predicted.sum(axis=1)  # mean number of images to which a predicting probe was fitted
     return Subsets(sizes, fits, judged, n_right / n_predicted)
@@ -164,10 +165,11 @@ def _predictions(
     """The predicted class of each judged image, and the number of images to which the predicting probe was fitted.
 
     rows:     positions of the images to which the probe was fitted.
-    features: of all images, training images first.    judged: positions of the images to predict.
+    features: of all images, training images first.
+    judged:   positions of the images to predict.
 
-    A judged image to which the probe was fitted is predicted by a fit that left it out with its fold. Its class is -1
-    if no fold left it out.
+    The probe also has outputs of cross-validation: for each of FOLDS folds of its images, by a fit to the others. These
+    predict the judged images to which the probe was fitted. Their class is -1 if they are in no fold.
     """
     predicted = probe.logits(features[judged]).argmax(axis=1)
     n_fitted = np.full(len(judged), float(len(rows)))

@@ -66,9 +66,9 @@ class Screen:
         groups = connected_images(few.items, few.group)  # copies, and images of one group, are left out together
         probe = fit_probe(run.work.values(context.store), labels, groups)
 
-        # arrays refer to all images of the data, not to the few of the features
+        # positions in the arrays are among all images of the data, not among the few
         data = for_training(context.data)
-        context.store.keep_items(data)
+        context.store.keep_items(data)  # the list of all images, which those positions refer to
         rows = few_rows(data, context.subset.classes, self.images)
         columns: dict[str, Any] = {
             N_TRAIN: len(labels),

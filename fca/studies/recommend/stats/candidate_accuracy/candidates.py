@@ -147,8 +147,9 @@ def records_of(frame: pd.DataFrame) -> tuple[Candidates, tuple[JobRecord, ...]]:
     """The distinct candidates of a table, and one record for each of its jobs.
 
     frame: one line for each job and candidate, with COLUMNS. A column `adaptation` is optional; without it all
-    candidates are probes. Empty counts (NaN) mean that a candidate was not judged, or not tested. Raises FcaError for a
-    missing column, an empty table, and a candidate that occurs twice in one job.
+    candidates are probes. n_judged and right_judged count the images that chose between the job's candidates, n_test
+    and right_test its test images; empty counts (NaN) are 0. Raises FcaError for a missing column, an empty table, and
+    a candidate that occurs twice in one job.
 
     >>> line = ["cars", "a", 2, 30, "lite0", 224, "whole", "fp32", 20, 19, 100, 93]
     >>> candidates, records = records_of(pd.DataFrame([line], columns=COLUMNS))

@@ -199,7 +199,7 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     h = hyperparameters
 
     # individual effects, with a variance of 1 for a linear probe on a network
-    alike = likeness(h, candidates)
+    alike = likeness(h, candidates)  # their correlations
     is_hand_made = candidates.are("network", HAND_MADE)  # 1 or 0, as are the indicators below
     is_adapted = 1 - candidates.are("adaptation", PROBE)
     individual_sd = h.hand_made_factor**is_hand_made * h.adapted_factor**is_adapted
@@ -226,12 +226,13 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     # correlation of two candidates' noise on the same images: a part that all share, and more if they are alike
     paired = h.noise_shared + (1 - h.noise_shared) * h.noise_alike * alike
     np.fill_diagonal(paired, 1.0)  # the correlation of a candidate's noise with itself
+    # the sums: what all candidates share, individual effects, and effects of attributes
     return Covariances(
         overall=USUAL_LOGIT_SD**2 + gains + h.candidate_sd**2 * individual,
         dataset=h.dataset_sd**2 + h.dataset_candidate_sd**2 * individual + dataset_attributes,
         job=h.job_sd**2 + h.job_candidate_sd**2 * individual + job_attributes,
         shift=h.job_shift_sd**2 + h.candidate_shift_sd**2 * individual,
-        dataset_shift=np.array([[h.dataset_shift_sd**2]]),
+        dataset_shift=np.array([[h.dataset_shift_sd**2]]),  # one number: all candidates shift alike
         paired=paired,
     )
 

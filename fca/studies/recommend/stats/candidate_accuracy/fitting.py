@@ -35,11 +35,13 @@ Free = Float[np.ndarray, " parameters"]
 def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 60) -> Hyperparameters:
     """The hyperparameters with the highest marginal posterior density (weakly informative PRIORS), by L-BFGS.
 
-    log p(logits of all jobs | hyperparameters) + log p(hyperparameters on their free scales)
+    The logarithm of this density is, up to a constant,
 
-    The free scales have no bounds: the logarithm of a standard deviation and the logit of a share, in units of their
-    prior, with 0 at its centre. The priors keep a variance that few data sets hardly show from being 0 (Chung et al.
-    2013, Psychometrika 78).
+        log p(logits of all jobs | hyperparameters) + log p(hyperparameters on their free scales)
+
+    On the free scales every number is valid: the logarithm of a standard deviation and the logit of a share, in units
+    of their prior, with 0 at its centre. The priors keep a variance that few data sets hardly show from being 0 (Chung
+    et al. 2013, Psychometrika 78).
 
     records:    results of earlier jobs.    candidates: the candidates to which the records' positions refer.
     iterations: of L-BFGS, at most, in each of ROUNDS rounds.
@@ -48,10 +50,10 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
     if not records:
         raise FcaError("earlier jobs", 0, "1 or more", "give records, or take usual_hyperparameters()")
     batches = batches_of(records)
-    datasets = len({record.dataset for record in records})
+    n_datasets = len({record.dataset for record in records})  # which the hyperparameters record
 
     free = np.zeros(len(PRIORS))  # the hyperparameters on their free scales; 0 is the centre of each prior
-    bounds = [(-WIDEST, WIDEST)] * len(free)
+    bounds = [(-WIDEST, WIDEST)] * len(free)  # farther from its prior's centre none is searched
     options = {"maxiter": iterations, "ftol": 1e-8}
     for _ in range(ROUNDS):
         # the default binds the batches of this round, since `batches` is assigned again below
@@ -62,9 +64,9 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
         free = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         # observed shares are approximated by normal observations of logits near the expected ones, which the new
         # hyperparameters change: the approximation is made again there
-        covariances_here = covariances(hyperparameters_at(free, datasets), candidates)
+        covariances_here = covariances(hyperparameters_at(free, n_datasets), candidates)
         _, batches = settled(records, batches, candidates, covariances_here)
-    return hyperparameters_at(free, datasets)
+    return hyperparameters_at(free, n_datasets)
 
 
 def log_posterior(
@@ -89,12 +91,13 @@ def log_posterior(
     result, terms = upward(records, batches, candidates, covariances_here)
     by_element = covariance_gradient(records, batches, covariances_here, result, terms)  # d log p / dS
 
-    gradient = -free
+    gradient = -free  # of the prior; the loop adds that of the likelihood
     for position in range(len(free)):
         step = np.zeros(len(free))
         step[position] = STEP
         higher = covariances(hyperparameters_at(free + step, 1), candidates)
         lower = covariances(hyperparameters_at(free - step, 1), candidates)
+        # dS / d free_k = (higher - lower) / (2 STEP)
         gradient[position] += _chain_rule(by_element, higher, lower)
     return result.log_likelihood - float(free @ free) / 2, gradient
 

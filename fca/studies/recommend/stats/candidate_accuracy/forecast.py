@@ -114,7 +114,8 @@ class JobForecast:
         variance = np.log1p((losses.std() / losses.mean()) ** 2)
         median_loss = float(losses.mean() * np.exp(-variance / 2))  # r
         count = len(self.candidates)
-        # a logit on judged images and one on test images for each candidate, which share its deviation
+        # what the uncertain log r adds to logit(s): d logit(s) / d log r = -1 / s, taken as -1, as for scores near 1.
+        # A logit on judged images and one on test images for each candidate, which share its deviation
         covariance_of_loss = np.full((2 * count, 2 * count), variance)
         covariance_of_loss += np.tile(OWN_SHARE**2 * variance * np.eye(count), (2, 2))
 
@@ -274,10 +275,10 @@ def prior(
     has_dataset = dataset in result.by_dataset
 
     # the matrix that turns a state into the logits of this job's candidates: on judged images, then on test images
-    position = all_candidates.positions(candidates)
-    block = np.ix_(position, position)  # this job's candidates in a matrix of all candidates
+    positions = all_candidates.positions(candidates)
+    block = np.ix_(positions, positions)  # this job's candidates in a matrix of all candidates
     covariates = covariates_of(ncl, images_a_class)
-    matrix = design(all_candidates, position, position, covariates[None])[0]
+    matrix = design(all_candidates, positions, positions, covariates[None])[0]
     # additional uncertainty of candidates whose network no earlier job has, on judged and on test images
     unrecorded = np.tile(covariance_of_unrecorded(recorded, candidates), (2, 2))
 
@@ -379,10 +380,8 @@ def observe(
     d:       dispersion: the variance of the values in `correct`, divided by the variance p (1 - p) that they would have
              if all were 1 or 0 with the same mean p; one number for all candidates (quasi-binomial: McCullagh and
              Nelder 1989, section 4.5). It is 1 where mistakes lose 1.
-    r:       correlation of two candidates' values over the images that both were judged by. PAIRED_PRIOR_IMAGES more
-             images with the typical correlation `paired` are added, so that r exists where a candidate has everything
-             right.
-    overlap: Σ w² over the images that both were judged by / sqrt(product of Σ w² over all images of each).
+    r:       correlation of two candidates' values on an image that judged both.
+    overlap: Σ w² over the images that judged both / sqrt(product of Σ w² over all images of each).
 
     correct: 1 right, 0 wrong, NaN not judged. A mistake that loses only a part of 1 has the value 1 - loss.
     paired:  typical correlation of right and wrong on one image, for every two candidates.
@@ -412,16 +411,12 @@ def observe(
     accuracy = (right @ image_weights) / total_weights
     dispersion = dispersion_of(correct[is_judged], losses)
 
-    # r: covariance over shared images, with pseudo-images of the typical correlation
+    # r: from the deviations of the values from their mean, which are 0 where not judged
     deviations = observed * (right - accuracy[:, None])
-    products = deviations @ deviations.T
+    n_shared_images = observed @ observed.T
     smoothed_accuracy = (accuracy * images + 0.5) / (images + 1)  # not 0 or 1, where the deviation would be 0
     typical_sd = np.sqrt(dispersion * smoothed_accuracy * (1 - smoothed_accuracy))
-    products += PAIRED_PRIOR_IMAGES * paired[np.ix_(is_judged, is_judged)] * np.outer(typical_sd, typical_sd)
-    n_shared_images = observed @ observed.T
-    covariance = products / (n_shared_images + PAIRED_PRIOR_IMAGES)
-    sds = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(sds, sds)
+    correlation = _smoothed_correlation(deviations, n_shared_images, paired[np.ix_(is_judged, is_judged)], typical_sd)
 
     own_squared_weights = np.diag(squared_weights)
     overlap = squared_weights / np.sqrt(np.outer(own_squared_weights, own_squared_weights))
@@ -433,13 +428,34 @@ def observe(
     )
 
 
+def _smoothed_correlation(
+    deviations: Float[np.ndarray, "judged images"],
+    n_shared_images: Float[np.ndarray, "judged judged"],
+    typical_correlation: Float[np.ndarray, "judged judged"],
+    typical_sd: Float[np.ndarray, " judged"],
+) -> Float[np.ndarray, "judged judged"]:
+    """The correlation of two candidates' values over the images that judged both.
+
+    PAIRED_PRIOR_IMAGES images with typical deviations and their correlation are added to the n_shared_images. So the
+    correlation exists also where a candidate has everything right.
+
+    deviations: of each value from its candidate's mean; 0 for an image that did not judge the candidate.
+    """
+    products = deviations @ deviations.T
+    products += PAIRED_PRIOR_IMAGES * typical_correlation * np.outer(typical_sd, typical_sd)
+    covariance = products / (n_shared_images + PAIRED_PRIOR_IMAGES)
+    sds = np.sqrt(np.diag(covariance))
+    return covariance / np.outer(sds, sds)
+
+
 def dispersion_of(correct: Correct, losses: Losses) -> float:
     """The variance of all values as a part of p (1 - p), the variance of right or wrong with the same mean p.
 
     (q - m) / (1 - m),   m = 1 - p = mean loss of an image,   q = Σ l² / Σ l over the losses l of the mistakes
 
-    For the variance of the losses is their mean square, m q, minus m², and p (1 - p) = (1 - m) m. Both sums are means
-    over candidates, to which UNSEEN_MISTAKES times the mean over all possible mistakes is added.
+    For the variance of the losses is their mean square, m q, minus m², and p (1 - p) = (1 - m) m. Few images show few
+    kinds of mistakes. So each sum, divided by the number of candidates, gets UNSEEN_MISTAKES more mistakes, with the
+    mean of l² or l over all possible ones.
 
     correct: 1 - loss, NaN: not judged.    losses: of the possible mistakes.
 

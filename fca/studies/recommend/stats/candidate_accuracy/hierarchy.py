@@ -258,31 +258,50 @@ class BatchTerms(NamedTuple):
     design: Float[np.ndarray, "jobs observed state"]
 
 
-def upward(
-    records: Sequence[JobRecord], batches: Iterable[JobBatch], candidates: Candidates, covariances: Covariances
-) -> tuple[Pass, list[BatchTerms]]:
-    """Pass all messages from the jobs over the data sets to the shared state.
-
-    The model is a tree: a state that all jobs share, below it one state for each data set, below that its jobs. The
-    result has the posterior of the shared state and the log likelihood of all records. Also returns the matrices S^-1,
-    S^-1 D and D of each batch (below), which later steps need again.
-
-    records, batches: results of earlier jobs, and the same results, stacked: jobs with the same judged and tested
-                      candidates are one batch.
-    candidates:       the candidates to which their positions refer.    covariances: of the effects at each level.
-
-    A state has the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is
-    what was observed below a node, as a log density of its state: constant + linear' x - x' precision x / 2.
+def _messages_of_jobs(
+    batch: JobBatch, candidates: Candidates, covariances: Covariances
+) -> tuple[list[Message], BatchTerms]:
+    """The message of each job of a batch: what it shows of the state of its data set. Also matrices for later steps.
 
     The observed logits of a job are y ~ N(D s, S), with the state s of its data set, the matrix D that turns s into
-    expected logits (`design`), and the covariance S of the job's effects and noise (`job_covariance`). The message of
-    the job about s is
+    expected logits (`design`), and the covariance S of the job's effects and noise (`job_covariance`). As a function of
+    s, their log density is constant + linear' s - s' precision s / 2, with
 
         linear = D' S^-1 y,   precision = D' S^-1 D,   constant = -(y' S^-1 y + log det(2 π S)) / 2
 
-    `message.above(C)` is the same message about the state one level higher, from which x differs by N(0, C). `at(x)` is
-    the log density at x.
+    candidates: to which the positions in the batch refer.
+    """
+    matrix = design(candidates, batch.judged, batch.tested, batch.covariates)  # D of each job
+    covariance = job_covariance(batch, covariances)  # S of each job
+    inverse = np.linalg.inv(covariance)
+    weighted = inverse @ matrix  # S^-1 D
 
+    # j: jobs; o, p: observed; s: state
+    linear = np.einsum("jos,jo->js", weighted, batch.logits)
+    precision = np.swapaxes(matrix, 1, 2) @ weighted
+    squares = np.einsum("jo,jop,jp->j", batch.logits, inverse, batch.logits)
+    log_determinant = np.linalg.slogdet(covariance)[1] + batch.logits.shape[1] * np.log(2 * np.pi)
+    constant = -(squares + log_determinant) / 2
+    messages = [Message(float(constant[j]), linear[j], precision[j]) for j in range(len(batch.jobs))]
+    return messages, BatchTerms(inverse, weighted, matrix)
+
+
+def upward(
+    records: Sequence[JobRecord], batches: Iterable[JobBatch], candidates: Candidates, covariances: Covariances
+) -> tuple[Pass, list[BatchTerms]]:
+    """Pass what the jobs show up the tree: over the states of their data sets to the state that all jobs share.
+
+    A state has the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is
+    what was observed below a node of the tree, as a log density of its state. The result has the messages, the
+    posterior of the shared state, and the log likelihood of all records.
+
+    Also returns, for each batch, matrices that later steps need again: S^-1, S^-1 D and D, with the covariance S of a
+    job's observed logits and the matrix D that turns a state into expected logits.
+
+    records, batches: results of earlier jobs, and the same results, stacked: jobs with the same judged and tested
+                      candidates are one batch.
+    candidates:       the candidates to which their positions refer.
+    covariances:      of the effects at each level of the tree.
     Raises FcaError if the log likelihood is not finite.
     """
     prior = state_prior(covariances.overall)
@@ -290,31 +309,18 @@ def upward(
     by_dataset = {record.dataset: no_observations for record in records}
     terms = []
     for batch in batches:
-        matrix = design(candidates, batch.judged, batch.tested, batch.covariates)
-        covariance = job_covariance(batch, covariances)
-        inverse = np.linalg.inv(covariance)
-        weighted = inverse @ matrix
-
-        # j: jobs; o, p: observed; s: state
-        linear = np.einsum("jos,jo->js", weighted, batch.logits)
-        precision = np.swapaxes(matrix, 1, 2) @ weighted
-        squares = np.einsum("jo,jop,jp->j", batch.logits, inverse, batch.logits)
-        log_determinant = np.linalg.slogdet(covariance)[1] + batch.logits.shape[1] * np.log(2 * np.pi)
-        constant = -(squares + log_determinant) / 2
-
-        # messages of the jobs of one data set add up
-        for position, job in enumerate(batch.jobs):
+        messages, terms_of_batch = _messages_of_jobs(batch, candidates, covariances)
+        terms.append(terms_of_batch)
+        for job, message in zip(batch.jobs, messages, strict=True):  # those of the jobs of one data set add up
             dataset = records[job].dataset
-            message = Message(float(constant[position]), linear[position], precision[position])
             by_dataset[dataset] = by_dataset[dataset].plus(message)
-        terms.append(BatchTerms(inverse, weighted, matrix))
 
-    # from the states of the data sets to the shared state
+    # `above` makes a message about the shared state, from which the state of a data set differs by N(0, effects)
     effects = dataset_effects(covariances)
     top = no_observations
     for message in by_dataset.values():
         top = top.plus(message.above(effects))
-    # above the shared state there is only the mean of its prior
+    # above the shared state there is only the mean of its prior, at which the log density is that of all records
     log_likelihood = top.above(prior.covariance).at(prior.mean)
     if not np.isfinite(log_likelihood):
         raise FcaError("log likelihood of earlier jobs", log_likelihood, "finite", "look for wrong counts among them")
