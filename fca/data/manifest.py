@@ -433,8 +433,9 @@ class Generated:
         rejected: Iterable[str] = ()  # by the automatic checks
         if "rejected" in listed:  # folders of earlier versions have no checks
             rejected = listed["image_id"][listed["rejected"] != ""]  # the column has the reason
-        left_out = sorted(decisions.out(rejected))
-        where = f"state == 'drawn' and image_id not in {left_out!r}"  # else the generator refused to draw it
+        left_out = sorted(decisions.out(rejected))  # what the person struck, and rejected images that were not kept
+        # A line with another state than "drawn" is a prompt that the generator refused to draw.
+        where = f"state == 'drawn' and image_id not in {left_out!r}"
         val = Share(0.1, 0)  # not used, as all images are test
         data = Manifest(self.root, MANIFEST, val, self.name, where=where, mirror=self.mirror).load()
 
@@ -732,6 +733,8 @@ class AnnotatedImages(Manifest):
 
     def _report(self, lines: pd.DataFrame, workers: pd.DataFrame, items: pd.DataFrame) -> None:
         """Log who was removed, which images need more masks, and how well workers did on attention checks.
+
+        The last line is a warning if fewer than the share `self.checks` of the checks and work are attention checks.
 
         lines:   all annotations, with `iou`.
         workers: as `screened` returns them.

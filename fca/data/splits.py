@@ -171,10 +171,9 @@ def _side_by_class_quota(
     Each side gets its quota of every class, and the last side, which has no quota, gets the other images.
 
     Copies (images of equal content, which show one picture) stay together. In a random order of pictures and single
-    images, each goes to the first side that still has room for its images of each class, or else to the last side. So
-    single images fill the room that pictures leave, and a side never takes a picture larger than its quota. A class
-    without copies is split as if content were not known. Only if a class with copies is then absent from a side, the
-    fewest images change sides that give the class a place there, as in `group_sides`.
+    images, each goes to the first side that still has room for its images of each class, or else to the last side. A
+    class without copies is split as if content were not known. If a class with copies is then absent from a side, as
+    few images as possible change sides to bring it there.
 
     quota: for each side but the last, and for each image: how many images of the image's class belong on that side.
     """
@@ -403,7 +402,9 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
         return items
 
     val_rows = candidates[held_out(items.iloc[candidates], val, group)]
-    if has_val.any():  # the draw was among some classes only: their copies and group members in other classes follow
+    if has_val.any():
+        # Only some classes took part in the draw. Training images of other classes become val, too, if they are copies
+        # of a drawn image or in its group.
         connected = connected_images(items, group)
         val_rows = np.flatnonzero((split == "train") & np.isin(connected, connected[val_rows]))
     split[val_rows] = "val"
@@ -693,7 +694,7 @@ def assemble(
     listed:   one line per image: `image_id`, `label`, the set's own `split` if it has any, and other columns, which are
               kept. Among them are those that enter the fingerprint, such as `content` (a digest of the image's bytes).
     read:     a function of an image id that returns the image; `mask` likewise returns its object mask.
-    splits:   own split name -> ours; see split_meanings.
+    splits:   the set's own name of a split -> train, val or test, or null to leave its images out.
     val:      what to hold out of classes without validation images.
     version:  a text that enters the fingerprint, for images that are not identified by their content.
     mirror:   whether an image mirrored left to right still shows its class.

@@ -38,7 +38,8 @@ Mask = Bool[np.ndarray, "height width"]
 class Corruptions:
     """`shift=corruption/...`: one shift per kind and severity.
 
-    kinds:      names of corruptions (see `KINDS`).    severities: 1 (weakest) to 5.
+    kinds:      names of corruptions (see `KINDS`).
+    severities: 1 (weakest) to 5.
     seed:       of all random numbers: noise, angles, flakes. An image gets the same ones under the same seed.
     at:         where an image with a shorter side above 96 pixels is corrupted; see `Corruption`.
     """
