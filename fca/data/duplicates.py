@@ -135,7 +135,7 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
             correlated = pairs[is_correlated]
             residual = _unexplained(smooth[correlated[:, 0]], smooth[correlated[:, 1]], shift[is_correlated])
-            # SIDE / sides: the pixels of a signature per pixel of the smaller image
+            # SIDE / sides: cells per pixel along the shorter side, here of the smaller image of the pair
             sharpness = np.clip(SIDE / sides[correlated].min(axis=1), MIN_SHARPNESS, 1)
             tolerance = TOLERANCE * (NOISE + fine_contrast[correlated].max(axis=1)) * sharpness
             found_pairs.append(correlated[residual <= tolerance])

@@ -470,7 +470,7 @@ class Directory:
                 for is_behind_link, entries in zip(is_behind_link_of_folder.values(), entries_of_folders, strict=True):
                     paths += entries.files
                     dead_links += entries.dead_links
-                    next_depth |= dict.fromkeys(entries.folders, is_behind_link)
+                    next_depth |= dict.fromkeys(entries.folders, is_behind_link)  # as the folder around them
                     for folder, target in entries.links:
                         # Behind a link, a second link to the same folder is not followed: folders that link to each
                         # other would be found under any number of names.

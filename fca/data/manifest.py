@@ -124,7 +124,7 @@ class Manifest:
             mask = mask_of_image[image_id]
             path = path_of_image[image_id]
             if isinstance(mask, tuple):
-                return box_mask(mask, *content_of(files, path))
+                return box_mask(mask, *content_of(files, path))  # the image's file gives the size of the mask
             return mask_of(files, mask, path, self.mask_object) if mask else None
 
         # Another value for the white of 16-bit files changes the pixels, so `with_white` adds it to each `content`.
@@ -614,7 +614,8 @@ class AnnotatedImages(Manifest):
 
     annotations: a CSV, relative to the root or elsewhere, with a line per mask: image_id, worker, phase (exam, check,
                  work), mask and true_mask (paths).
-    exam_least, check_least: see `screened`.    checks: least share of attention checks among checks and work.
+    exam_least, check_least: the least mean IoU with true masks in the exam, and in attention checks.
+    checks:      least share of attention checks among checks and work.
     masks:       the number of masks that each image needs.
 
     The images get the columns n_annotations, ask_again (number of masks that are missing), iou_1, iou_2 ... (IoU of

@@ -343,7 +343,7 @@ def _with_classes_on_all_sides(
     may_move = np.ones(len(side), bool)
     if len(side) > MANY_GROUPS:
         may_move = has_class[:, lacks_a_side].sum(axis=1) > 0
-    # A class needs no group that moves on a side where it has a group that does not move.
+    # On a side where a class has a group that stays there, the class needs no further group.
     is_fixed_on_side = [has_class[~may_move & (side == s)].sum(axis=0) > 0 for s in range(n_sides)]
     is_covered = np.stack(is_fixed_on_side, axis=1)  # classes x sides
 
@@ -380,8 +380,9 @@ def _with_classes_on_all_sides(
         options={"mip_rel_gap": 0},  # the exact optimum
     )
     x = solution.x[: n_groups * n_sides].reshape(n_groups, n_sides)
-    side[may_move] = x.argmax(axis=1)
-    return side
+    new_side = side.copy()
+    new_side[may_move] = x.argmax(axis=1)
+    return new_side
 
 
 def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.DataFrame:

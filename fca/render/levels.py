@@ -566,7 +566,8 @@ def _background(scene: Scene, hits: Hits, target: float) -> Scene:
         return contrast(behind, behind.mean(axis=(0, 1)))
 
     scene = replace(scene, backdrop=backdrop_of_level[scene.level])
-    return _fitted([scene], "backdrop_amount", measured, target, high=4.0)  # above 1 colours are clipped
+    # The two colours of a background are alike, so a high contrast needs colours far beyond them, clipped to [0, 1].
+    return _fitted([scene], "backdrop_amount", measured, target, high=4.0)
 
 
 _LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {

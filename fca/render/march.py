@@ -151,9 +151,9 @@ class Solid:
         return gradient / np.maximum(length, np.float32(1e-12))  # no division by 0 where a gradient vanishes
 
     def clearance(self, cells: Points) -> Plane:
-        """Lower bound on the distance to the object of each point's grid cell; negative if there is none.
+        """Lower bound on the distance to the object of each point's grid cell; negative if the object may be in it.
 
-        cells: the points in cells from the grid's corner, see `in_cells`.
+        cells: the points in cells from the grid's corner, as `in_cells` returns them.
         """
         return _grid(self.model).clearance[_cell_numbers(cells)] * np.float32(CLEARANCE_UNIT * self.stretch.min())
 
