@@ -398,7 +398,8 @@ class Generated:
 
     Columns state each image's attribute, level (easy, medium, hard), sublevel and triplet.
 
-    root:   the folder.    name: of the data set; None = the folder's name.
+    root:   the folder.
+    name:   of the data set; None = the folder's name.
     mirror: whether a mirrored image still shows its class.
 
     Left out are images that the generator refused to draw, images that a person rejected ("struck", in struck.txt), and
@@ -450,7 +451,8 @@ class Generated:
 class DrawnImage:
     """Reads an image of a generated set by its id; if that fails, the error names the command that draws it again.
 
-    root: the set's folder.    read: image id -> pixels.
+    root: the set's folder.
+    read: image id -> pixels.
     """
 
     root: str

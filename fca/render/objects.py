@@ -157,7 +157,8 @@ def roof(width: Number, height: Number, depth: Number) -> Distance:
 class Part:
     """A solid in its place.
 
-    at:   its centre.    turn: degrees around x, then y, then z.
+    at:   its centre.
+    turn: degrees around x, then y, then z.
     tint: its colour among the object's: main, accent, dark or light.
     """
 
@@ -349,7 +350,8 @@ _USUAL_LOOKS = {  # azimuth, hue, saturation
 class Model:
     """The object of a class: its parts, its usual view and its usual colour.
 
-    azimuth: degrees from its front (+z) to the viewer, around y.    hue, saturation: of its main colour, in [0, 1].
+    azimuth: degrees from its front (+z) to the viewer, around y.
+    hue, saturation: of its main colour, in [0, 1].
     """
 
     parts: tuple[Part, ...]
