@@ -224,12 +224,12 @@ class Hits:
 
     @cached_property
     def sky_share(self) -> Plane:
-        """Approximate share of the sky that nearby parts leave free at each point, 0.35 to 1.
+        """Approximate share of the sky that nearby parts leave free at each point, from 0 to 1.
 
         A point SKY_HEIGHT above the surface has this distance to the object where nothing else is near (share 1), and
-        less in corners and folds:
+        less in corners and folds. The distance is negative if the point is inside of another part:
 
-            share = 0.35 + 0.65 distance / SKY_HEIGHT
+            share = 0.35 + 0.65 distance / SKY_HEIGHT,   cut to 0 and 1
         """
         stretch = self.solid.stretch
         points_above = np.clip(self.points + self.normals * SKY_HEIGHT, -stretch, stretch)  # within the grid

@@ -368,6 +368,7 @@ class Model:
         """Centre and radius of a ball that contains it, from a grid of 56 points per side over [-1.4, 1.4]."""
         side = np.linspace(-1.4, 1.4, 56, dtype=np.float32)
         grid = np.stack(np.meshgrid(side, side, side, indexing="ij")).reshape(3, -1)
+        # Up to one spacing of the grid outside of the object, so that the ball holds all of it.
         points = grid[:, self.distance(*grid) < float(side[1] - side[0])]
         centre = (points.min(axis=1, keepdims=True) + points.max(axis=1, keepdims=True)) / 2
         return centre, float(_norm(*(points - centre)).max())
