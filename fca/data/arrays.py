@@ -35,7 +35,8 @@ class Digits:
     They are scikit-learn's handwritten digits: real scans that come with the library.
 
     version: of these images and of how they are enlarged; part of the fingerprint.
-    test:    what to hold out of all images.    val: what to hold out of the rest.
+    test:    what to hold out of all images.
+    val:     what to hold out of the rest.
     mirror:  whether a mirrored image still shows its class.
     """
 
@@ -81,7 +82,8 @@ class Cifar(Downloaded):
 
     torchvision downloads, checks and reads them.
 
-    name:     cifar10 or cifar100 (its 100 fine classes).    version: of the images; part of the fingerprint.
+    name:     cifar10 or cifar100 (its 100 fine classes).
+    version:  of the images; part of the fingerprint.
     root:     the folder that holds (or will hold, after the download) the extracted python archive
               (cifar-10-batches-py).
     """
@@ -146,7 +148,8 @@ class QuickDraw(PublicSet):
     classes:     how many files there are as published; null = whatever is there.
     per_class:   number of drawings to sample from each class, by `sample_seed` (all of them if a class has fewer). Up
                  to 20,000 of 113,613 or more drawings, a larger sample contains the smaller one.
-    test:        what to hold out of the sample.    val: what to hold out of the rest.
+    test:        what to hold out of the sample.
+    val:         what to hold out of the rest.
     compat:      fca = every fifth drawing in the file of a class is test. (The released code counted in the stream of
                  another library, over all classes and all drawings.)
     """

@@ -63,6 +63,8 @@ class Inventory:
         A digest is the xxh3 hash of the file's bytes (128 bits as 32 hex digits), or UNREADABLE. Digests of `paths`
         that are not known are computed now, by several threads, and stored for later runs. A progress bar shows MB/s if
         that takes long.
+
+        The table `self.known` has one line per file; its column `digest` is null where the digest is not known.
         """
         is_requested = pc.is_in(self.known["path"], pa.array(list(paths), pa.string()))
         is_missing = pc.and_(is_requested, pc.is_null(self.known["digest"])).combine_chunks()
@@ -102,7 +104,9 @@ def inventory(files: Files) -> Inventory:
     if shared:
         return shared
 
-    began = time.time_ns()  # digests of files that changed just before this time will not be stored
+    # Digests of files that changed just before this time will not be stored: such a file may change again within one
+    # tick of the file system's clock, and would then look the same.
+    began = time.time_ns()
     listing = files.listing()
     earlier = _stored_table(_index_path(files), _root_identity(files))  # of an earlier run; empty if there was none
     files_with_digests = _with_known_digests(listing.files, earlier)  # a file that has changed has no digest yet
@@ -306,9 +310,9 @@ def _shared_inventory(files: Files) -> Inventory | None:
     folders = table.filter(is_folder)["path"].to_pylist()
     files_with_digests = table.filter(pc.invert(is_folder))
     listing = Listing(files_with_digests.select(FILE_SCHEMA.names), frozenset(folders))
-    # `began`, the time of the listing, stays 0: only the process that listed the files knows it. Without that time a
-    # file may have changed between listing and reading, so `_remember` shares digests that are computed here within the
-    # sweep, but does not store them for later runs.
+    # `began`, the time of the listing, stays 0, because only the process that listed the files knows it. Digests are
+    # stored for later runs only for files that last changed before `began`. With 0 that is no file, so digests that are
+    # computed here are shared within the sweep, but not stored.
     return Inventory(files, listing, files_with_digests)
 
 

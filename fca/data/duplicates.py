@@ -98,9 +98,8 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
     Three comparisons follow one another, the fastest first. Each one sees only the pairs that passed the one before:
 
-    1. The cosine between the low DCT frequencies of both images exceeds MIN_COSINE. A perceptual hash rounds the same
-       frequencies to bits. All pairs are compared, with one matrix product per pair of blocks of images: n^2 / 2 * 63
-       multiplications for n images.
+    1. The cosine between the low DCT frequencies of both images exceeds MIN_COSINE. All pairs are
+       compared, with one matrix product per pair of blocks of images: n^2 / 2 * 63 multiplications for n images.
     2. The correlation of edges and texture is at least MIN_CORRELATION, at the best shift by up to one cell.
     3. One smoothed picture is fitted to the other. What remains is at most the tolerance, in grey levels:
 
@@ -136,7 +135,7 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
             correlated = pairs[is_correlated]
             residual = _unexplained(smooth[correlated[:, 0]], smooth[correlated[:, 1]], shift[is_correlated])
-            # SIDE / sides: the pixels of a signature per pixel of the smaller image
+            # SIDE / sides: cells per pixel along the shorter side, here of the smaller image of the pair
             sharpness = np.clip(SIDE / sides[correlated].min(axis=1), MIN_SHARPNESS, 1)
             tolerance = TOLERANCE * (NOISE + fine_contrast[correlated].max(axis=1)) * sharpness
             found_pairs.append(correlated[residual <= tolerance])

@@ -135,12 +135,12 @@ def _decode_upright(content: bytes, path: str, mode: str, white: int | None = No
 
         # Pillow reads only the high bytes of 16-bit colours, which are enough for the pixels if white is 65535. The low
         # bytes are read, too, for another `white`, and if the largest value has to be noted in IN_FILE.
-        notes_largest = IN_FILE.get() is not None
+        notes_largest = IN_FILE.get() is not None  # `task=describe` asks for it
         low_bytes = _low_bytes(content, image, white) if white or notes_largest else None
 
-        # Of some kinds of files with 16-bit colours Pillow cannot read the low bytes. The largest value of these is
-        # estimated from the high bytes, after the image is loaded. Whether there are 16-bit colours must be asked
-        # before: an image has raw modes (Pillow's names of how pixels are stored) only until it is loaded.
+        # Pillow cannot read the low bytes of some files with 16-bit colours. Their largest value is estimated from the
+        # high bytes, after loading. Whether the colours have 16 bits must be asked before: an image has raw modes
+        # (Pillow's names of how pixels are stored) only until it is loaded.
         lacks_low_bytes = notes_largest and low_bytes is None and len(_raw_modes_of_16_bits(image)) > 0
 
         ImageOps.exif_transpose(image, in_place=True)
@@ -470,7 +470,7 @@ class Directory:
                 for is_behind_link, entries in zip(is_behind_link_of_folder.values(), entries_of_folders, strict=True):
                     paths += entries.files
                     dead_links += entries.dead_links
-                    next_depth |= dict.fromkeys(entries.folders, is_behind_link)
+                    next_depth |= dict.fromkeys(entries.folders, is_behind_link)  # as the folder around them
                     for folder, target in entries.links:
                         # Behind a link, a second link to the same folder is not followed: folders that link to each
                         # other would be found under any number of names.

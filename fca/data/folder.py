@@ -340,9 +340,11 @@ def _check_one_folder_per_class(folders: Sequence[tuple[str, ...]], class_depth:
 class Folder:
     """`dataset=folder`: images in folders that are named by their class, below split folders or not.
 
-    root:   the directory or .zip archive.    name: what the set is called; null = the root's name.
+    root:   the directory or .zip archive.
+    name:   what the set is called; null = the root's name.
     layout: what each folder of a path is; null = recognised from the folders' names. See fca.data.folder.
-    splits: the set's own split names -> train, val or test, or null to leave one out.    val: what to hold out.
+    splits: the set's own split names -> train, val or test, or null to leave one out.
+    val:    what to hold out.
     mirror: whether a mirrored image still shows its class.
     white:  the value of 16-bit files that is shown white; null = 65535. See fca.data.files.decode.
     group:  a column of the root's index.csv, which lists images by `path`; see fca.data.manifest.Manifest.

@@ -92,7 +92,7 @@ def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = Fa
 
     files:            the root.
     paths:            of its files.
-    looks_into_texts: whether files with the suffix of a text are opened, too.
+    looks_into_texts: whether files with the suffix of a text are opened, too, in case they are images after all.
     """
     kind_of_suffix = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
     # For each file: IMAGE, OTHER, or None where the suffix does not decide.

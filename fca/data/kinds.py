@@ -149,6 +149,7 @@ def is_heic(head: bytes) -> bool:
     main_brand = head[8:12]
     if main_brand in HEIC_BRANDS:
         return True
+    # The main brand may name only the container, which HEIC and AVIF share. Then the compatible brands decide.
     brands = head[16 : int.from_bytes(head[:4])]  # up to the end of the box
     is_compatible = any(brand in brands for brand in HEIC_BRANDS)
     return main_brand in CONTAINER_BRANDS and b"avif" not in brands and is_compatible

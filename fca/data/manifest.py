@@ -124,7 +124,7 @@ class Manifest:
             mask = mask_of_image[image_id]
             path = path_of_image[image_id]
             if isinstance(mask, tuple):
-                return box_mask(mask, *content_of(files, path))
+                return box_mask(mask, *content_of(files, path))  # the image's file gives the size of the mask
             return mask_of(files, mask, path, self.mask_object) if mask else None
 
         # Another value for the white of 16-bit files changes the pixels, so `with_white` adds it to each `content`.
@@ -398,7 +398,8 @@ class Generated:
 
     Columns state each image's attribute, level (easy, medium, hard), sublevel and triplet.
 
-    root:   the folder.    name: of the data set; None = the folder's name.
+    root:   the folder.
+    name:   of the data set; None = the folder's name.
     mirror: whether a mirrored image still shows its class.
 
     Left out are images that the generator refused to draw, images that a person rejected ("struck", in struck.txt), and
@@ -433,8 +434,9 @@ class Generated:
         rejected: Iterable[str] = ()  # by the automatic checks
         if "rejected" in listed:  # folders of earlier versions have no checks
             rejected = listed["image_id"][listed["rejected"] != ""]  # the column has the reason
-        left_out = sorted(decisions.out(rejected))
-        where = f"state == 'drawn' and image_id not in {left_out!r}"  # else the generator refused to draw it
+        left_out = sorted(decisions.out(rejected))  # what the person struck, and rejected images that were not kept
+        # A line with another state than "drawn" is a prompt that the generator refused to draw.
+        where = f"state == 'drawn' and image_id not in {left_out!r}"
         val = Share(0.1, 0)  # not used, as all images are test
         data = Manifest(self.root, MANIFEST, val, self.name, where=where, mirror=self.mirror).load()
 
@@ -449,7 +451,8 @@ class Generated:
 class DrawnImage:
     """Reads an image of a generated set by its id; if that fails, the error names the command that draws it again.
 
-    root: the set's folder.    read: image id -> pixels.
+    root: the set's folder.
+    read: image id -> pixels.
     """
 
     root: str
@@ -613,7 +616,8 @@ class AnnotatedImages(Manifest):
 
     annotations: a CSV, relative to the root or elsewhere, with a line per mask: image_id, worker, phase (exam, check,
                  work), mask and true_mask (paths).
-    exam_least, check_least: see `screened`.    checks: least share of attention checks among checks and work.
+    exam_least, check_least: the least mean IoU with true masks in the exam, and in attention checks.
+    checks:      least share of attention checks among checks and work.
     masks:       the number of masks that each image needs.
 
     The images get the columns n_annotations, ask_again (number of masks that are missing), iou_1, iou_2 ... (IoU of
@@ -732,6 +736,8 @@ class AnnotatedImages(Manifest):
 
     def _report(self, lines: pd.DataFrame, workers: pd.DataFrame, items: pd.DataFrame) -> None:
         """Log who was removed, which images need more masks, and how well workers did on attention checks.
+
+        The last line is a warning if fewer than the share `self.checks` of the checks and work are attention checks.
 
         lines:   all annotations, with `iou`.
         workers: as `screened` returns them.

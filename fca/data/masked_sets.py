@@ -65,8 +65,10 @@ class MaskedImageNet:
     The test split has only images of ImageNet's validation folder, whatever the set's own split is, because RIVAL10's
     test split contains training images of ImageNet.
 
-    name:     hard_imagenet or rival10.    root: the folder of the masks, or the one that holds it.
-    val:      what to hold out from the training images.    mirror: whether a mirrored image still shows its class.
+    name:     hard_imagenet or rival10.
+    root:     the folder of the masks, or the one that holds it.
+    val:      what to hold out from the training images.
+    mirror:   whether a mirrored image still shows its class.
     classes:  the number of classes: for hard_imagenet 15 (wnids), for rival10 20 (wnids) or 10 (groups of wnids). The
               column `wnid` has the wnid in any case.
     imagenet: the folder with train/<wnid>/ and val/<wnid>/ (val alone is enough to predict); null = the images that

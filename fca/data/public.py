@@ -46,7 +46,8 @@ class PublicSet:
     version:  which files these are. PUBLISHED (as checked when they were downloaded): the fingerprint is made from
               their names and sizes; another text enters it, too; null = it is made from the content of all files, for
               a tree that was changed.
-    val:      what to hold out from the training images.    mirror: whether a mirrored image still shows its class.
+    val:      what to hold out from the training images.
+    mirror:   whether a mirrored image still shows its class.
     """
 
     root: str
@@ -282,8 +283,10 @@ class Caltech(Downloaded):
 
     Clutter is the folder of pictures that show none of the classes.
 
-    name:     caltech101 or caltech256.    images: how many there are without the clutter; null = whatever is there.
-    test:     what to hold out for test, because there is no official split.    val: what to hold out of the rest.
+    name:     caltech101 or caltech256.
+    images:   how many there are without the clutter; null = whatever is there.
+    test:     what to hold out for test, because there is no official split.
+    val:      what to hold out of the rest.
     compat:   fca = every fifth file number is test; Caltech-256 with its clutter as a class of its own.
     """
 
@@ -356,7 +359,8 @@ class Food101(Downloaded):
 class Dtd(Downloaded):
     """`dataset=dtd`: 47 textures, 120 images each, in ten published folds of 40 for train, val and test.
 
-    fold:     1 to 10.    root: the folder that holds (or will hold, after the download) dtd.
+    fold:     1 to 10.
+    root:     the folder that holds (or will hold, after the download) dtd.
     val:      what to hold out from the training images if there is no validation split (that is, with compat).
     compat:   fca = fold 1 with its val as test, and its test left out.
     """

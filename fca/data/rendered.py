@@ -28,10 +28,12 @@ class RenderedObjects:
     Test images come in triplets: the same object at an easy, a medium and a hard value of one attribute (such as
     occlusion or light), while all other attributes are at their easy values.
 
-    classes:         which objects.    attributes: which attributes make test images hard.
+    classes:         which objects.
+    attributes:      which attributes make test images hard.
     per_level:       number of test images per (class, attribute, level).
     train_per_class, val_per_class: number of images of a class, spread evenly over the attributes and `train_levels`.
-    size:            pixels a side.    seed: of all images.
+    size:            pixels a side.
+    seed:            of all images.
     mirror:          whether a mirrored image still shows its class.
     cue:             null, or what occurs behind the objects of a class: color, texture or object (see fca.render.cue).
                      Then all images have the easy values of all attributes, and objects cover a tenth of the image.

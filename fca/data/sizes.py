@@ -37,8 +37,10 @@ def _has_large_image(data: ImageData, split: str) -> bool:
     """Read images of a split until one has a shorter side above 96 pixels, and return whether there is one.
 
     Corruptions resize such images to their reference size first (see fca.geometry.REFERENCE). An image that cannot be
-    read counts as small. If no image is above 96 pixels, all have been read. A record of this is then stored in the
-    cache, so that they need not be read again; a warning is logged if the cache cannot be written.
+    read counts as small.
+
+    A large image is usually found at once, so only the other answer, for which all images are read, is stored in the
+    cache. A warning is logged if the cache cannot be written.
     """
     rows = data.rows(split).tolist()
     for row in watched(rows, f"sizes of {data.name}", long=len(rows) >= MANY_IMAGES):

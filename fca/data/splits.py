@@ -171,10 +171,9 @@ def _side_by_class_quota(
     Each side gets its quota of every class, and the last side, which has no quota, gets the other images.
 
     Copies (images of equal content, which show one picture) stay together. In a random order of pictures and single
-    images, each goes to the first side that still has room for its images of each class, or else to the last side. So
-    single images fill the room that pictures leave, and a side never takes a picture larger than its quota. A class
-    without copies is split as if content were not known. Only if a class with copies is then absent from a side, the
-    fewest images change sides that give the class a place there, as in `group_sides`.
+    images, each goes to the first side that still has room for its images of each class, or else to the last side. A
+    class without copies is split as if content were not known. If a class with copies is then absent from a side, as
+    few images as possible change sides to bring it there.
 
     quota: for each side but the last, and for each image: how many images of the image's class belong on that side.
     """
@@ -344,7 +343,7 @@ def _with_classes_on_all_sides(
     may_move = np.ones(len(side), bool)
     if len(side) > MANY_GROUPS:
         may_move = has_class[:, lacks_a_side].sum(axis=1) > 0
-    # A class needs no group that moves on a side where it has a group that does not move.
+    # On a side where a class has a group that stays there, the class needs no further group.
     is_fixed_on_side = [has_class[~may_move & (side == s)].sum(axis=0) > 0 for s in range(n_sides)]
     is_covered = np.stack(is_fixed_on_side, axis=1)  # classes x sides
 
@@ -381,8 +380,9 @@ def _with_classes_on_all_sides(
         options={"mip_rel_gap": 0},  # the exact optimum
     )
     x = solution.x[: n_groups * n_sides].reshape(n_groups, n_sides)
-    side[may_move] = x.argmax(axis=1)
-    return side
+    new_side = side.copy()
+    new_side[may_move] = x.argmax(axis=1)
+    return new_side
 
 
 def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.DataFrame:
@@ -403,7 +403,9 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
         return items
 
     val_rows = candidates[held_out(items.iloc[candidates], val, group)]
-    if has_val.any():  # the draw was among some classes only: their copies and group members in other classes follow
+    if has_val.any():
+        # Only some classes took part in the draw. Training images of other classes become val, too, if they are copies
+        # of a drawn image or in its group.
         connected = connected_images(items, group)
         val_rows = np.flatnonzero((split == "train") & np.isin(connected, connected[val_rows]))
     split[val_rows] = "val"
@@ -693,7 +695,7 @@ def assemble(
     listed:   one line per image: `image_id`, `label`, the set's own `split` if it has any, and other columns, which are
               kept. Among them are those that enter the fingerprint, such as `content` (a digest of the image's bytes).
     read:     a function of an image id that returns the image; `mask` likewise returns its object mask.
-    splits:   own split name -> ours; see split_meanings.
+    splits:   the set's own name of a split -> train, val or test, or null to leave its images out.
     val:      what to hold out of classes without validation images.
     version:  a text that enters the fingerprint, for images that are not identified by their content.
     mirror:   whether an image mirrored left to right still shows its class.

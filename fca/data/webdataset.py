@@ -222,7 +222,8 @@ class _SampleCollector:
 
         A sample without an image has the reason in the column `why`. Raises ValueError for images without a class.
         """
-        images = dict(self.images)  # key -> image; an image's suffix takes precedence over other suffixes
+        # Key -> image. A member with the suffix of an image comes before one that only its bytes show to be an image.
+        images = dict(self.images)
         for key, image in self.images_by_content.items():
             images.setdefault(key, image)
 

@@ -437,7 +437,7 @@ def _color(scene: Scene, hits: Hits, target: float) -> Scene:
 def _light(scene: Scene, hits: Hits, target: float) -> Scene:
     """The scene with less light, so that the mean luminance of the object is the target.
 
-    In hard scenes the lamp is also low and at the side. Easy scenes stay as they are.
+    In hard scenes the lamp also shines from below, and is twice as far to the side. Easy scenes stay as they are.
 
     hits: the pixels that show the object, in an image of PROBE pixels a side.
     """
@@ -566,7 +566,8 @@ def _background(scene: Scene, hits: Hits, target: float) -> Scene:
         return contrast(behind, behind.mean(axis=(0, 1)))
 
     scene = replace(scene, backdrop=backdrop_of_level[scene.level])
-    return _fitted([scene], "backdrop_amount", measured, target, high=4.0)  # above 1 colours are clipped
+    # The two colours of a background are alike, so a high contrast needs colours far beyond them, clipped to [0, 1].
+    return _fitted([scene], "backdrop_amount", measured, target, high=4.0)
 
 
 _LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {
@@ -585,9 +586,11 @@ def _fitted(
 ) -> Scene:
     """Find the value of a field with which a scene's measure is the target.
 
-    The result is the first of `scenes` that comes within 0.02 of the target with its best value. If none does, it is
-    the one whose measure is nearest to the target. The measure is stored in `measured`.
+    The search ends at the first of `scenes` that comes within 0.02 of the target with its best value: with several
+    scenes, that is near enough for the range of the level. If none does, the result is the one whose measure is nearest
+    to the target. The measure is stored in `measured`.
 
+    scenes:  those to try, in random order or the most promising first.
     field:   a field of Scene, which gets a value from 0 to `high`.
     measure: a function that measures a scene, such as its contrast.
     sign:    1 for a measure that rises with the field, -1 for one that falls.

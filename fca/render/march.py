@@ -151,9 +151,9 @@ class Solid:
         return gradient / np.maximum(length, np.float32(1e-12))  # no division by 0 where a gradient vanishes
 
     def clearance(self, cells: Points) -> Plane:
-        """Lower bound on the distance to the object of each point's grid cell; negative if there is none.
+        """Lower bound on the distance to the object of each point's grid cell; negative if the object may be in it.
 
-        cells: the points in cells from the grid's corner, see `in_cells`.
+        cells: the points in cells from the grid's corner, as `in_cells` returns them.
         """
         return _grid(self.model).clearance[_cell_numbers(cells)] * np.float32(CLEARANCE_UNIT * self.stretch.min())
 
@@ -224,12 +224,12 @@ class Hits:
 
     @cached_property
     def sky_share(self) -> Plane:
-        """Approximate share of the sky that nearby parts leave free at each point, 0.35 to 1.
+        """Approximate share of the sky that nearby parts leave free at each point, from 0 to 1.
 
         A point SKY_HEIGHT above the surface has this distance to the object where nothing else is near (share 1), and
-        less in corners and folds:
+        less in corners and folds. The distance is negative if the point is inside of another part:
 
-            share = 0.35 + 0.65 distance / SKY_HEIGHT
+            share = 0.35 + 0.65 distance / SKY_HEIGHT,   cut to 0 and 1
         """
         stretch = self.solid.stretch
         points_above = np.clip(self.points + self.normals * SKY_HEIGHT, -stretch, stretch)  # within the grid

@@ -157,7 +157,8 @@ def roof(width: Number, height: Number, depth: Number) -> Distance:
 class Part:
     """A solid in its place.
 
-    at:   its centre.    turn: degrees around x, then y, then z.
+    at:   its centre.
+    turn: degrees around x, then y, then z.
     tint: its colour among the object's: main, accent, dark or light.
     """
 
@@ -349,7 +350,8 @@ _USUAL_LOOKS = {  # azimuth, hue, saturation
 class Model:
     """The object of a class: its parts, its usual view and its usual colour.
 
-    azimuth: degrees from its front (+z) to the viewer, around y.    hue, saturation: of its main colour, in [0, 1].
+    azimuth: degrees from its front (+z) to the viewer, around y.
+    hue, saturation: of its main colour, in [0, 1].
     """
 
     parts: tuple[Part, ...]
@@ -366,6 +368,7 @@ class Model:
         """Centre and radius of a ball that contains it, from a grid of 56 points per side over [-1.4, 1.4]."""
         side = np.linspace(-1.4, 1.4, 56, dtype=np.float32)
         grid = np.stack(np.meshgrid(side, side, side, indexing="ij")).reshape(3, -1)
+        # Up to one spacing of the grid outside of the object, so that the ball holds all of it.
         points = grid[:, self.distance(*grid) < float(side[1] - side[0])]
         centre = (points.min(axis=1, keepdims=True) + points.max(axis=1, keepdims=True)) / 2
         return centre, float(_norm(*(points - centre)).max())

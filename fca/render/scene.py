@@ -23,7 +23,8 @@ Picture = Float[np.ndarray, "size size 3"]
 class Rendered(NamedTuple):
     """An image and where its object is.
 
-    visible: pixels that show the object.    full: pixels that would show it without a cover.
+    visible: pixels that show the object.
+    full:    pixels that would show it without a cover.
     """
 
     image: UInt8[np.ndarray, "size size 3"]
@@ -36,20 +37,25 @@ class Scene:
     """The true parameters of an image; equal scenes give equal pixels.
 
     label, attribute, level, index, seed: what was requested.
-    proportions: stretch of the object along its own x, y, z.    azimuth, elevation: of the viewer, degrees.
-    roll:       degrees, counter-clockwise in the image.
-    scale:      radius of the ball around the object, as a share of the image's side.    x, y: its centre from the
-                image's, as a share of the side, right and down.
-    color, accent: of the main and the second parts, RGB in [0, 1].    blend: how much all its colours are mixed with
-                the background's, from 0 (not at all) to 1 (completely).
-    texture:    pattern on the object's surface, of texture_color and its complement (paints, before light falls on
-                them); texture_amount their share in [0, 1], the rest is the object's own colours.
-    light_azimuth, light_elevation: direction of the light, degrees; ambient: its share from all directions; exposure:
-                factor on the whole image.
-    cover:      kind of cover in front of the object; cover_limit the value of its field below which it covers.
-    backdrop:   kind of background; backdrop_amount its contrast; backdrop_colors its two colours.
-    style, style_amount; quality (a loss in [0, 1]): changes of the finished picture.
-    noise_key:  names all random patterns.
+    proportions: stretch of the object along its own x, y, z.
+    azimuth, elevation: of the viewer, degrees.
+    roll:        degrees, counter-clockwise in the image.
+    scale:       radius of the ball around the object, as a share of the image's side.
+    x, y:        the ball's centre, right and down of the image's centre, as a share of the side.
+    color, accent: of the main and the second parts, RGB in [0, 1].
+    blend:       how much all its colours are mixed with the background's, from 0 (not at all) to 1 (completely).
+    texture:     pattern on the object's surface, of texture_color and its complement (before light falls on them).
+    texture_amount: their share in [0, 1]; the rest is the object's own colours.
+    light_azimuth, light_elevation: direction of the light, degrees.
+    ambient:     share of the light that comes from all directions.
+    exposure:    factor on the whole image.
+    cover:       kind of cover in front of the object, in cover_color.
+    cover_limit: the value of the cover's field below which it covers.
+    backdrop:    kind of background, in the two backdrop_colors.
+    backdrop_amount: the background's contrast.
+    style, style_amount: change of the finished picture, and how much of it.
+    quality:     a loss of the finished picture in [0, 1].
+    noise_key:   names all random patterns.
     measure, measured: the measure that places the image in its level, and its value in this image.
     """
 

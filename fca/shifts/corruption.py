@@ -38,7 +38,8 @@ Mask = Bool[np.ndarray, "height width"]
 class Corruptions:
     """`shift=corruption/...`: one shift per kind and severity.
 
-    kinds:      names of corruptions (see `KINDS`).    severities: 1 (weakest) to 5.
+    kinds:      names of corruptions (see `KINDS`).
+    severities: 1 (weakest) to 5.
     seed:       of all random numbers: noise, angles, flakes. An image gets the same ones under the same seed.
     at:         where an image with a shorter side above 96 pixels is corrupted; see `Corruption`.
     """
@@ -526,7 +527,8 @@ def _light_on_water(liquid: np.ndarray) -> Map:
         depth = np.full(liquid.shape, 20.0)
     depth = ndimage.uniform_filter(np.minimum(depth, 20).astype(np.float32), 3, mode="mirror")
 
-    # Embossing: the correlation is large where the depth rises towards the lower right.
+    # Depths are spread over all levels from 0 to 255, so that flat slopes reflect light, too. Then embossing: the
+    # correlation is large where the depth rises towards the lower right.
     relief = ops.equalised(depth.astype(np.uint8)).astype(np.float32)
     emboss = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
     lit = ndimage.correlate(relief, emboss, mode="mirror")

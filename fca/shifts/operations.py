@@ -253,7 +253,14 @@ def wobble(height: int, width: int, reach: Number, spread: Number, *, rng: Rng) 
 
 @lru_cache(maxsize=64)
 def _transfer(length: int, spread: Number) -> Float[np.ndarray, " length"]:
-    """The factor by which the cut Gaussian multiplies each cosine of a signal of this length."""
+    """The factor by which the blur with a Gaussian, cut at 3 spreads, multiplies each cosine of a mirrored signal.
+
+        factor[k] = (1 + 2 sum over s of w[s] cos(pi k s / length)) / (1 + 2 sum over s of w[s])
+        w[s] = exp(-s^2 / (2 spread^2)),   s = 1 .. 3 spread
+
+    length: of the signal, in pixels; also the number of its cosines, k = 0 .. length - 1.
+    spread: standard deviation of the Gaussian, in pixels.
+    """
     steps = np.arange(1, int(3 * spread + 0.5) + 1)
     weights = np.exp(-(steps**2) / (2 * spread**2))
     cosines = np.cos(np.pi / length * np.outer(np.arange(length), steps))  # frequencies x steps
