@@ -183,16 +183,16 @@ class Studio:
         processes = threads(search.workers) if search.generator.parallel else 1
         self.pool: ProcessPoolExecutor | ThreadPoolExecutor
         if processes > 1:
-            # spawned: a fork of a process that has threads (torch, BLAS) may hang. bound_to_parent: they end
-            # when this process ends
+            # the processes are spawned, as a fork of a process that has threads (torch, BLAS) may hang; by
+            # `bound_to_parent` they end when this process ends
             self.pool = ProcessPoolExecutor(processes, get_context("spawn"), bound_to_parent)
         else:
             self.pool = ThreadPoolExecutor(1, "fca-draw")  # the name of the thread
 
         self.journal = Journal(self.folder / "journal.jsonl", is_whole)
-        # the lines that an interrupted search left; if they cannot be read, a warning with these words, and no lines
+        # the lines that an interrupted search left; none if they cannot be read: then a warning has these words
         lines = self.journal.lines_or_anew("all images are judged again")
-        # makes the file: if the search fails, the store removes its folder only where there is no journal
+        # make the file at once: if the search fails, the store keeps a folder that has a journal, and removes others
         open_to_append(self.journal.path).close()
         self.lines_of_visit = defaultdict[str, list[Line]](list)
         for line in lines:
@@ -299,7 +299,7 @@ class Studio:
             if position in verdict_on_drawn:
                 draws.append(verdict_on_drawn[position])
             else:
-                refusal = outcome.refused
+                refusal = outcome.refused  # nothing was judged: no probabilities, and -1 for the second classifier
                 draws.append(Draw(accepted=False, correct=False, p=None, score=None, second=-1, refused=refusal))
 
         judged_at = time.perf_counter()
@@ -319,7 +319,8 @@ class Studio:
         """Judge new images of a visit: does the filter accept them, and do the classifiers recognise the target?
 
         There is a classifier that is tested, and perhaps a second one to compare with. Images that the filter does not
-        accept are judged by the first one too, for the report, which shows some of them; they do not count as right.
+        accept are judged by the first one too, for the report, which shows some of them; `Visit` leaves them out when
+        it counts right images.
 
         positions: which of the visit's new images; 0 is the first image that was not judged before. All of these were
                    drawn, so that no verdict has a reason why the generator refused (`refused`).
@@ -341,6 +342,7 @@ class Studio:
         image_filter = self.search.filter
         # the encoder's logits of all prompts; a filter that reads no prompts gets none
         text_logits = logits(self.reader) if image_filter.texts(domain) else np.zeros((len(images), 0))
+        # scores: the probability of the images' own prompt; NaN by a filter that reads no prompts
         accepted, scores = image_filter.accept(text_logits, visit.subdomain, domain)
 
         # of each classifier: whether it recognises the target, and the probability of the target
@@ -463,7 +465,8 @@ def is_whole(line: Line) -> bool:
     if not all(has_type(line.get(name), kind) for name, kind in type_by_name.items()):
         return False
 
-    verdict_types = (bool, bool, float | None, float | None, int, str | None)  # of the fields of `Draw`
+    # of the fields of `Draw`: accepted, correct, p, score, second, refused
+    verdict_types = (bool, bool, float | None, float | None, int, str | None)
     for verdict in line["draws"]:
         if len(verdict) != len(verdict_types) or not all(map(has_type, verdict, verdict_types)):
             return False

@@ -183,7 +183,7 @@ class Search:
         # made only to raise for options that this policy does not have; real features may need the encoder
         placeholder_features = np.zeros((len(domain.space), 1))
         self._policy(context.seed, placeholder_features)
-        price = self._price()  # of an image, where money is limited: then it decides how many are drawn
+        price = self._price()  # of an image; None unless money is limited: only then it decides how many are drawn
         needs_reader = self.filter.texts(domain) or self.features == "words"
         # the encoder as a classifier over the prompts, for filters and policies that read them
         reader = zero_shot_classifier(context.encoder, domain.prompts) if needs_reader else None
@@ -210,7 +210,7 @@ class Search:
         }
         identity = {key: value for key, value in meaning.items() if value is not None}
 
-        # what tables show of the run before it has results
+        # what tables show of the search while it has no results yet
         encoder_words = f", {name_of(context.encoder)}" if reader else ""
         option_words = [f"{name}={value}" for name, value in options.items()]
         description = {
@@ -299,7 +299,7 @@ class Search:
         n_accepted = int(counts["shown"].sum())
         skill = policy.skill(visited, correct, shown)
         price = price_of(self.generator)
-        all_visits = [*visits, *fresh_visits]  # time and money are those of both; all counts are of the search alone
+        all_visits = [*visits, *fresh_visits]  # for time and money; all counts leave the fresh visits out
         columns = {
             **clean_columns,
             "n_visited": len(counts),
@@ -322,7 +322,7 @@ class Search:
         """Accuracy on the test images of the run's data set, with its interval, as columns of the search's row.
 
         An image is right if the classifier rightly decides whether it shows the target. Empty if `clean_accuracy` is
-        None. Raises FcaError if the accuracy is below it: failures of a poor classifier say little about conditions.
+        None. Raises FcaError if the accuracy is below it: failures of a poor classifier reveal little about conditions.
         """
         if self.clean_accuracy is None:
             return {}
@@ -355,12 +355,13 @@ class Search:
         for rule, is_member in [*enumerate(members_by_rule), (-1, is_outside)]:
             candidates = keyed_rng("confirm", seed, rule).permutation(np.flatnonzero(is_member))
             for subdomain in candidates[: self.confirm].tolist():
-                # rules may overlap: a later visit of a subdomain starts at other image numbers, and so other seeds
+                # rules may overlap, so that a subdomain has several visits here: each has image numbers, and so seeds,
+                # of its own
                 n_earlier = sum(visit.subdomain == subdomain for visit in visits)
                 visit = Visit(
                     name=f"fresh-{len(visits):04d}-{subdomain}",
                     subdomain=subdomain,
-                    n_wanted=self.images[0],
+                    n_wanted=self.images[0],  # accepted images, as many as in a subdomain's first visit by the search
                     max_draws=self.max_draws,
                     first_number=self.max_draws * n_earlier,
                     kind="fresh",
@@ -498,14 +499,17 @@ class Chooser:
     def _remaining(self) -> dict[str, Any]:
         """What is left of each budget, by its name; 0 or less means that it is spent.
 
-        The first entry, "all visited", is the number of subdomains that may still be visited. "max_money" is the number
-        of draws that the rest of the money pays. Budgets without a limit are left out.
+        The first entry, "all visited", is the number of subdomains that may still be visited. "max_subdomains" is a
+        number of visits, where a second visit of a subdomain counts, too. "max_money" is the number of draws that the
+        rest of the money pays. Budgets without a limit are left out.
         """
         search = self.search
         finished = self.finished
         pending = self.pending
         n_visits = Counter(visit.subdomain for visit in finished)
-        closed = set()  # subdomains that may not be visited again
+        # subdomains that the policy does not visit again: they had `search.visits` visits, or one without an accepted
+        # image
+        closed = set()
         for visit in finished:
             if not visit.n_accepted or n_visits[visit.subdomain] >= search.visits:
                 closed.add(visit.subdomain)
@@ -587,8 +591,8 @@ def subdomain_data(domain: EvaluationDomain, generator: Generator) -> ImageData:
     if domain.groups is not None:
         group_of_class = read_superclasses(domain.groups, domain.group_columns).of
 
-    # all names by which a class counts as the target: its own key, or the name of its group. `targets` lists the names
-    # of a target that has several; any other target has its own name only
+    # a class counts as the target by its own key, or by the name of its group. A target in `domain.targets` is a list
+    # of several such names; any other target is itself the only name
     target_names = domain.targets.get(domain.target, [domain.target])
     classes_of_groups = [class_key for class_key, group in group_of_class.items() if group in target_names]
     target = sorted({*target_names, *classes_of_groups})

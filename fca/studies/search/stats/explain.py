@@ -50,13 +50,14 @@ def value_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visi
 
 
 def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visits) -> pd.DataFrame:
-    """Mean accuracy of the visited subdomains that have each pair of values of two attributes.
+    """Mean accuracy for each pair of values of two attributes, over the visited subdomains that have both values.
 
-    The columns are attribute, other, value, other_value, then accuracy, low, high, visited as in `value_means`, and
-    effect: how much the combination of the two attributes matters beyond each alone. The effect is an F ratio, one
-    number for each two attributes. Main effects of all values are fitted to accuracy by least squares; F is the mean
-    square of the residuals between pairs of values over the mean square within pairs. The effect is missing
-    where too few subdomains were visited.
+    The columns are attribute, other, value, other_value (the pair), accuracy (the mean), low, high (its 95 % interval
+    over subdomains), visited (the number of these subdomains), and effect: how much the combination of the two
+    attributes matters beyond each alone. The effect is an F ratio, the same number for all pairs of values of two
+    attributes. Main effects of the values of all attributes are fitted to accuracy by least squares; F is the mean
+    square of the residuals between pairs of values over the mean square within pairs. The effect is missing where too
+    few subdomains were visited.
 
     visited, correct, n_images: of each visit its subdomain, its right images and its images.
     """
@@ -101,9 +102,10 @@ def _f_ratio(cell: Integer[np.ndarray, " visited"], residual: Float[np.ndarray, 
 
 
 def _means(domain: Domain, strength: int, results: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """A line for every rule of `strength` attribute values: mean accuracy of its visited subdomains, with its interval.
+    """The mean accuracy, with its interval, of the visited subdomains of each rule; a line for each rule.
 
-    The interval is Student's over subdomains, at 95 % and within [0, 1].
+    A rule is a combination of values of `strength` attributes. The interval is Student's over subdomains, at 95 % and
+    within [0, 1].
 
     results: accuracy by visited subdomain, see `by_subdomain`.
     columns: names for the columns of the rule's attributes, then for those of its values.
@@ -150,7 +152,8 @@ def find_rules(
     2. All candidates are tested together at 5 %, one-sided, against random tables in which no attribute matters and
        subdomains vary as they do here (see `p_of_rules`).
     3. Of the significant candidates, the one with the lowest (share inside - share) sqrt(images inside) is selected.
-       Images are effective images, as those of a subdomain are correlated.
+       Both shares are of right images: inside the rule, and among all subdomains compared. A subdomain counts with its
+       effective images, which are fewer than its images, as the images of a subdomain are correlated.
     4. A second value is added to a rule of one value if the narrower rule is significantly worse than the rest of the
        selected rule.
 
@@ -196,7 +199,8 @@ def _lowest_rule(
     """The position of the rule with the lowest accuracy among some subdomains; None if no rule is significantly low.
 
     The lowest rule has the smallest (share inside - share) sqrt(images inside), so that a rule with many images comes
-    before one with few and the same share. `p_of_rules` decides which rules are significantly low.
+    before one with few and the same share. Shares are of right images: inside the rule, and among all these subdomains.
+    `p_of_rules` decides which rules are significantly low.
 
     has:    which visited subdomains each rule has.
     needed: how many of the subdomains in `among` a rule must have to be a candidate.
@@ -212,12 +216,13 @@ def _lowest_rule(
     if not len(candidates) or all_equal:
         return None
 
-    has_candidate = has[np.ix_(candidates, among)]
+    has_candidate = has[np.ix_(candidates, among)]  # candidates x compared subdomains
     is_significant = p_of_rules(has_candidate, correct, n_images, tables, rng) <= FAMILY_LEVEL
     if not is_significant.any():
         return None
 
-    # (share inside - share) sqrt(images inside), of effective images
+    # (share inside - share) sqrt(images inside). A subdomain counts with its effective images; they depend on how
+    # correlated its images are, which is estimated as if one accuracy were behind all subdomains: all are in group 0
     one_group = np.zeros(len(n_images), dtype=np.int64)
     weight = effective_images(n_images, image_correlation(correct, n_images, one_group))
     share = weight @ (correct / n_images) / weight.sum()
@@ -244,9 +249,10 @@ def agreement(first: Accuracies, second: Accuracies, seed: int = 0) -> tuple[Est
     all_once = np.ones((1, n), dtype=np.int64)
     # resamples x subdomains: how often each is drawn; the first line is the sample itself
     draws = np.vstack([all_once, cluster_draws(n, seed)])
-    # how far each subdomain is in both worst tenths, from 0 to 1; resamples x subdomains
+    # the part of each subdomain that is in both worst tenths, from 0 to 1; resamples x subdomains
     in_both = _share_in_worst(first, draws, n_worst) * _share_in_worst(second, draws, n_worst)
     overlaps = (in_both * draws).sum(axis=1) / n_worst
+    # n: subdomains drawn; the interval is widened where they are few
     overlap = Estimated(float(overlaps[0]), *percentile_interval(overlaps[1:], n))
 
     r = correlation(first, second, "spearman").r

@@ -180,9 +180,10 @@ class PairwiseGP:
         In this model the logit of a subdomain's accuracy is a constant plus normal effects: of attribute values
         (standard deviation a), of pairs of values (p) and of the individual subdomain (o).
 
-        To save time, the binomial counts are replaced, once, by working logits: normal measurements of the logits whose
-        likelihood has the same slope and curvature at the mode of the posterior, for the typical (a, p, o) of TYPICAL.
-        The likelihood of each (a, p, o) is then the one of a Bayesian linear regression of these measurements.
+        To save time, the binomial counts are replaced, once, by working logits: normal measurements of the subdomains'
+        logits. Their likelihood has the slope and curvature of the binomial one at the mode of the posterior, for the
+        typical (a, p, o) of TYPICAL. The likelihood of each (a, p, o) is then that of a Bayesian linear regression of
+        these measurements.
         """
         centre = self._centre(evidence)  # logit of the share of all images that are right
         logits = self._working_logits_at_mode(evidence, self.TYPICAL)
@@ -233,6 +234,7 @@ class PairwiseGP:
         logit = np.log(shrunk / (1 - shrunk))
 
         for _ in range(MAX_STEPS):
+            # spread=False: the mean alone
             posterior = self._posterior(evidence, working_logits(evidence, logit), sds, spread=False)
             step = posterior.mean[evidence.subdomains] - logit
             step = np.clip(step, -MAX_STEP_LENGTH, MAX_STEP_LENGTH)  # far from the mode a step may overshoot
@@ -251,7 +253,9 @@ class PairwiseGP:
         mean     = f + k (y - f),   k = o² / (r + o²)
         variance = (1 - k)² v + k r
 
-        A subdomain that was not visited has the mean f and the variance v + o².
+        where k is the share of the residual y - f that is taken as the subdomain's individual effect. That effect has
+        variance o² before the measurement and k r after it. A subdomain that was not visited has the mean f and the
+        variance v + o².
 
         logits: y and r of the visited subdomains.
         sds:    prior standard deviations (a, p, o) of the effects of values, of pairs of values and of subdomains.
@@ -269,8 +273,7 @@ class PairwiseGP:
         solution = solve_triangular(regression.lower, regression.half_solution, lower=True, trans=1)
         weights[regression.active] = regression.prior_sd * solution
         mean = centre + self.sparse_features @ weights
-        # k: the share of a residual y - f that is taken as the subdomain's individual effect
-        individual_share = individual**2 / (logits.variance + individual**2)
+        individual_share = individual**2 / (logits.variance + individual**2)  # k
         mean[visited] += individual_share * (logits.value - mean[visited])
         if not spread:
             return Prediction(mean, np.full(len(mean), np.nan))
@@ -391,7 +394,8 @@ def _held_out_predictions(
     for fold in range(FOLDS):
         is_held_out = fold_of == fold
         other_folds = Evidence(*(values[~is_held_out] for values in evidence))
-        expected = model.predict(other_folds, tuned, spread=False).mean  # of all subdomains of the domain
+        # the mean alone (spread=False), for all subdomains of the domain
+        expected = model.predict(other_folds, tuned, spread=False).mean
         of_fold = expected[evidence.subdomains[is_held_out]]
         is_constant = np.ptp(of_fold) < 1e-9  # such a model explains nothing: its skill must be 0
         predicted[is_held_out] = baseline[is_held_out] if is_constant else of_fold

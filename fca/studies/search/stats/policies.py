@@ -283,7 +283,9 @@ class Guided(Policy):
     def _choose(
         self, open_: OpenSubdomains, rng: np.random.Generator, visited: Visits, correct: Visits, n_images: Visits
     ) -> int:
-        """The open subdomain with the highest score by the model, or, without skill, the one that covers most.
+        """The open subdomain with the highest score by the model.
+
+        If the model has no skill, it is the open subdomain whose pairs of values were visited least.
 
         open_: the open subdomains, in random order, which decides between equal scores.
         """
@@ -314,19 +316,20 @@ class Guided(Policy):
         Gaussian process (gp_pairwise), of the logit of its accuracy. q is the tenth percentile of all m.
 
         greedy:               -m
-        expected_improvement: log s (z Φ(z) + φ(z)),   z = (lowest measured accuracy - m) / s
+        expected_improvement: log(s (z Φ(z) + φ(z))),   z = (lowest measured accuracy - m) / s
         straddle:             1.96 s - |m - q|
-        worst_decile:         (q - m) / sqrt(s² + variance of a measurement)
+        worst_decile:         (q - m) / sqrt(s² + noise)
 
-        The last two are for the Gaussian process alone, the first two for all other models. Φ of the score of
-        worst_decile is the probability that a visit measures less than q. Scores are rounded, so that the random order
-        of subdomains decides between equal ones.
+        The last two are for the Gaussian process alone, the first two for all other models. A visit measures a logit
+        with an error, whose variance differs between subdomains; `noise` is the median variance over the visited ones.
+        Φ of the score of worst_decile is the probability that a visit measures less than q. Scores are rounded, so that
+        the random order of subdomains decides between equal ones.
 
         history: the visits so far, as bytes, so that the result can be cached.    tuned: settings of the model.
         """
         evidence = pooled(*_from_bytes(history))
         acquisition = self.options["acquisition"]
-        # m and s, accuracies or logits; greedy needs no s
+        # m and s on the scale of the model, which is that of accuracies or of logits; greedy needs no s (`spread`)
         mean, sd = self.model.scale(evidence, tuned, spread=acquisition != "greedy")
         above_worst = mean - np.quantile(mean, WORST_SHARE)  # m - q
         sd = np.maximum(sd, 1e-9)  # no division by 0
@@ -340,7 +343,7 @@ class Guided(Policy):
         elif acquisition == "straddle":
             score = 1.96 * sd - np.abs(above_worst)
         else:
-            # worst_decile; the noise is the variance of a measurement: of the logit of a visit's share of right images
+            # worst_decile; `working_logits`: the subdomains' logits as their images measure them, with variances
             noise = np.median(working_logits(evidence, mean[evidence.subdomains]).variance)
             score = -above_worst / np.sqrt(sd**2 + noise)
         return score.round(9)
@@ -374,15 +377,16 @@ def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
     strength: of nwise: every combination of values of so many attributes is visited; 2 to 5.
     starts:   number of first visits, which are random.
     reserve:  share of the later visits that are random.
-    acquisition: the score by which the next visit is chosen. Of bo*: `greedy` (the paper's: lowest prediction) or
-              `expected_improvement`; of gp_pairwise: `worst_decile` (probability of measuring less than q, the tenth
-              percentile of the posterior means) or `straddle` (1.96 sd - |mean - q|, which maps the boundary).
+    acquisition: the score by which the next visit is chosen. For the policies bo*, `greedy` (the paper's: lowest
+              prediction) or `expected_improvement`; for gp_pairwise, `worst_decile` (probability of measuring less than
+              q, the tenth percentile of the posterior means) or `straddle` (1.96 sd - |mean - q|, which maps the
+              boundary).
     features: subdomains x features, for the model, in place of one-hot columns of attribute values.
     fallback: whether choices cover the pairs of values that were visited least while the model predicts no better than
               the mean. This is judged from 30 subdomains on, again whenever visits have grown by a tenth.
 
     >>> domain = Domain({"time": ["day", "night"], "weather": ["sunny", "rain"]})
-    >>> make_policy("nwise", domain, seed=0).planned
+    >>> make_policy("nwise", domain, seed=0).planned  # visits of the covering array: here, all 4 subdomains
     4
     """
     check_choice("policy", name, POLICIES)

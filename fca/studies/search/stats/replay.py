@@ -82,8 +82,8 @@ def simulated(domain: Domain, seed: int, kind: str = "structured", images: int =
     variances = [subdomain_sd**2, *(comb(n_attributes, n) * sd**2 for n, sd in enumerate(tuple_sds, 1))]
     total_sd = np.sqrt(sum(variances))
 
-    # of this kind, the standard deviations of the effects of a subdomain, and of tuples of 1, 2, ... values; `none` has
-    # no entries, and all spread is of subdomains
+    # SPREADS has the standard deviations of the effects in a table of this kind: of a subdomain, then of tuples of 1,
+    # 2, ... values. It has no entries for `none`, where subdomains get the whole spread
     subdomain_sd, *tuple_sds = SPREADS[kind] or (total_sd,)
     logit = rng.normal(HIGH_LOGIT if kind == "scattered" else INTERCEPT, subdomain_sd, n_subdomains)
     for strength, tuple_sd in enumerate(tuple_sds, 1):  # values, pairs, triples
