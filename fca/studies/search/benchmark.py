@@ -210,8 +210,8 @@ class SearchBenchmark:
 
         The table of each search is listed once for every seed, since each seed is a replay of its own.
         """
-        rows = readable_rows(store, self.query)  # of all tasks; this only checks the query
-        rows = apply_query(rows[rows["task"] == "search"], self.query)
+        all_rows = readable_rows(store, self.query)  # of all tasks: the query is checked, but selects no rows yet
+        rows = apply_query(all_rows[all_rows["task"] == "search"], self.query)
         if len(rows):  # without rows there may be no such columns
             rows = rows[rows["n_visited"] == rows["n_subdomains"]]
         needed_rows = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
@@ -297,7 +297,7 @@ def _stored(store: Store, row: dict[str, Any]) -> tuple[Domain, Right]:
 
     subdomain = store.array(row["run_id"], "visited")[accepted["visit"]]  # of each accepted image
     position = accepted.groupby(subdomain).cumcount()  # of each image among the images of its subdomain
-    domain = domain_of(str(store.array(row["run_id"], "domain")[0]))
+    domain = domain_of(str(store.array(row["run_id"], "domain")[0]))  # stored as JSON, in an array of one text
     right = np.full((len(domain), position.max() + 1), -1, np.int8)
     right[subdomain, position] = accepted["correct"]
     return domain, right
@@ -332,15 +332,17 @@ def _replay_record(images: int, histogram_visits: int, table: SearchTable, label
     the policy's model ranks subdomains that were not visited.
 
     images: number of images of a visit.    histogram_visits: how many of the first visits the histogram counts.
-    label:  the policy, followed by its strength if it has one: `bo`, `nwise 2`.
+    label:  the policy, such as `bo`. The label of n-wise ends with its strength n, as in `nwise 2`: this policy first
+            visits a few subdomains that together have every valid combination of values of any n attributes.
     """
     name, _, strength = label.partition(" ")
     options: dict[str, Any] = {"strength": int(strength)} if strength else {}
-    search = replays.replay(table.domain, table.right, name, table.seed, (images,), **options)
+    batches = (images,)  # every visit has this number of images
+    search = replays.replay(table.domain, table.right, name, table.seed, batches, **options)
 
     policy = make_policy(name, table.domain, table.seed, **options)  # as in the replay, which does not return it
     n_subdomains = len(table.domain)
-    # visits that the policy itself chooses (None: all); after its last planned visit it chooses at random
+    # n-wise plans only its first visits, and makes the others at random; `planned` is None for policies that plan all
     n_planned = min(policy.planned or n_subdomains, n_subdomains)
     # the numbers of visits at which the curve has a point, evenly spaced
     points = np.unique(np.linspace(max(1, n_subdomains / N_POINTS), n_subdomains, N_POINTS).round().astype(int))
@@ -352,7 +354,7 @@ def _replay_record(images: int, histogram_visits: int, table: SearchTable, label
     # model did not guide, because it had no skill; they visit what was visited least
     skill, covering, rank_correlations = np.nan, np.nan, []
     if isinstance(policy, Guided):  # only guided policies have a model that predicts accuracy
-        estimated_skill = policy.skill(*search)
+        estimated_skill = policy.skill(*search)  # None with too few subdomains
         skill = np.nan if estimated_skill is None else estimated_skill
         covering = _covering_share(policy, search, points)
         rank_correlations = _rank_correlations(policy, table, true_accuracy)

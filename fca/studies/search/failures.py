@@ -307,7 +307,8 @@ class FailureSearch:
             for table_lines, search_lines in zip(lines_by_table, lines_of_search, strict=True):
                 table_lines.extend(keys | line for line in search_lines)
 
-        return filled(self.tables, lines_by_table, asdict(self) | METHOD, [search.row[RUN_ID] for search in searches])
+        parameters = asdict(self) | METHOD  # METHOD: column -> how it is computed, in words
+        return filled(self.tables, lines_by_table, parameters, [search.row[RUN_ID] for search in searches])
 
     def _mean_lines(self, search: Search) -> tuple[list[Any], list[Any]]:
         """Lines of tables search_values and search_pairs: mean accuracy by value and by pair of values.
@@ -318,7 +319,7 @@ class FailureSearch:
         """
         value_frame = value_means(search.domain, *search.visits)
         pair_frame = pair_means(search.domain, *search.visits)
-        # lines of the two attributes that are reported
+        # lines of the two attributes that are reported: those of the setting `pair`, else the pair of strongest effect
         is_of_pair = pair_frame[[ATTRIBUTE, OTHER_ATTRIBUTE]].isin(self._pair(search.domain, pair_frame)).all(axis=1)
 
         value_lines = _estimate_lines(FROM_VISITED, value_frame)
@@ -367,6 +368,7 @@ class FailureSearch:
 
             policy: Any = make_policy(name, domain, self.seed)  # as in the replay, which does not return it
             predicted = policy.predict(*partial_visits).mean.clip(0, 1)  # a linear model may leave the range
+            # means of predictions have no interval. 1: a cell is a value of one attribute; 2: a pair of values of two
             values = value_frame.assign(accuracy=_cell_means(domain, 1, predicted), low=np.nan, high=np.nan)
             pairs = pair_frame.assign(accuracy=_cell_means(domain, 2, predicted), low=np.nan, high=np.nan)
             yield f"{name} model", values, pairs
@@ -383,6 +385,7 @@ class FailureSearch:
         # without a second classifier its results are empty, and the pair is left out below
         results_by_name = {f"{search.row.get('second')}, on the same images": search.second_results}
         for later in later_searches:
+            # the fingerprint is that of the prompts and of the target
             is_same_domain = later.row["fingerprint"] == search.row["fingerprint"]
             if is_same_domain and later.row[MODEL] != search.row[MODEL]:
                 results_by_name[later.name] = later.results
@@ -486,7 +489,7 @@ def _run_line(search: Search) -> dict[Any, Any]:
 
     is_accepted = search.arrays["image_accepted"]
     line: dict[Any, Any] = {
-        **row,  # its keys are names of columns; a column equals its name, so the entries below replace those of the row
+        **row,  # its keys are names of columns; a column equals its name, so entries below replace those of equal name
         **_interval_cells(ACCEPTANCE, _share(is_accepted.sum(), len(is_accepted))),
         **_interval_cells(LOWEST, lowest_share),
         CONDITIONS: _words(search.domain.values(int(lowest.index[0]))),
@@ -564,8 +567,9 @@ def _cause_lines(search: Search) -> Iterator[Any]:
 
     A classifier fails where its interval is below its mean accuracy. If both the tested and the second classifier fail
     there, the cause is the generator where the filter's score is low (the images may not show the prompt), else the
-    condition. If the tested classifier fails and the second does not, and the second's interval is above the tested
-    one's, the cause is the classifier. Otherwise the cause is undecided.
+    condition. Without a filter there is no score (NaN), and this cause is undecided. If the tested classifier fails and
+    the second does not, and the second's interval is above the tested one's, the cause is the classifier. Otherwise the
+    cause is undecided.
     """
     images = search.images.groupby("subdomain").agg(
         n_accepted=("accepted", "sum"),
@@ -621,8 +625,8 @@ def _searches(store: Store, query: str | None) -> list[Search]:
 
     A search whose arrays cannot be read is left out with a warning. Raises FcaError if no search is left.
     """
-    rows = readable_rows(store, query)  # of all tasks; this only checks the query
-    search_rows = apply_query(rows[rows["task"] == "search"], query).sort_values("run_id")
+    all_rows = readable_rows(store, query)  # of all tasks: the query is checked, but selects no rows yet
+    search_rows = apply_query(all_rows[all_rows["task"] == "search"], query).sort_values("run_id")
 
     searches = []
     for name, row in zip(_search_names(search_rows), records(search_rows), strict=True):
@@ -630,7 +634,7 @@ def _searches(store: Store, query: str | None) -> list[Search]:
             searches.append(_read(store, name, row))
         except FcaError as error:
             log.warning("run %s is left out: %s", row["run_id"], error)
-    require_rows(searches, "searches", total=len(rows), command="fca run task=search domain=dog")
+    require_rows(searches, "searches", total=len(all_rows), command="fca run task=search domain=dog")
     return sorted(searches, key=lambda search: search.name)
 
 
@@ -686,7 +690,8 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
         rules = [dict(rule) for rule in json.loads("".join(read("rules").ravel()))]
     except (ValueError, TypeError):
         invalid.append("rules")
-    if invalid or not arrays["shown"].any():  # a finished search has at least one accepted image
+    # a finished search has at least one accepted image; without one, the error reads "arrays = none"
+    if invalid or not arrays["shown"].any():
         raise FcaError("arrays", ", ".join(invalid) or "none", "those of a search", "restore the run, or remove it")
 
     visits = (arrays["visited"], arrays["correct"], arrays["shown"])
@@ -697,6 +702,6 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
     second_results = by_subdomain(
         second_images["subdomain"].to_numpy(),
         second_images["second"].to_numpy(),
-        np.ones(len(second_images), dtype=np.int64),
+        np.ones(len(second_images), dtype=np.int64),  # the number of images: each entry is a single one
     )
     return Search(name, row, domain, rules, visits, by_subdomain(*visits), second_results, images, arrays)

@@ -77,6 +77,7 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     dots: Any = base.mark_point(filled=True, size=30).encode(opacity=alt.value(0), tooltip=kinds.tooltips(hover))
     layered = kinds.layers(band, lines, dots.add_params(coloured.picked))
 
+    # all policies but n-wise explore all subdomains, so the largest number explored is the number of all
     n_subdomains = frame[EXPLORED].max()
     hours = frame[HOURS].max()
     minutes = f"{60 * hours / n_subdomains:.3g} minutes"
@@ -90,6 +91,9 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
 
 def histogram_figure(counts: Table) -> alt.FacetChart:
     """Histograms of the accuracies of the first subdomains that a policy visits, with a panel and colour for each.
+
+    The same number of visits is counted for all policies. Only n-wise may have fewer, those of its whole array: a list
+    of subdomains that together have every valid combination of values of any n attributes.
 
     counts: the table search_histogram.
     """
@@ -155,7 +159,7 @@ def found_statements(found: pd.DataFrame) -> Iterator[Statement]:
     zoo, net: the model of bo predicts no better than the mean (skill 0.00); 90 % of its choices only cover the domain.
     """
     for names, lines in found.groupby([DATASET, MODEL], sort=False, dropna=False):
-        table_name = ", ".join(name for name in names if isinstance(name, str))
+        table_name = ", ".join(name for name in names if isinstance(name, str))  # simulated tables have no model
         # FOUND: the median share explored when all were found, with the range over searches as its interval
         finished = lines.dropna(subset=ALL_FOUND).rename(
             columns={ALL_FOUND: FOUND, ALL_FOUND_LEAST: FOUND.low, ALL_FOUND_MOST: FOUND.high}

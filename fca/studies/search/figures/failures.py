@@ -66,6 +66,7 @@ def values_figure(values: Table) -> alt.FacetChart:
         "random sample of the domain;",
         "its model estimates all subdomains, visited or not.",
     )
+    # pixels for each value, or for each of its estimates if there are several
     row_height = 5 if has_several_estimates else 18
     return style.faceted(chart, frame, title, (analysis.SEARCH,), columns=2, row=row_height)
 
@@ -90,9 +91,10 @@ def pairs_figure(pairs: Table) -> alt.FacetChart:
 
 
 def rules_figure(rules: Table) -> alt.FacetChart:
-    """Accuracy under each condition: in the search, on fresh images, and on fresh images outside all rules.
+    """Accuracy under the condition of each rule: in the search, on fresh images, and on fresh images outside all rules.
 
-    Each of the three has a colour. The name of a condition has its verdict, such as "confirmed", in brackets.
+    Each of the three has a colour. The name of a condition has the verdict on its rule, such as "confirmed", in
+    brackets.
 
     rules: the table search_rules.
     """
@@ -165,7 +167,8 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     title = style.title(
         analysis.GALLERY.question, "Below each picture stand the probability of the target and the prompt."
     )
-    # room for the picture, the line with the probability, and the prompt
+    # pixels for each picture: in height also 36 for the probability and the first line of the prompt, and then its
+    # further lines; in width also 30 as a gap
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1
     height = n_rows * (kinds.SIDE + 36 + 2 * int(raised_px))
@@ -178,9 +181,9 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
 def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
     """One statement for each rule: accuracy where it holds, and where no rule holds.
 
-    Rules that fresh images confirmed come first, then those that they did not confirm, then untested rules; within each
-    group the rule with the lowest accuracy comes first. Tested rules are stated with the accuracy on fresh images, as
-    the accuracy in the search is too low for a rule that was chosen from it.
+    Rules that fresh images confirmed come first, then the other tested rules, then untested rules; within each group
+    the rule with the lowest accuracy comes first. Tested rules are stated with the accuracy on fresh images, as the
+    accuracy in the search is too low for a rule that was chosen from it.
 
     rules: lines of table search_rules.
 
@@ -191,13 +194,14 @@ def rules_statements(rules: pd.DataFrame) -> Iterator[Statement]:
     """
     is_tested = rules[analysis.CONFIRMED] != "not tested"
     is_confirmed = rules[analysis.CONFIRMED] == "confirmed"
-    accuracy = rules[ACCURACY].where(~is_tested, rules.get(analysis.FRESH))
+    accuracy = rules[ACCURACY].where(~is_tested, rules.get(analysis.FRESH))  # FRESH may be missing if none is tested
     rank = 2 - is_tested - is_confirmed  # 0: confirmed, 1: tested, 2: not tested
     ranked = rules.assign(rank=rank, ranking_accuracy=accuracy)
     for line in ranked.sort_values(["rank", "ranking_accuracy"], kind="stable").to_dict("records"):
         rule_is_tested = line[analysis.CONFIRMED] != "not tested"
         inside = analysis.FRESH if rule_is_tested else ACCURACY
         outside = analysis.FRESH_OUTSIDE if rule_is_tested else analysis.OUTSIDE
+        # both have the accuracy as MEASURED; SHARE is the same column, in the number format of sentences
         within = {WHERE: line[analysis.RULE], **_measured(line, inside)}
         elsewhere = {WHERE: "where no rule holds", MEASURED: line[outside]}
 
@@ -251,6 +255,7 @@ def _lowest_value(search: str, values: pd.DataFrame) -> Statement:
     """
     named = values.assign(**{VALUE_NAME: values[ATTRIBUTE] + ": " + values[analysis.VALUE]})
     ordered = named.sort_values(ACCURACY, kind="stable")
+    # MEAN is the column ACCURACY, in the number format of sentences
     accuracy = format_with_interval(ordered.iloc[0].to_dict(), MEAN)
     lowest = small.best_of(ordered, MEAN, largest=False)[VALUE_NAME].tolist()
     if len(lowest) == len(ordered):
@@ -346,7 +351,8 @@ def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
 def _lowest_subdomain(line: Mapping[Any, Any]) -> str:
     """Words on the lowest accuracy of a search and the conditions under which it was measured.
 
-    Several visited subdomains may share it; then the words name the conditions of the first, and their number.
+    Several visited subdomains may share the lowest accuracy. Then the words give their number, and the conditions of
+    the first of them. If all of several subdomains share it, no conditions are named.
 
     line: of table search_runs.
     """

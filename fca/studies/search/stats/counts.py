@@ -84,10 +84,10 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
     because s² is estimated from few subdomains: z is the normal quantile, and t is Student's with
     (sum w)² / sum w² - 1 degrees of freedom, at least 1.
 
-    The interval stays in [0, 1]. Where all images are right, it is the interval of as many independent images. It
-    covers the true share less often than 95 % where most subdomains are always right and a few fail, since two to five
-    subdomains often contain none that fails (experiments/failure_search/README.md). With a single subdomain the ends
-    are NaN; without any subdomain the share is NaN too.
+    The interval stays in [0, 1]. Where all subdomains have the same accuracy, every image counts as independent. The
+    interval covers the true share less often than 95 % where most subdomains are always right and a few fail, since two
+    to five subdomains often contain none that fails (experiments/failure_search/README.md). With a single subdomain the
+    ends are NaN; without any subdomain the share is NaN too.
 
     >>> value, low, high = share_with_interval(np.array([9, 7, 10, 8, 6]), np.array([10, 10, 10, 10, 10]))
     >>> round(value, 3), round(low, 2), round(high, 2)
@@ -133,9 +133,9 @@ def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarr
     A side is worth (sum n)² / sum n² subdomains, which is their number if all have equally many images. Sides are even
     if each is worth at least EVEN_SHARE times the number of subdomains of the larger side.
 
-    The result is NaN with fewer than two subdomains on a side, and where dealing could confirm no rule. The lowest
-    mid-p of k subdomains, k_in of them inside, is 0.5 / C(k, k_in); it is above CONFIRMING for uneven sides of two
-    subdomains and two, three or four.
+    The result is NaN with fewer than two subdomains on a side, and for uneven sides with so few subdomains that the
+    permutation test cannot confirm any rule. Its lowest mid-p with k subdomains, k_in of them inside, is
+    0.5 / C(k, k_in). This is above CONFIRMING if one side has two subdomains and the other two, three or four.
 
     inside: which subdomains the rule holds for.
 
@@ -223,14 +223,15 @@ def _dealt_tables(
     """Tables for a permutation test of a rule: the observed one, then tables in which the rule does not matter.
 
     A table has the number of right images of every subdomain. In the other tables, the results of subdomains are dealt
-    to the two sides of the rule, inside and outside, in random order. If there are more than NULL_TABLES ways to choose
-    the results that go inside, NULL_TABLES random choices are made. Otherwise every choice is made equally often, and
-    the observed table stands for the choice that deals every result to its own side.
+    again: some go inside the rule and the others outside, and on each side they are in random order. If there are more
+    than NULL_TABLES ways to choose the results that go inside, NULL_TABLES random choices are made. Otherwise every
+    choice is made equally often. The choice that leaves every result on its own side is the observed table itself.
 
     A count of right images cannot move to a subdomain with another number of images. So its quantile is dealt: its
-    place in the beta-binomial distribution of counts of as many images. The new subdomain gets the count that has this
-    quantile among counts of its own number of images. If all subdomains have equally many images, the counts
-    themselves move, and the p-value over all choices is exact.
+    place in the beta-binomial distribution of counts of as many images. A count covers a range of quantiles, and one of
+    these is drawn at random for each table. The new subdomain gets the count that has this quantile among counts of its
+    own number of images. If all subdomains have equally many images, the counts themselves move, and the p-value over
+    all choices is exact.
 
     inside: which subdomains the rule holds for.    correlation: rho of two images of a subdomain.
     """
@@ -247,16 +248,16 @@ def _dealt_tables(
     chosen_subdomains = np.array(list(combinations(range(n_subdomains), n_inside)))
     np.put_along_axis(choices, chosen_subdomains, True, axis=1)
 
-    # all choices but the observed one; each is repeated, with other random draws, so that there are NULL_TABLES tables
-    # or more, and the observed table is repeated as often
+    # Every choice gets the same number of tables (`repeats`), so that there are NULL_TABLES or more. The tables of one
+    # choice differ in the drawn quantiles and in their order on each side; the tables of the observed choice are equal
     is_other = (choices != inside).any(axis=1)
     repeats = -(-NULL_TABLES // n_choices)  # rounded up
     other_choices = np.tile(choices[is_other], (repeats, 1))  # tables x subdomains
     observed_tables = np.tile(correct, (repeats, 1))
 
-    # a boolean index of two axes gives a flat array, table by table; each table has n_inside values inside
     distributions = _cumulative(correct, n_images, correlation)  # of the counts of each number of images
     quantiles = _quantiles(correct, n_images, distributions, len(other_choices), rng)  # tables x subdomains
+    # a boolean index of two axes gives a flat array, table by table; n_inside quantiles of each table go inside
     go_inside = quantiles[other_choices].reshape(len(other_choices), -1)
     go_outside = quantiles[~other_choices].reshape(len(other_choices), -1)
     dealt = np.empty(quantiles.shape)
