@@ -301,7 +301,8 @@ class AdaptiveReplay:
         tables: list[Any] = []
         for frames in frames_by_table.values():
             tables.append(pd.concat(frames, ignore_index=True) if frames else [])
-        # stored with the tables: the settings, how the numbers were computed (NOTES), and what to bear in mind
+        # stored with the tables: the settings, how the numbers were computed (NOTES), the tests that are missing, and
+        # the parameters that could not be estimated
         parameters = {**asdict(self), **NOTES, "left_out": left_out, **priors_noted(not_estimable)}
         return filled(self.tables, tables, parameters, runs)
 
@@ -330,7 +331,8 @@ class AdaptiveReplay:
         errors = pd.concat(by_model, ignore_index=True)  # a line for each model
         yield ADAPTIVE_ERRORS, errors.drop(columns=[*interval_columns(RANK_TAU), MODELS])  # one model has no order
 
-        means_over_models = [TRUTH, ESTIMATE]  # the tables over models have no such columns
+        # truth and estimate are in the table of single models only
+        means_over_models = [TRUTH, ESTIMATE]
         yield ADAPTIVE_METHODS, summarise(tests_at_budget, self.budget).drop(columns=means_over_models)
         yield ADAPTIVE_CURVES, summarise(tests[is_of_curve], self.budget).drop(columns=means_over_models)
         yield ADAPTIVE_EXPOSURE, replayed.exposure
@@ -354,7 +356,8 @@ def settings(budget: float, budgets: Iterable[int | float], has_levels: bool = T
     budget, budgets: shares of the images; `budgets` are those of the curves.
     """
     methods = METHODS if has_levels else METHODS_WITHOUT_LEVELS
-    single_budget_methods: Methods = SINGLE_BUDGET_METHODS if has_levels else (NEYMAN,)  # others need levels
+    # of SINGLE_BUDGET_METHODS, only NEYMAN (Neyman allocation with an item bank) can do without levels
+    single_budget_methods: Methods = SINGLE_BUDGET_METHODS if has_levels else (NEYMAN,)
     baseline = BASELINE if has_levels else BASELINE_WITHOUT_LEVELS
 
     other_budgets = sorted({*map(float, budgets)} - {float(budget)})  # the configured budget comes first, and once
@@ -390,7 +393,9 @@ def replay_tests(
 
     The frame `tests` of the result has a line for each test, group of images and target: truth, estimate and interval,
     how many images of the group were evaluated ("asked"), the names of model and network, and the kind of test. Where
-    two budgets of a method evaluate equally many images (policies round), only the first is kept.
+    two budgets of a method evaluate equally many images (policies round), only the first is kept. The frame `exposure`
+    has a line for each policy and budget: how often tests evaluate the same images, and how well they order the models.
+    The result also names the parameters that the fit of an item bank could not determine (`not_estimable`).
     """
     banks = banks_of_others(source, model)  # of each model, the item parameters fitted on other networks
     # accuracy of each model; `truth` gives groups x targets, and accuracy is the first target
@@ -427,7 +432,7 @@ def replay_tests(
         frames.append(frame.assign(**columns))
 
         # How often each image is evaluated depends on the policy alone: a policy has one line for all its estimators.
-        # CURVES are the methods that figures show
+        # CURVES are the methods whose tests are shown at every budget
         if (policy, estimator) in CURVES and (policy, share) not in replayed_exposures:
             replayed_exposures.add((policy, share))
             line = exposure_line([images for _, images in tests_by_model], truth, source.networks)
@@ -505,7 +510,7 @@ def _replay_model(
         source.correct[[position]],  # 1 x items
         pool.level if pool.has_levels else None,
         pool.session,
-        pool.group,  # codes; the result gets the names below
+        pool.group,  # numbers of the groups; below, the result gets their names
         policy=start,
         estimator=setting.estimator,
         budget=setting.budget,
@@ -531,8 +536,8 @@ def name_of(setting: Setting, pool: Pool) -> str:
     same bank are compared with them.
 
     >>> from fca.studies.adaptive.stats import make_pool
-    >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
-    >>> name_of(Setting("static_k", "session_mean", 0.25), make_pool(*codes))
+    >>> level, session, group = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
+    >>> name_of(Setting("static_k", "session_mean", 0.25), make_pool(level, session, group))
     'Static 3'
     """
     method = (setting.policy, setting.estimator)
@@ -656,7 +661,7 @@ def averages(tests: pd.DataFrame) -> Line:
     Averages are over models, groups and repeats. Tests without an estimate or a standard error are counted (UNDEFINED)
     and left out of estimate, bias and coverage.
     The rank correlation is Kendall's tau-b between the models' estimated and true means over groups. Its value and both
-    ends of its interval (which leaves out networks) are means over repeats; NaN with fewer than FEWEST models.
+    ends of its interval (which leaves out networks) are means over repeats; NaN with fewer than FEWEST (3) models.
     """
     defined = tests.dropna(subset=[ESTIMATE, "se"])
     is_covered = (defined["low"] <= defined[TRUTH]) & (defined[TRUTH] <= defined["high"])
@@ -687,14 +692,13 @@ def averages(tests: pd.DataFrame) -> Line:
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
     """Replay one two-stage test on a model's stored responses to all items; returns the rounds and the points.
 
-    Each session (class and attribute) gets 1 easy, 2 medium and 1 hard item in the first round. Its right responses
-    there score 1, 2 and 4 points by level, and by its points a mapping gives it the items of the second round. A larger
-    budget multiplies both rounds (`test.times`).
+    Each session (class and attribute) gets 1 easy, 2 medium and 1 hard item in the first round. A right response to an
+    easy, medium or hard item there earns the session 1, 2 or 4 points. The mapping gives, for each number of points,
+    how many items of each level the second round has. A larger budget multiplies both rounds (`test.times`).
 
     right:   the model's responses.
-    mapping: a name of MAPPINGS.
-    seed:    three numbers: `draws_of` the model, 0 and the repeat. The test is then the one that `replay` makes with
-             this model alone, whose position there is 0.
+    mapping: Q or L, a name of MAPPINGS.
+    seed:    seeds the random draws; see `_seed_of_test`.
     Raises FcaError for a pool or a budget that the policy refuses.
     """
     test = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping])
@@ -710,18 +714,30 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
     return TwoStage(round=round_of, points=n_right_first @ POINTS // test.times)
 
 
-def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
-    """One line per model, mapping and level: images per session in the first round, the second and both (table 1).
+def _seed_of_test(seed: int, position: int, repeat: int = 0) -> list[int]:
+    """The seed of one test of a model, equal to the one that `replay` uses for it.
 
-    The numbers are means over sessions (a class and an attribute) and repeats of the two-stage test. A mapping gives
-    the images of a session's second round by its points in the first.
+    `replay` seeds a test by its own seed, the position of the model, and the repeat. `_replay_model` calls it with one
+    model at a time, so that the position is always 0, and the seed is different for each model (`draws_of`).
+
+    position: of the model among all models.
+    """
+    return [draws_of(seed, position), 0, repeat]
+
+
+def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
+    """One line per model, mapping and level: images per session in the first round, the second and both.
+
+    The numbers are means over sessions (a class and an attribute) and repeats of the two-stage test, as in table 1 of
+    Huang et al. (2025). A session earns points by its right responses in the first round, and a mapping gives the
+    images of its second round by these points.
     """
     lines: list[Line] = []
     for position, (model, right) in enumerate(zip(source.models, source.correct, strict=True)):
         for mapping in MAPPINGS:
             images_by_round = []  # repeats x rounds x levels
             for repeat in range(repeats):
-                test = two_stage(pool, right, budget, mapping, [draws_of(seed, position), 0, repeat])
+                test = two_stage(pool, right, budget, mapping, _seed_of_test(seed, position, repeat))
                 by_session = [pool.by_stratum(test.round == number) for number in (1, 2)]  # each sessions x levels
                 images_by_round.append([images.mean(axis=0) for images in by_session])
             first_round, second_round = np.mean(images_by_round, axis=0)
@@ -745,13 +761,14 @@ def evaluated_lines(source: CompleteResponses, pool: Pool, budget: float, repeat
 def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
     """One line per model and number of points that a session has after the first round of a two-stage test.
 
-    A session is a class and an attribute; mapping Q leads from its points to the images of its second round. The line
-    has the number of sessions with these points, the images of their second round by level, the shares right in either
-    round, and the share right of all their images.
+    A session is a class and an attribute. A right easy, medium or hard image of the first round earns it 1, 2 or 4
+    points. Mapping Q, the default of the policy, gives the images of the second round by the points.
+    The line has the number of sessions with these points, the images of their second round by level, the shares right
+    in either round, and the share right of all their images. They are from the first repeat of each model's test.
     """
     lines: list[Line] = []
     for position, (model, correct) in enumerate(zip(source.models, source.correct, strict=True)):
-        test = two_stage(pool, correct, budget, "Q", [draws_of(seed, position), 0, 0])
+        test = two_stage(pool, correct, budget, mapping="Q", seed=_seed_of_test(seed, position))
         images_first = pool.by_stratum(test.round == 1)  # sessions x levels
         images_second = pool.by_stratum(test.round == 2)
         right_first = pool.by_stratum((test.round == 1) & correct).sum(axis=1)  # sessions
@@ -790,13 +807,15 @@ def session_lines(source: CompleteResponses, pool: Pool, budget: float, seed: in
 def _example_sessions(source: CompleteResponses, pool: Pool, budget: float, seed: int, position: int) -> pd.DataFrame:
     """A few sessions of one model, image by image: a line for each image that a two-stage test evaluates.
 
-    A session is a class and an attribute. EXAMPLE_SESSIONS of them are taken, at equal steps along their order by the
-    points of the first round; those with the same points are in random order.
+    A session is a class and an attribute. A right easy, medium or hard image of the first round earns it 1, 2 or 4
+    points. The sessions are ordered by their points (those with the same points at random), and EXAMPLE_SESSIONS of
+    them are taken at equal steps from the fewest points to the most.
 
     position: of the model among the models of `source`.
     """
     right = source.correct[position]
-    test = two_stage(pool, right, budget, "Q", [draws_of(seed, position), 0, 0])
+    # the test of the first repeat; mapping Q, the default of the policy, gives the second round by the points
+    test = two_stage(pool, right, budget, mapping="Q", seed=_seed_of_test(seed, position))
     random_order = np.random.default_rng([seed, position]).random(len(test.points))
     fewest_points_first = np.lexsort((random_order, test.points))  # by points; ties in random order
 
@@ -808,7 +827,7 @@ def _example_sessions(source: CompleteResponses, pool: Pool, budget: float, seed
         columns = {
             SESSION: str(pool.session_names[session]),
             POINTS_OF_SESSION: int(test.points[session]),
-            PLACE: np.arange(1, len(images) + 1),
+            PLACE: np.arange(1, len(images) + 1),  # in the order of evaluation
             ROUND: test.round[images],
             RIGHT: right[images],
             LEVEL: source.items[LEVEL].to_numpy()[images],

@@ -90,10 +90,11 @@ class AdaptiveTests:
 
         Raises FcaError when the store has no adaptive test that matches the query.
         """
+        # rows of adaptive tests that lack a data set, model or classes (MODEL_ROW_COLUMNS) are left out with a warning
         rows = without_incomplete(readable_rows(store, self.query), "adaptive_test", MODEL_ROW_COLUMNS)
         tests = apply_query(rows[rows["task"] == "adaptive_test"], self.query)
-        # distinguish versions of one data set by their names; the second argument, rows of features, is empty here
-        tests, _ = by_version(store, [tests], rows[:0])
+        # distinguish versions of one data set by their names. `by_version` also renames rows of features; none are here
+        tests, _ = by_version(store, [tests], embedded=rows[:0])
         require_rows(tests, "adaptive tests", len(rows), COMMAND)
 
         # the predict run on all images, with which each test is compared; of several runs the last
@@ -133,8 +134,10 @@ def truth_of(
 ) -> Float[np.ndarray, "groups targets"] | None:
     """Accuracy and score of every attribute on all images of the test's classes, from stored predictions.
 
-    Images without levels are one group with the accuracy alone (1 x 1). None where the predictions are not stored: the
-    predict run lacks a class of the test, or its logits where the test's protocol (masked) needs them.
+    Images without levels have neither attributes nor a score: the result is their accuracy alone (1 x 1).
+    The result is None where the predictions are not stored: the predict run lacks a class of the test, or its logits
+    where the test's protocol (masked) needs them.
+
     test: the row of the adaptive test.
     full: the row of the predict run.
     """

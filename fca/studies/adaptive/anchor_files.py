@@ -113,9 +113,12 @@ def write_anchors(
         logit(accuracy) = logit(λ (a + b Σ w y) + (1 - λ) e) + shift ± reach
 
     y and w are the responses to the anchors and their `weights`; a and b, the `line`, lead from the weighted mean to an
-    accuracy. e is the accuracy on the whole pool that the item `bank` expects, with λ the `share` of the first part
-    beside it (1 without a bank). `shift` corrects the mean error of the estimate, and `reach` is the half width of its
-    95 % interval, both in logits. `pool` is the number of all items, of which the bank has the parameters.
+    accuracy. e is the accuracy on the whole pool that the item `bank` expects. λ, the `share`, is the weight of the
+    first accuracy, and 1 - λ that of the second; without a bank λ is 1. `shift` corrects the mean error of the
+    estimate, and `reach` is the half width of its 95 % interval, both in logits. `pool` is the number of all items; the
+    bank has the parameters of each.
+
+    `method` is the pair of rules by which the items were chosen and the accuracy is estimated, such as ease + p_irt.
 
     responses:     the responses by which the anchors were chosen.
     cite, licence: texts that the file keeps, if given.
@@ -175,7 +178,7 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
     expects, in the proportion `share` to 1 - share; in logits it then adds `shift` and, for the interval, ± `reach`.
 
     Values that only describe how the anchors were chosen are not read. Every other value is checked, because a file may
-    come from anyone: raises FcaError, naming the value, for a file that is damaged or of another kind.
+    come from anyone: raises FcaError, naming the value, for a file that is damaged or is no file of anchors.
 
         names, anchors = read_anchors("anchors.json")
         accuracy, low, high = anchors.estimate(np.array([[right[name] for name in names]]))[0]
@@ -201,6 +204,7 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
         raise FcaError(f"weights, share, line, shift and reach of {path}", "others", allowed, STEP)
 
     bank = _checked_bank(content.get("bank"), pool, path)
+    # the parameters of the bank's prior that the responses did not determine, such as the spread of ability
     not_estimable = content["not_estimable"]
     if not has_type(not_estimable, list[str]):
         raise FcaError(f"not_estimable of {path}", f"{not_estimable!s:.60}", "names of scales", STEP)
@@ -235,14 +239,15 @@ def _checked_bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:
     """
     if content is None:
         return None
-    content = content if isinstance(content, dict) else {}  # without a model, which the next check refuses
+    content = content if isinstance(content, dict) else {}  # {} has no model, so the next check refuses it
     model = content.get("model")
     if not isinstance(model, str) or model not in MODELS:
         raise FcaError(f"bank of {path}", f"{model!s:.60}", f"null, or items of {', '.join(MODELS)}", STEP)
 
     parameters = {name: _checked_numbers(content.get(name), name, path, BANK_RANGES) for name in BANK_RANGES}
     has_other_size = any(values.shape != (pool,) for values in parameters.values())
-    if has_other_size or not (parameters["discrimination"] > 0).all():  # the range allows 0
+    # the discrimination is the slope of an item; BANK_RANGES allows 0 for it
+    if has_other_size or not (parameters["discrimination"] > 0).all():
         raise FcaError(f"bank of {path}", "of another size, or a slope of 0", f"{pool} items, slopes above 0", STEP)
     return ItemBank(model, **parameters)
 

@@ -81,7 +81,8 @@ def exposure_line(tests: Sequence[ModelExposure], truth: Float[np.ndarray, " mod
     networks: the network of each model.
 
     >>> evaluated = np.array([[[True, True, False, False]], [[True, False, True, False]]])  # models, repeats, images
-    >>> tests = [ModelExposure(of_model, np.empty(0)) for of_model in evaluated]
+    >>> without_bank = np.empty(0)  # no expected accuracies
+    >>> tests = [ModelExposure(of_model, without_bank) for of_model in evaluated]
     >>> line = exposure_line(tests, np.array([0.5, 0.6]), ["a", "b"])
     >>> line["exposure"], line["never"], line["common"]
     (1.0, 0.25, 0.5)

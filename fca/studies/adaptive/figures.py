@@ -170,7 +170,7 @@ def methods_statements(methods: pd.DataFrame) -> Iterator[Statement]:
     With 25 % of the images of zoo, an adaptive test (optimal_allocation + stratified) has 0.60 [0.40, 0.90] times the \
 squared error in accuracy of as many evenly drawn images (Static 3).
     """
-    # the table also has a baseline with twice as many images
+    # the table also has the baseline with twice as many images; all other tests are of the smallest budget
     has_smallest_budget = methods[live.BUDGET] == methods[live.BUDGET].min()
     for target, tests in methods[has_smallest_budget].groupby(TARGET, sort=False):
         is_baseline = replay.is_baseline(tests)
@@ -233,7 +233,7 @@ def curves_figure(curves: Table) -> alt.FacetChart:
 def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     """How well each test orders the models, and how similar the images of all tests are; a panel for each measure.
 
-    Colours are pairs of policy and estimator.
+    Colours are pairs of policy and estimator (column `way`).
 
     exposure: the table adaptive_exposure, with the measures of order by ability and of shared images.
     curves:   the table adaptive_curves, with the measure of order by estimated accuracy.
@@ -242,7 +242,7 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     frames = [_lines_of_measure(of_accuracy, replay.RANK_TAU)]
     frames += [_lines_of_measure(exposure.frame, column) for column in (ABILITY_TAU, LARGEST, NEVER, COMMON)]
     frame = pd.concat(frames).dropna(subset=MEASURE).reset_index(drop=True)
-    frame["way"] = frame[POLICY] + " + " + frame[ESTIMATOR]  # the column of POLICY_AND_ESTIMATOR
+    frame["way"] = frame[POLICY] + " + " + frame[ESTIMATOR]
     frame["panel"] = style.panels(frame, DATASET, "measure")
     frame["asked"] = (100 * frame[live.BUDGET]).map("{:.3g} %".format)  # the budget as text: a category of the x axis
 
@@ -279,7 +279,9 @@ def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
     removed. New columns are what each test needs (`kind`), its policy and estimator (`way`), the readable name of its
     target (`named`) and its panel.
     """
-    frame = frame[frame[replay.MSE] > 0].rename(columns={replay.MSE: MSE}).reset_index(drop=True)
+    frame = frame[frame[replay.MSE] > 0].reset_index(drop=True)
+    # in figures the error is named `mse` (MSE), which matches the names of its ends in the table: mse_low and mse_high
+    frame = frame.rename(columns={replay.MSE: MSE})
     has_no_interval = ~(frame[MSE.low] > 0)  # NaN or 0
     frame.loc[has_no_interval, [MSE.low, MSE.high]] = None
 
@@ -302,9 +304,9 @@ def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
 def evaluated_figure(evaluated: Table) -> alt.FacetChart:
     """Mean number of images of each level in a session, a row for each model; a panel for each mapping.
 
-    A session is a class and an attribute. A mapping determines how many images of each level its second round has, by
-    its points: 1, 2 and 4 for a right easy, medium and hard image of its first round. Colours are levels. The most
-    accurate model comes first.
+    A session is a class and an attribute. A right easy, medium or hard image of the first round earns it 1, 2 or 4
+    points. A mapping determines, by the points, how many images of each level its second round has. Colours are levels.
+    The most accurate model comes first.
 
     evaluated: the table adaptive_asked.
     """
@@ -324,7 +326,10 @@ def evaluated_figure(evaluated: Table) -> alt.FacetChart:
 
 
 def evaluated_statements(evaluated: pd.DataFrame) -> Iterator[Statement]:
-    """A sentence on how many hard images a session shows to the least and to the most accurate model, by mapping Q.
+    """A sentence on how many hard images the least and the most accurate model see in a session, on average.
+
+    A session is a class and an attribute; a test evaluates some of its images in two rounds. A mapping gives the images
+    of the second round by the right responses in the first; the sentence is about mapping Q, the default of the policy.
 
     evaluated: lines of the table adaptive_asked for one data set. No sentence where all models are equally accurate.
 
@@ -346,22 +351,25 @@ def evaluated_statements(evaluated: pd.DataFrame) -> Iterator[Statement]:
 
 
 def trajectories_figure(trajectories: Table) -> alt.FacetChart:
-    """How many sessions have each number of points after the first round, and what share they get right.
+    """How many sessions have each number of points after the first round, and what share of their images is right.
 
-    There is a panel for each model. Bars are the shares of sessions with this number of points; lines are the shares
-    right in the second round, and of all images of these sessions.
+    A session is a class and an attribute. A right easy, medium or hard image of the first round earns it 1, 2 or 4
+    points, 9 at most. There is a panel for each model. Bars are the shares of sessions with a number of points. One
+    line is the share right of the images in their second round, the other the share right of all their images.
+
     trajectories: the table adaptive_trajectories.
     """
     frame = trajectories.frame.sort_values([DATASET, TOP1, "points"], kind="stable").reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL)
+    # the column `line` is how a row of `long` is drawn: as a part of one of the two lines, or as a bar ("sessions")
     shares = pd.concat([frame.assign(value=frame[column], line=name) for column, name in _NAME_OF_SHARE.items()])
     shares = shares.dropna(subset=VALUE)
-    long = pd.concat([frame.assign(line="sessions"), shares], ignore_index=True)  # `line` chooses bars or a line
+    long = pd.concat([frame.assign(line="sessions"), shares], ignore_index=True)
 
     points_of_first_round = list(range(10))  # 0 to 9: one easy, two medium and one hard image
     x = alt.X("points:O", title=replay.POINTS_OF_SESSION.meaning, scale=alt.Scale(domain=points_of_first_round))
     bars: Any = alt.Chart().transform_filter("datum.line == 'sessions'").mark_bar(color="#8b949e", opacity=0.5)
-    # SHARE is here the share of the model's sessions that have this number of points
+    # in this table the column SHARE is the share of the model's sessions that have this number of points
     bars = bars.encode(x=x, y=f"{SHARE}:Q", tooltip=kinds.tooltips(trajectories.columns))
     lines = kinds.points_with_intervals(
         VALUE,
@@ -385,7 +393,10 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
 def sessions_figure(sessions: Table) -> alt.FacetChart:
     """A few sessions image by image, with a row for each session and a panel for each model.
 
-    A mark is an image: its colour is the level, and it is filled if the prediction is right.
+    A session is a class and an attribute; a test evaluates some of its images in two rounds. A right image of the first
+    round earns it 1, 2 or 4 points by level, 9 at most. A mark is an image: its colour is the level, and it is filled
+    if the prediction is right.
+
     sessions: the table adaptive_sessions.
     """
     frame = sessions.frame.sort_values([DATASET, TOP1, "points", "session", "place"], kind="stable", ignore_index=True)
@@ -394,7 +405,8 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     frame["row"] = frame["session"] + " · " + frame["points"].astype(str) + " of 9"
     frame[STEP] = frame["round"].map({1: "1st round, image ", 2: "2nd round, image "}) + frame["place"].astype(str)
 
-    # a dashed line between the rounds, once in each panel
+    # a dashed line just before the first image of the second round. It is drawn once in each panel, since the first
+    # round of a test has equally many images in every session
     between_rounds = frame.loc[frame["round"] == 2, "place"].min() - 0.5
     first_rows_of_panels = frame.drop_duplicates("panel").index
     frame["between"] = pd.Series(between_rounds, index=first_rows_of_panels)  # missing in all other rows
@@ -429,8 +441,10 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
 def live_figure(tests: Table) -> alt.FacetChart:
     """Estimate and interval of every live test, with the truth (the value on all images) where it is known.
 
-    There is a row for each kind of test. Tests that differ only in their seed share a row, one below the other. Dots
-    are estimates and crosses the truth, in two colours.
+    A live test evaluated its images itself (task=adaptive_test), unlike a test replayed on stored predictions. There is
+    a row for each kind of test. Tests that differ only in their seed share a row, one below the other. Dots are
+    estimates and crosses the truth, in two colours.
+
     tests: the table adaptive_tests.
     """
     frame = label_tests(tests.frame.dropna(subset=ESTIMATE))
@@ -449,7 +463,9 @@ def live_figure(tests: Table) -> alt.FacetChart:
 def live_statements(tests: pd.DataFrame) -> Iterator[Statement]:
     """A sentence on how often the intervals of live tests contain the truth, and on the time that the tests take.
 
-    The truth is the value on all images. It and the time of a full run may be unknown; the sentence then omits them.
+    A live test evaluated its images itself (task=adaptive_test), unlike a test replayed on stored predictions. The
+    truth is the value on all images. It and the time of a full run may be unknown; the sentence then omits them.
+
     tests: lines of the table adaptive_tests for one data set.
 
     >>> line = {"dataset": "zoo", "policy": "random", "target": "score", "share": 0.25, "covered": True}
@@ -512,7 +528,7 @@ def _estimates_beside_truths(
     hover:     the columns shown under the pointer.
     offset_by: lines of one row that differ in this column are drawn one below the other; None: they overlap.
     """
-    estimate_name, truth_name = _SOURCE_NAMES
+    estimate_name, truth_name = _SOURCE_NAMES  # what the legend calls dots and crosses
     ends = {"value_low": frame["low"], "value_high": frame["high"]}
     estimates = frame.assign(value=frame[ESTIMATE], **ends, source=estimate_name)
     truths = frame.assign(source=truth_name, value=frame[TRUTH])

@@ -54,7 +54,7 @@ def _bank_parser() -> Words:
     """The parser of `fca bank`, except for `fca bank anchors`, which has a parser of its own."""
     parser = Words(prog="fca bank", description=ABOUT_BANK)
     parser.add_argument("id", nargs="?", help="of a saved table irt_items: fca analyse analysis=irt")
-    parser.offer(lambda _: [ANCHORS])  # completion of the first word in a shell
+    parser.offer(lambda _: [ANCHORS])  # what completion in a shell offers here: the word `anchors`
     parser.add_argument("file", nargs="?", help="where to write it (default: bank-ID.json)")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--cite", help="how to cite it, kept in the file")
@@ -63,7 +63,10 @@ def _bank_parser() -> Words:
 
 
 def _anchors_parser() -> Words:
-    """The parser of `fca bank anchors`: either --save or --use has to be given."""
+    """The parser of `fca bank anchors`: either --save or --use has to be given.
+
+    Anchors are a small fixed set of images that stands for all images of a test set.
+    """
     parser = Words(prog=f"fca bank {ANCHORS}", description=ABOUT_ANCHORS)
     parser.add_argument(
         "responses", nargs="*", help="files of 0 and 1: CSV (one row per model, one column per image), npz, jsonl"
@@ -98,7 +101,8 @@ def _write_or_list_banks(options: argparse.Namespace) -> None:
 
     path = _checked_json_path("file", options.file or f"bank-{options.id}.json")
     write_bank(store, options.id, path, options.cite, options.licence)
-    # warn of scales, such as the spread of ability, that the responses behind the bank do not determine
+    # warn of scales, such as the spread of ability, that the responses behind the bank do not determine; the new file
+    # has their names
     log_bank_priors(str(path), origin_of(store, str(path)).not_estimable)
     print(f"{path}: {len(read_bank(store, str(path))):,} items; identity {bank_id(str(path))}; use: task.bank={path}")
 
@@ -131,6 +135,8 @@ def _choose_or_use_anchors(options: argparse.Namespace) -> None:
 def _choose_anchors(options: argparse.Namespace) -> None:
     """Choose anchors by the responses of the given files, write them to a file, and print how large their error is.
 
+    Anchors are a few images, from which the accuracy of a new model on all images is estimated. A method is a way to
+    choose them and a way to estimate from them; the method with the least error in cross-validation is used.
     Raises FcaError for another file name, without files of responses, and for too few models.
     """
     from fca.studies.adaptive.anchor_files import error_of, responses_of, write_anchors
@@ -147,6 +153,7 @@ def _choose_anchors(options: argparse.Namespace) -> None:
 
     assert chosen.method is not None  # `choose_anchors` sets both
     assert chosen.errors is not None
+    # root mean squared error of estimates by these anchors, with its interval, and by as many random images
     error, random_error = error_of(chosen, networks)
     interval = "" if pd.isna(error.low) else f" [{100 * error.low:.2f}, {100 * error.high:.2f}]"
     methods_and_errors = [(" + ".join(method), value) for method, value in chosen.errors.items()]
@@ -161,9 +168,10 @@ def _choose_anchors(options: argparse.Namespace) -> None:
 
 
 def _use_anchors(options: argparse.Namespace) -> None:
-    """Print the accuracy that the anchors of a file estimate for each subject of the given responses.
+    """Print the accuracy on all images of each subject (model), estimated from its responses to the anchors of a file.
 
-    Without responses print the names of the anchors, which are the images to evaluate.
+    Anchors are a few images that stand for all. Without responses, print their names: these images have to be
+    evaluated.
     """
     from fca.studies.adaptive.anchor_files import read_anchors, responses_of, responses_to
 

@@ -150,13 +150,14 @@ def choose_anchors(
     each fold it is the error of the method that is best, by the same rule, for the models of the OTHER folds.
 
     `shift`, which corrects the estimate, is the mean residual r = logit(truth) - logit(estimate) of the chosen method
-    (shares are kept half an item off 0 and 1). `reach`, the half width of the interval in logits, is the
-    ceil(0.95 (m + 1))-th smallest |r| of the `checked` estimates of the m models. For one more network like these the
-    interval contains the truth in about 95 % of cases, whatever the model of responses (cross-conformal: Barber et al.
-    2021); for models unlike these nothing is promised. It is wide where a few models differ from the others.
+    (shares are first kept at least half an item away from 0 and 1, where a logit is infinite). `reach`, the half width
+    of the interval in logits, is the ceil(0.95 (m + 1))-th smallest |r| of the `checked` estimates of the m models. For
+    one more network like these the interval contains the truth in about 95 % of cases, whatever the model of responses
+    (cross-conformal: Barber et al. 2021); for models unlike these nothing is promised. It is wide where a few models
+    differ from the others.
 
-    Raises FcaError for fewer than 19 models, for fewer than two networks, and for k that is not below the number of
-    items.
+    Raises FcaError for fewer than 19 models (of fewer, not even the largest |r| is a 95 % bound), for fewer than two
+    networks, and for k that is not below the number of items.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, difficulty = rng.normal(size=(30, 1)), rng.normal(size=300)
@@ -190,7 +191,7 @@ def choose_anchors(
     best_elsewhere = _best_method_elsewhere(held_out, truth, fold, items)
     checked = np.column_stack([truth, estimates[best_elsewhere, np.arange(models)]])
     residual = _to_logit(truth, items) - logit(checked[:, 1])  # these estimates, unlike the truth, are never 0 or 1
-    rank = int(np.ceil(LEVEL * (models + 1)))
+    rank = int(np.ceil(LEVEL * (models + 1)))  # LEVEL is 0.95; with FEWEST (19) models or more, rank <= models
     reach = float(np.sort(np.abs(residual))[rank - 1])
     error_by_method = dict(zip(methods, errors, strict=True))
     return replace(chosen, shift=shift, reach=reach, checked=checked, errors=error_by_method)
@@ -284,8 +285,9 @@ def _cross_fitted(
     held_out: e1 and e0 of every method and model, from `_held_out_estimates`.
     truth:    accuracy of each model on all items.
     items:    number of items of the pool.
-    If all models are in a single fold, λ and shift are fitted on these models themselves. This happens with two
-    folds, when `_best_method_elsewhere` leaves one of them out.
+
+    If all models are in a single fold, λ and shift are fitted on these models themselves. This happens where there are
+    two folds and `_best_method_elsewhere`, which calls this function without the models of one fold, leaves one out.
     """
     estimates = np.empty(held_out.shape[:2])
     for number in np.unique(fold):
@@ -303,7 +305,7 @@ def _best_method_elsewhere(
 ) -> Int[np.ndarray, " models"]:
     """For each model, the position of the method with the least error on the models of all other folds.
 
-    A model's own error has no part in this choice, so the error of the chosen method on this model is unbiased by it.
+    A model's own error has no part in this choice, so the choice does not make the error on this model look smaller.
 
     held_out: estimates of every method and model, from `_held_out_estimates`.
     truth:    accuracy of each model on all items.
@@ -412,18 +414,19 @@ def _items_nearest_to_centres(
     """The items closest to the centres of k clusters of items, and how many items each cluster has.
 
     The coordinates of an item are the models' responses to it; with a bank, they are its slope and intercept, each
-    scaled to standard deviation 1. If fewer than k items have different responses, there are fewer clusters.
+    scaled to standard deviation 1. Items with equal responses have equal coordinates, also in a bank, which was fitted
+    on these responses. They are one point. If there are fewer than k points, there are fewer clusters.
     """
     from sklearn.cluster import KMeans  # a second to import
 
-    # Items with equal responses (most items of some pools) become one point, whose weight is their number: a column of
-    # `patterns`, the first such item, and how many there are
+    # Items with equal responses (most items of some pools) become one point, whose weight is their number. For each
+    # point: its column of `patterns`, the first of its items, and how many items it has
     patterns, first_item, count = np.unique(correct, axis=1, return_index=True, return_counts=True)
     if bank is None:
         points = patterns.T.astype(np.float64)
     else:
         parameters = np.stack([bank.discrimination, bank.discrimination * bank.difficulty], axis=1)
-        points = (parameters / parameters.std(axis=0))[first_item]
+        points = (parameters / parameters.std(axis=0))[first_item]  # the first item has the parameters of all its like
 
     k_means = KMeans(min(k, len(points)), n_init=STARTS, random_state=seed).fit(points, sample_weight=count)
     cluster = k_means.labels_  # the number of each point's cluster
