@@ -407,9 +407,9 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
 
     # a dashed line just before the first image of the second round. It is drawn once in each panel, since the first
     # round of a test has equally many images in every session
-    between_rounds = frame.loc[frame["round"] == 2, "place"].min() - 0.5
-    first_rows_of_panels = frame.drop_duplicates("panel").index
-    frame["between"] = pd.Series(between_rounds, index=first_rows_of_panels)  # missing in all other rows
+    begins_second_round = frame[frame["round"] == 2].groupby("panel")["place"].min()
+    first_rows_of_panels = frame["panel"].drop_duplicates()
+    frame["between"] = first_rows_of_panels.map(begins_second_round) - 0.5  # missing in all other rows
     dashes: Any = kinds.reference("between", upright=False)
     dashes = dashes.transform_filter("isValid(datum.between)")
 
@@ -504,16 +504,19 @@ def attributes_figure(attributes: Table) -> alt.FacetChart:
     attributes: the table adaptive_test_attributes.
     """
     frame = label_tests(attributes.frame.dropna(subset=ESTIMATE))
-    first_tests = frame.drop_duplicates([DATASET, MODEL])[RUN_ID].head(EXAMPLE_TESTS)  # ids of their runs
-    shows_all_tests = set(frame[RUN_ID]) == set(first_tests)
-    frame = frame[frame[RUN_ID].isin(first_tests)].reset_index(drop=True)
-    frame["panel"] = style.panels(frame, DATASET, MODEL, "named")
+    first_tests = frame.drop_duplicates([DATASET, MODEL])[RUN_ID]  # ids of their runs, one for each model
+    restrictions = ""
+    if frame[RUN_ID].nunique() > len(first_tests):
+        restrictions += " Of a model with several tests, the first is shown."
+    if len(first_tests) > EXAMPLE_TESTS:
+        restrictions += f" The first {EXAMPLE_TESTS} of {len(first_tests)} models are shown."
 
-    restriction = "" if shows_all_tests else " Of a model with several tests, the first is shown."
+    frame = frame[frame[RUN_ID].isin(first_tests.head(EXAMPLE_TESTS))].reset_index(drop=True)
+    frame["panel"] = style.panels(frame, DATASET, MODEL, "named")
     title = style.title(
         live.ADAPTIVE_TEST_ATTRIBUTES.question,
         "Each dot is one attribute, from the same few images, with its 95 % interval; a cross is all images of it."
-        f"{restriction}",
+        f"{restrictions}",
     )
     return _estimates_beside_truths(frame, kinds.category(alt.Y, ATTRIBUTE), _TEST_HOVER, title)
 
@@ -587,8 +590,8 @@ def label_tests(frame: pd.DataFrame) -> pd.DataFrame:
     tests of the table differ, except the seed.
     """
     frame = frame.reset_index(drop=True)
-    # the long title of a target names levels, which a test with the estimator for images without levels does not have
-    has_levels = frame[ESTIMATOR] != replay.BASELINE_WITHOUT_LEVELS[1]
+    # the long title of a target names levels; only tests of images with levels estimate a score, too
+    has_levels = frame[RUN_ID].isin(frame.loc[frame[TARGET] == "score", RUN_ID])
     target_name = frame[TARGET].map(_TITLE_OF_TARGET).where(has_levels, frame[TARGET])
     frame = frame.assign(way=frame[POLICY] + " + " + frame[ESTIMATOR], named=target_name)
 

@@ -1,5 +1,6 @@
 """Figures of adaptive tests draw every line of their tables and compute nothing."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import pandas as pd
@@ -64,12 +65,40 @@ def test_live_tests_are_named_by_what_differs_but_the_seed():
     assert "net1 · optimal_allocation + mixed_logit · width 0.03" in set(figures.label_tests(two)["row"])
 
 
+def test_images_without_levels_have_no_title_that_names_levels():
+    """Several estimators are for images without levels, such as `difference`; their only target is accuracy."""
+    frame = tables()["adaptive_tests"].frame
+    without_levels = frame[frame["target"] == "accuracy"].assign(estimator="difference")
+    assert set(figures.label_tests(without_levels)["named"]) == {"accuracy"}
+    assert not set(figures.label_tests(frame)["named"]) & {"accuracy", "score"}
+
+
 def test_by_attribute_one_test_a_model_is_drawn():
     known = tables(seeds=(0, 1))["adaptive_test_attributes"]
     spec = style.spec(figures.attributes_figure(known))
     assert set(values(spec)["seed"]) == {0}
     assert "Of a model with several tests, the first is shown." in " ".join(spec["title"]["subtitle"])
     assert "several tests" not in " ".join(figure(figures.attributes_figure)["title"]["subtitle"])
+
+
+def test_by_attribute_models_that_are_not_drawn_are_counted():
+    spec = style.spec(figures.attributes_figure(tables(models=8)["adaptive_test_attributes"]))
+    subtitle = " ".join(spec["title"]["subtitle"])
+    assert values(spec)["model"].nunique() == figures.EXAMPLE_TESTS
+    assert "The first 6 of 8 models are shown." in subtitle
+    assert "several tests" not in subtitle, "each model has one test"
+
+
+def test_dashes_are_between_the_rounds_of_each_panel():
+    """A larger budget multiplies both rounds, so that the first rounds of two data sets may differ in length."""
+    sessions = tables(models=1)["adaptive_sessions"]
+    long_rounds = sessions.frame.assign(dataset="photos", place=2 * sessions.frame["place"])
+    both = replace(sessions, frame=pd.concat([sessions.frame, long_rounds], ignore_index=True))
+    drawn = values(style.spec(figures.sessions_figure(both)))
+    first_of_second_round = drawn[drawn["round"] == 2].groupby("dataset")["place"].min()
+    assert first_of_second_round.nunique() == 2
+    dashes = drawn.dropna(subset="between").set_index("dataset")["between"]
+    assert dashes.to_dict() == (first_of_second_round - 0.5).to_dict()
 
 
 def test_statements_have_the_numbers_of_the_tables():
