@@ -158,7 +158,7 @@ class Comparison:
 
         self.candidates: Sequence[Candidate] = evidence.candidates
         self.exceeded = [limits.exceeded(candidate.latency_row) for candidate in self.candidates]
-        # what is to be small: the time for one image, or another measure that the limits name
+        # what is to be small: the time for one image, or another measured column that `limits.smallest` names
         self.sizes = np.array([limits.size(candidate.latency_row) for candidate in self.candidates])
 
         self.expectation: Expectation = other_jobs.expectation(evidence, metric)
@@ -227,9 +227,9 @@ class Comparison:
     def lines(self) -> list[Line]:
         """The lines of the recommendation: the smallest candidate within the margin of the best, and the best one.
 
-        The former is the recommended candidate. A third line, if any, has a candidate of at most half its size (or
-        time): the most accurate of those that are expected to be at most FASTER_POINTS less accurate than it. Empty
-        before any training.
+        The smallest one is the recommended candidate. A third line, if any, has a candidate of at most half the time
+        (or size) of the recommended one: the most accurate of those whose expected accuracy is at most FASTER_POINTS
+        below that of the recommended one. Empty before any training.
         """
         if self.answer is None or self.best is None:
             return []
@@ -327,7 +327,7 @@ class Comparison:
     def _expected_columns(self, i: int) -> dict[str, Any]:
         """The expected accuracy of candidate i with its 90 % interval, and the accuracy expected from other jobs alone.
 
-        With costs, the columns are instead the expected cost in the user's unit with its 90 % interval.
+        With costs, there is only the expected cost in the user's unit, with its 90 % interval.
         """
         low, high = np.quantile(self.draws[:, i], (0.05, 0.95))
         if self.metric.costs is not None:
@@ -419,7 +419,8 @@ class Comparison:
         """
         if self.exceeded[i] is not None:
             return REFUSED
-        if i not in self.compared:  # within the limits, but its speed or its accuracy is missing
+        # within the limits, but not compared: if it was trained, its speed is missing, otherwise the training is
+        if i not in self.compared:
             return UNMEASURED if self.candidates[i].trainings else UNTRAINED
         if i == self.answer:
             return CHOSEN if self.is_sure else GUESS
@@ -497,7 +498,7 @@ class Comparison:
     def _limits_step(self) -> Iterator[tuple[str, str]]:
         """The step to relax the limits, if the best candidate over a limit is better than the best one within them.
 
-        Yields no step if it is better by less than the margin, which the user does not mind.
+        Yields no step if the gain is less than the margin, since the user does not mind so small a difference.
         """
         over_limits = [i for i, limit in enumerate(self.exceeded) if limit is not None]
         if not over_limits or self.best is None:

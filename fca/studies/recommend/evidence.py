@@ -231,17 +231,17 @@ class Evidence:
         The prediction for an image is the stored one; with costs, it is the class of least expected cost instead.
         Labels and predictions are numbered within the job: 0 to classes - 1, or -1 for a class outside of the job.
 
-        row: the training.    metric: decides whether there are costs.
+        row: the training.    metric: has the costs, if there are any.
         """
         job_classes = list(self.job.classes)
-        codes = self.items["label"].cat.codes.to_numpy()
+        labels = self.items["label"].cat.codes.to_numpy()  # as positions among the classes of the data set
         is_in_split = (self.items["split"] == split).to_numpy()
-        is_of_job = np.isin(codes, job_classes)
+        is_of_job = np.isin(labels, job_classes)
         images = np.flatnonzero(is_in_split & is_of_job)  # positions in the data
         predicted = self.predicted(row, split)  # of the same images in the same order, in labels of the data set
 
-        # position: label in the data set; value: label in the job, -1 for other classes. The additional last entry is
-        # for predicted label -1 (a class that the data set does not have), which as an index reads the last entry
+        # The index is a label in the data set, and the value the label in the job, or -1 for other classes. A predicted
+        # label of -1 (a class that the data set does not have) reads the additional last entry, which is -1 too
         job_label_of = np.full(len(predicted.classes) + 1, -1)
         job_label_of[job_classes] = np.arange(len(job_classes))
 
@@ -304,7 +304,7 @@ def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
         trainings_of_job = trainings[is_of_job]
 
         n_classes_of_data = len(store.items(fingerprint)["label"].cat.categories)
-        if max(classes) >= n_classes_of_data:  # the stored list of images does not fit these rows
+        if max(classes) >= n_classes_of_data:  # the stored list of images lacks classes that were trained on
             log.warning("trainings on classes %s are left out: their data set has fewer", classes)
             continue
 
@@ -371,7 +371,7 @@ def _of_job(
     latencies = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))]
     latencies = _with_input_size(latencies).sort_values("finished")
     compiled_rows = {row["run_id"]: row for row in records(rows[rows["task"] == "compile"])}
-    # the latest row of a program replaces earlier ones; "": the speed does not depend on how it was adapted
+    # the latest row of a program replaces earlier ones; "" stands for no adaptation, as the speed depends on none
     latency_rows = {_program(row, compiled_rows, ""): row for row in records(latencies)}
 
     return Evidence(
@@ -416,7 +416,7 @@ def _program(row: Mapping[str, Any], compiled_rows: Mapping[str, Mapping[str, An
     run has the name, weights and precision of the network. A network in PyTorch runs in fp32.
 
     compiled_rows: run id -> row of task=compile.
-    adaptation:    how the program is adapted, which the caller knows.
+    adaptation:    how the program is adapted, such as "probe"; "" for a measured speed, which depends on none.
     """
     match = _OF_COMPILED.fullmatch(str(row["weights"]))
     if match is not None and match["run"] in compiled_rows:

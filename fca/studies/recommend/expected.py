@@ -121,7 +121,8 @@ def judged_scores(
 ) -> tuple[Float[np.ndarray, "candidates images"], Float[np.ndarray, " images"]]:
     """The score of each candidate of a job on each image, and the weight of each image in the metric.
 
-    The score of a prediction is 1 if it is right and 0 if it is wrong; with costs, a mistake scores 1 minus its loss.
+    The score of a prediction is 1 if it is right and 0 if it is wrong. With costs, it falls with the cost of the
+    prediction: from 1 for the cheapest prediction for the true class to 0 for the most expensive mistake of all.
     The images are all that judge some candidate: left-out training images of probes, and validation images. The score
     is NaN where a candidate is not judged by an image. Without any training both arrays have no images.
     """
@@ -191,6 +192,8 @@ def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
 
         program = candidate.program
         judged = evidence.judged(candidate.first_training, metric)
+        # labels of `tested` are numbered in the data set, those of `judged` in the job: accuracy, balanced or not, is
+        # the same by both
         tested = evidence.predicted(candidate.first_training, "test")
         n_judged = len(judged.labels)
         n_test = len(tested.labels)

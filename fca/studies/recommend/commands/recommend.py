@@ -307,7 +307,7 @@ class Search:
         Each network is timed at its default size in fp32. The times of its other sizes and precisions are estimated
         from that.
 
-        run_ids: compilations of each network at its default size in fp32; one that failed is left out.
+        run_ids: of the compilation of each network at its default size in fp32. Failed compilations are left out.
         """
         seconds_per_image = 0.0
         n_programs = 0
@@ -379,7 +379,7 @@ class Search:
         name = f"{network.label} {size_keys.get('model.input_size', '')} {precision}"
         try:
             job = self.jobs.job(self._compile_keys(network, size_keys, precision))
-            execute(job, alone=True)  # alone: errors of the configuration are raised, not recorded
+            execute(job, alone=True)  # alone, not in a sweep: errors of the configuration are raised, not recorded
         except FcaError as error:
             print(f"left out: {name}: {error}", flush=True)
             return None
@@ -392,8 +392,8 @@ class Search:
     def _pytorch_programs(self, network: Network) -> Iterator[Subject]:
         """Yield a network in PyTorch at its default size and smaller ones, at the configured depths."""
         model = network.model
-        # OfAnySize: the input may have any size. `smaller_sizes` gives none for 0, which stands for a fixed size, or
-        # one that is not known before the network is built
+        # OfAnySize: the input may have any size. A default size of 0 stands for a fixed size, or for one that is not
+        # known before the network is built: `smaller_sizes` gives no sizes for it
         default_size = (model.input_size or 0) if isinstance(model, OfAnySize) else 0
         keys_of_sizes: list[dict[str, Any]] = [{}]
         keys_of_sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
@@ -414,7 +414,8 @@ class Search:
         print(f"measuring {len(jobs)} candidates", flush=True)
         # the runs of all jobs as one job: it measures them in turn, so that other load affects all of them equally
         runs = [run for job in jobs for run in job.plan]
-        execute(replace(jobs[0], plan=runs), alone=True)  # alone: waits for runs that another process is doing
+        # alone, not in a sweep: it also waits for runs that another process is doing, as all speeds are needed next
+        execute(replace(jobs[0], plan=runs), alone=True)
         if self.config.device != "gpu":
             self._warn_of_other_processes()
 
@@ -480,8 +481,8 @@ class Search:
     def _screened(self, subjects: Sequence[Subject]) -> list[Subject]:
         """Probe these programs (fit a linear classifier to their features) on few training images.
 
-        Returns the programs that may well be recommended, or all of them if no program is within the limits, or if all
-        of these probes failed.
+        Returns the programs that may well be recommended. If no program can be compared, because all are over a limit
+        or their probes failed, it returns all programs, as if they were not screened.
         """
         n_images = self.config.screen
         allowed = [subject for subject in subjects if self._is_allowed(subject)]
@@ -497,7 +498,7 @@ class Search:
         # one pass over the images gives the features of all depths of a network, so these are chosen together
         pass_of = {self._program_of(subject, comparison): pass_of_features(subject) for subject in allowed}
         chosen_passes = finalists(comparison, pass_of)
-        if not chosen_passes:  # no program is within the limits, or all failed, which was shown
+        if not chosen_passes:  # no program can be compared: `probe` decides on each of them
             return list(subjects)
 
         # all programs whose features come from a chosen pass over the images, in the order of the passes
@@ -632,21 +633,23 @@ class Search:
     def _train(self, keys: Mapping[str, Any]) -> None:
         """Do one training, then predict the validation images with it: these predictions judge it later.
 
-        A probe needs no prediction, since its training already stores its outputs for these images. A training that
-        fails or diverges is recorded, shown and left out.
+        A probe needs no prediction, since its training already stores its outputs for validation images. A training
+        that fails or diverges is recorded, shown and left out.
         keys: the configuration keys of the model and the adaptation.
         """
-        job = self.jobs.job({"task": "train", **keys})
-        train = self._training(keys)
+        job = self.jobs.job({"task": "train", **keys})  # its runs: features for a probe, training, test predictions
+        train = self._training(keys)  # the run of the training among them
         is_probe = keys["adaptation"] == PROBE
         if not is_probe:  # it may take minutes
             print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.metadata['model']}", flush=True)
 
         for planned in job.plan:
             self.store.forgive(planned.run_id)  # one that failed in an earlier command is tried again
+        # A stored probe adds no results. Otherwise the training, or the prediction of validation images below, may be
+        # new: the comparison in memory lacks it, so it is dropped, and `compare` computes another one
         is_stored_probe = is_probe and not unfinished(self.store, job.plan)
-        if not is_stored_probe:  # the training, or the prediction below, may be new
-            self._comparison = None  # the comparison in memory lacks it: `compare` computes another one
+        if not is_stored_probe:
+            self._comparison = None
         execute(job, alone=False)  # errors are recorded, not raised
         show_failures(self.store, [run.run_id for run in job.plan])
 
@@ -709,9 +712,11 @@ class Search:
         query = f"fingerprint == '{fingerprint}' and classes == {classes}"
         analysis = replace(self.analysis, query=query)
         tables = {table.name: table for table in analysis(self.store)}
-        n_findings = len(study_findings(analysis))  # each has at most one headline: all are printed
+        # A finding is a question that the analysis answers, and a headline is the first sentence of the answer. As many
+        # headlines as findings are allowed, so all are printed
+        most_headlines = len(study_findings(analysis))
         print()
-        for headline in page_headlines([analysis], tables, n_findings):
+        for headline in page_headlines([analysis], tables, most_headlines):
             print(headline.sentence)
 
         options = {name: getattr(analysis, name) for name in OF_ANALYSIS}  # the user's metric, costs and limits

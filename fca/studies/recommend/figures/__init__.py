@@ -210,14 +210,17 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     classes: table `recommendation_classes`, with a line for each class and a column of numbers for each split.
     """
     split_of_column = {str(column): split for split, column in images.N_SPLITS.items()}
-    columns_of_class = [DATASET, LABEL, images.SUSPECTS]  # the number of suspicious labels is not drawn
-    # a line for each class and split: column `split` first holds the name of the column that the number comes from
-    frame = classes.frame.melt(columns_of_class, list(split_of_column), "split", "images")
+    # the columns that are repeated for each split; SUSPECTS, the number of labels that look wrong, only comes along in
+    # the data of the figure: no mark shows it
+    columns_of_class = [DATASET, LABEL, images.SUSPECTS]
+    # `melt` makes a line for each class and split. Its column `split` holds the name of the column that the number
+    # comes from, which is then replaced by the name of the split
+    frame = classes.frame.melt(columns_of_class, list(split_of_column), var_name="split", value_name="images")
     frame = frame.assign(panel=style.panels(frame, DATASET), split=frame["split"].map(split_of_column))
 
     split = SPLIT.with_choices({name: name for name in images.N_SPLITS})
     n_images = IMAGES.with_format(",.0f")
-    by_split = kinds.hue(split, frame, shapes=None)
+    by_split = kinds.hue(split, frame, shapes=None)  # bars differ in colour alone
     across = kinds.quantity(alt.X, n_images, "images", zero=True, padding=0)
     bars = kinds.bars(across, kinds.category(alt.Y, str(LABEL)), (LABEL, split, n_images), by_split)
     return style.faceted(bars, frame, style.title(CLASSES.question), filters=(DATASET,), row=18)
@@ -287,7 +290,8 @@ def model_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
 def _at_chance_sentence(answer: Mapping[Any, Any], tested_images: str) -> str:
     """The sentence about a model that is no better than guessing on test images.
 
-    answer: the first line of the recommendation.    tested_images: their number in words, such as "100 test images".
+    answer:        the line of the recommended model in table `recommendation_answer`.
+    tested_images: the number of test images in words, such as "100 test images".
     """
     model = "the best guess" if answer[VERDICT] == GUESS else "the model chosen on other images"
     right = f"is right on {small.format_with_interval(answer, SHARE_RIGHT)} of {tested_images}"
@@ -315,8 +319,8 @@ def _expected_accuracy_sentences(line: Mapping[Any, Any]) -> str:
     some test images are copies of training or validation images, a last sentence gives their number.
     line: the line of the recommended model in table `recommendation_answer`.
     """
-    # The expected accuracy may be balanced (the mean over classes) while only plain accuracy is known for test images.
-    # Then the two cannot be compared
+    # If models were compared by balanced accuracy (the mean over classes), the expected accuracy is balanced. For test
+    # images only plain accuracy may be known, and then `_is_balanced` is False: the two cannot be compared
     has_same_metric = line.get(METRIC) != BALANCED or _is_balanced(line)
     metric = "a balanced accuracy" if line.get(METRIC) == BALANCED else "an accuracy"
     expected = small.format_with_interval(line, EXPECTED_ACCURACY)
@@ -377,7 +381,9 @@ def _expected_cost_sentences(line: Mapping[Any, Any]) -> str:
     if not pd.isna(line[COST]):
         cost_of_one_answer = format_cost(float(line[COST_OF_ONE_ANSWER]))
         sentences += f" Always answering {line[ONE_ANSWER]} would cost {cost_of_one_answer} an image"
-        if line.get(COST.high, 0) >= line[COST_OF_ONE_ANSWER]:  # the interval of the model's cost reaches up to it
+        # The model may cost as much if the interval of its cost reaches up to the cost of the one answer. In a table
+        # without the interval, 0 takes the place of its upper end, so that nothing is added
+        if line.get(COST.high, 0) >= line[COST_OF_ONE_ANSWER]:
             sentences += ": the test images do not show that the model costs less"
         sentences += "."
     return sentences + _copies_sentence(line)
