@@ -301,12 +301,12 @@ def plain(key: str, value: Any) -> Any:
     Raises FcaError for a value of another kind, such as an object.
     """
     match value:
+        case np.generic():  # first, since some of NumPy's numbers and texts are also floats and texts of Python
+            return value.item()
         case None | bool() | int() | float() | str():
             return value
         case Path():
             return str(value)
-        case np.generic():
-            return value.item()
         case Mapping():
             return {plain(key, name): plain(key, inner) for name, inner in value.items()}
         case list() | tuple() | np.ndarray():

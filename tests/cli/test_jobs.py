@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 import fca
 from fca.cli.application import composed
-from fca.cli.jobs import Jobs, job_of_keys, word
+from fca.cli.jobs import Jobs, job_of_keys, plain, word
 from fca.cli.places import CONF
 from fca.cli.run import main
 from fca.types import FcaError
@@ -128,6 +128,12 @@ def test_what_the_command_line_refuses_is_refused_in_the_same_words(keys, tmp_pa
 def test_what_only_python_can_get_wrong_is_refused(keys, reason):
     with pytest.raises(FcaError, match=reason):
         fca.run(keys)
+
+
+@pytest.mark.parametrize("value", [np.float64(0.5), np.str_("a"), np.bool_(True), np.int64(3)])
+def test_numpys_values_become_pythons(value):
+    """Some of NumPy's types are also types of Python: np.float64 is a float."""
+    assert type(plain("key", value)) is type(value.item())
 
 
 @pytest.mark.wide

@@ -266,9 +266,10 @@ class PairwiseGP:
         centre = self._centre(evidence)
         regression = self._regression(self._moments(evidence, logits, centre, individual), additive, pairwise)
 
-        # f: the features X (indicators of values and pairs) times the posterior mean of their weights, S (L')⁻¹ h. S
-        # has the prior deviations, L (`lower`) is the Cholesky factor of I + S X' V⁻¹ X S, and h (`half_solution`) is
-        # L⁻¹ S X' V⁻¹ y, with V = r + o². Features with prior deviation 0 are not `active`: their weights are 0
+        # f is the centre (the logit of the share right of all images) plus the features X (indicators of values and
+        # pairs) times the posterior mean of their weights, S (L')⁻¹ h. S has the prior deviations, L (`lower`) is the
+        # Cholesky factor of I + S X' V⁻¹ X S, and h (`half_solution`) is L⁻¹ S X' V⁻¹ (y - centre), with V = r + o².
+        # Features with prior deviation 0 are not `active`: their weights are 0
         weights = np.zeros(self.features.shape[1])
         solution = solve_triangular(regression.lower, regression.half_solution, lower=True, trans=1)
         weights[regression.active] = regression.prior_sd * solution
@@ -309,11 +310,12 @@ class PairwiseGP:
         )
 
     def _regression(self, moments: _Moments, additive: float, pairwise: float) -> _Regression:
-        """Bayesian linear regression of the measured logits y on the features X, whose weights have prior deviations S.
+        """Bayesian linear regression of measured logits on the features X, whose weights have prior deviations S.
 
         L L' = I + S X' V⁻¹ X S,   h = L⁻¹ S X' V⁻¹ y,   log likelihood = log N(y; 0, V) - log |L| + h'h / 2
 
-        V has the variances of y. `_posterior` needs L and h: the posterior mean of the weights is S (L')⁻¹ h.
+        y are the measured logits less their centre, V their variances. `_posterior` needs L and h: the posterior mean
+        of the weights is S (L')⁻¹ h.
 
         moments:  the sums of X, y and V over the visited subdomains.
         additive, pairwise: prior deviations of the weights of values, and of pairs of values.
