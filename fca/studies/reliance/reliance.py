@@ -356,7 +356,8 @@ class Reliance:
         )
         frames = [spec.frame(lines) for spec, lines in zip(self.tables, lines_by_table, strict=True)]
 
-        # did the metric follow the true reliance of networks, in a test on images whose cue is known?
+        # the verdict on a metric is from a test on images whose cue is known: whether the metric followed the true
+        # reliance of networks
         verdict_by_metric = self._verdict_by_metric(store)
         for frame in frames:
             if TRUST in frame:  # until here the column holds the name of the metric
@@ -435,7 +436,7 @@ class Reliance:
         frame = frame.set_axis(pd.MultiIndex.from_arrays([labels, frame.index], names=["label", "image"]))
         frame = frame[is_of_kept_class & is_usable].dropna(how="all")  # all missing: the class is in no group
         left_out = {
-            "left_out": int((is_of_kept_class & ~is_usable).sum()),
+            "left_out": int((is_of_kept_class & ~is_usable).sum()),  # unusable images of the classes that are kept
             "classes_left_out": len(large_classes),
         }
         return ModelResults({**columns, **left_out}, frame)
@@ -499,7 +500,8 @@ class Reliance:
 
             noise = foreground.removeprefix("noise/foreground/")
             kind, level, *further_words = noise.split("/")  # KIND/LEVEL, then what differs from the defaults
-            # levels of released noise are norms that are not scaled to the input size: they count as another kind
+            # Levels of l2 noise are norms. In noise made as by the authors' released code (RELEASED) they are not
+            # scaled to the input size, so that such noise counts as another kind
             if shift_labels.RELEASED in further_words:
                 kind += f", {shift_labels.RELEASED}"
             estimands = {
@@ -617,17 +619,19 @@ def _condition_rows(store: Store, query: str | None) -> pd.DataFrame:
     several networks have the same name, column `model` also holds what distinguishes them: adaptation, weights and so
     on.
     """
-    rows = readable_rows(store, query)
+    rows = readable_rows(store, query)  # of all tasks: the query is checked, but selects no rows yet
     is_map = (rows["task"] == SALIENCY) & (rows["split"] == "test")
     shift = rows["shift"].fillna("").where(~is_map, SALIENCY)  # a map is one more condition of the same model
     is_condition = shift.str.startswith((CLEAN, "ablate/", "noise/", "swap/"))
     is_read = is_map | (by_full_models(rows) & is_condition)
-    index = apply_query(rows[is_read], query).index  # the query is about columns as they are stored
+    # the query is applied before columns are changed below, because it is about columns as they are stored
+    index = apply_query(rows[is_read], query).index
 
     # Rows of a network get the adaptation, weights and seed of its training. This needs the rows of trainings, too, so
     # the rows to read are selected only now
     condition = shift.str.replace(shift_labels.DRAW_NUMBER, "", regex=True)
     rows = _with_columns_of_training(rows).assign(shift=shift, condition=condition)
+    # versions of one data set get distinct names in column `dataset`, such as "cifar100 (limit 20)"
     rows = with_names_of_versions(store, rows.loc[index])
     return _with_distinct_names(rows).sort_values("shift")
 
@@ -688,6 +692,7 @@ def _right_by_protocol(predicted: Predictions, groups: Superclasses | None) -> I
     columns_of_dataset = predicted.columns[predicted.columns >= 0]
     if len(columns_of_dataset) < n_logits:  # otherwise masked equals open
         predicted_columns = masked_answers(predicted.logits, columns_of_dataset)  # the column with the highest logit
+        # `predicted.true` has the column of each image's true class
         yield "masked", 1 / len(columns_of_dataset), predicted_columns == predicted.true
 
     if groups is None:
@@ -740,7 +745,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
     labels = predicted.labels[first_of_class]
     items = store.items(row["fingerprint"])
     ids_of_split = items.loc[items["split"] == row["split"], "image_id"]
-    image_ids = ids_of_split.iloc[predicted.images[first_of_class]].tolist()
+    image_ids = ids_of_split.iloc[predicted.images[first_of_class]].tolist()  # `images`: positions in the split
 
     clean_thumbnails = pictures(store, image_ids, row["fingerprint"]).thumbnails
     picture_columns: list[tuple[str, Sequence[str | None]]] = [(CLEAN, clean_thumbnails)]
@@ -786,11 +791,13 @@ def _example_changes(conditions: Iterable[str]) -> list[str]:
 def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iterator[dict[str, Any]]:
     """A line for each model or person who decided about images whose shape and texture are of different classes.
 
-    Stored predictions come first, with the decisions for shape and for texture. Files of responses follow; in them only
-    the decisions for shape are known.
+    A decision is for shape if the class of the shape was named, and for texture if that of the texture was. Stored
+    predictions come first, with both kinds of decisions. Files of responses follow, which only have whether each
+    decision was for shape.
 
     rows:  `predict` rows of clean images; data sets without a column texture_label are skipped.
-    files: paths of response files, which must be about images of a stored data set, else FcaError is raised.
+    files: paths of response files, each about images of one stored data set. FcaError is raised for a file without any
+           such image.
     """
     dataset_by_image: dict[str, str] = {}  # name of an image whose shape and texture conflict -> its data set
     for row in records(rows):
@@ -830,7 +837,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
             allowed = "decisions about images of a stored data set with a column texture_label"
             raise FcaError("analysis.responses", file, allowed, "run task=predict on that data set first")
 
-        dataset = datasets[is_stored].iloc[0]
+        dataset = datasets[is_stored].iloc[0]  # a file is about one data set, so the first item stands for all
         for subject, decisions in zip(responses.subjects["subject"], responses.correct[:, is_stored], strict=True):
             n_images = int((~np.isnan(decisions)).sum())
             n_shape = int(np.nansum(decisions))

@@ -151,8 +151,10 @@ class Remedy:
     def _recipe(self, ranks: str | None) -> dict[str, Any]:
         """Name -> value of each field that this remedy reads; the others must not enter its identity.
 
-        The fields of Adam are read unless the layer is solved; those of core risk minimisation (corm) only by remedies
-        with it; those of deep feature reweighting (dfr, which balances images by the ranks of their cues) likewise.
+        - ADAM_FIELDS are read if Adam trains the layer; the other solver, logistic, has no epochs.
+        - CORM_FIELDS are read with core risk minimisation (corm).
+        - ranks, balanced and solver are read with deep feature reweighting (dfr), which balances images by the ranks
+          of their cues. Remedies without dfr have no choice of solver: it is always Adam.
 
         ranks: for dfr, the id of the table that has the ranks, or a digest of the ranks that the images have.
         """
@@ -265,7 +267,8 @@ class Remedy:
         """The last layer of the remedy, trained on frozen features; None where its training diverged.
 
         With corm (core risk minimisation) training images get noise on their backgrounds, each with a probability. The
-        loss has a penalty on the gradient of the loss by the background's pixels; validation images choose its weight.
+        loss has a penalty on the gradient of the loss by the background's pixels. The weight of the penalty is chosen
+        on validation images, all of which have such noise.
         With dfr (deep feature reweighting) the images are balanced: equally many of every group (a class, with strong
         or with weak spurious cues).
 
@@ -299,7 +302,7 @@ class Remedy:
             train_images = AtInput(data, "train", rows["train"], network, context)
             val_images = AtInput(data, "val", rows["val"], network, context)
             train = NoisyFeatures(network, train_images, self.sigma, self.probability, context.seed)
-            val = NoisyFeatures(network, val_images, self.sigma, 1.0, context.seed)  # probability 1: all have noise
+            val = NoisyFeatures(network, val_images, self.sigma, 1.0, context.seed)  # 1.0: all have noise
         else:
             saliency_weights = [0.0]  # no penalty
             train = stored_features(train_features, context.machine.accelerator)

@@ -194,7 +194,7 @@ class Saliency:
         arrays = _facts_of_masks(data, rows, classifier.geometry, context.machine.workers)
 
         start = time.perf_counter()
-        camera = Camera(classifier, inputs.images(rows[:1]), self.layer)
+        camera = Camera(classifier, inputs.images(rows[:1]), self.layer)  # any image shows the sizes of outputs
         arrays |= self._map_arrays(camera, inputs, true, classifier.input_size)
         seconds = time.perf_counter() - start
 
@@ -226,7 +226,7 @@ class Saliency:
         from fca.training.infer import batch_size_of
 
         rows = inputs.rows
-        rows_of_others = np.roll(rows, len(rows) // 2)  # pairs each image with one far away in the list
+        rows_of_others = np.roll(rows, len(rows) // 2)  # pairs each image with the one half a list away
         n_batches = math.ceil(len(rows) / batch_size_of(size))
         batches = np.array_split(np.arange(len(rows)), n_batches)
 
@@ -312,7 +312,7 @@ class Camera:
         """
         import torch
 
-        outputs: list[Tensor] = []
+        outputs: list[Tensor] = []  # of the layer, one for each time that it is used; the last one is mapped
 
         def keep_output(_: Any, __: Any, output: Tensor) -> Tensor:
             outputs.append(output.detach().requires_grad_())  # layers before this one need no gradients
@@ -338,8 +338,8 @@ class Camera:
     def _choose_layer(self, image: Tensor, pattern: str | None) -> tuple[str, int]:
         """The name of the layer whose output is mapped, and how many prefix tokens (class, register) it begins with.
 
-        Without a pattern it is the last layer whose output is a map of the image; in a transformer only the norms
-        before attention count, which have one of the names in NORMS. Maps do not grow from layer to layer, so that a
+        Without a pattern it is the last layer whose output is a map of the image. Of layers whose outputs are tokens
+        only the norms before attention count; NORMS has their names. Maps do not grow from layer to layer, so that a
         square output larger than an earlier map is something else, such as a matrix of attention.
 
         image:   shows the sizes of all outputs in one forward pass.
@@ -348,23 +348,24 @@ class Camera:
         """
         layers = self.network.modules()
         prefix_counts = [layer.num_prefix_tokens for layer in layers if hasattr(layer, "num_prefix_tokens")]
-        side = image.shape[-1]  # of the input, then of the smallest map so far
-        prefix_by_layer: dict[str, int] = {}  # layers that have a map -> number of prefix tokens
+        largest_side = image.shape[-1]  # a map has at most this side: that of the image, then of the map before
+        prefix_by_layer: dict[str, int] = {}  # name of each layer that has a map -> number of prefix tokens
         chosen: str | None = None
         for name, output in self._layer_outputs(image).items():
             n_tokens = output.shape[1] if output.ndim == 3 else 0
-            # where the network states no number, tokens beyond the side x side patches of the map before are the prefix
-            prefix = prefix_counts[0] if prefix_counts else max(0, n_tokens - side**2)
+            # Where the network states no number of prefix tokens, the patches are taken to be as many as the places of
+            # the map before (the convolution that cuts the image into patches); the tokens beyond them are the prefix
+            prefix = prefix_counts[0] if prefix_counts else max(0, n_tokens - largest_side**2)
             prefix = min(n_tokens, prefix)  # 0 for a convolutional output
             as_map = _as_map(output, prefix)
-            if as_map is None or not 1 < as_map.shape[-1] <= side:  # a map of one place shows nothing
+            if as_map is None or not 1 < as_map.shape[-1] <= largest_side:  # a map of one place shows nothing
                 continue
 
             prefix_by_layer[name] = prefix
             is_norm_before_attention = name.rpartition(".")[2] in NORMS
             is_convolutional = not n_tokens
             if is_convolutional or is_norm_before_attention:
-                side = as_map.shape[-1]
+                largest_side = as_map.shape[-1]
                 chosen = name
 
         if pattern is not None:
@@ -401,8 +402,9 @@ class Camera:
 def _as_map(output: Tensor, prefix: int) -> Any:
     """The output of a layer as images x channels x cells x cells; None where it is no square map.
 
-    output: images x tokens x channels, where the tokens behind the first `prefix` are the places of a square, row by
-            row; or 4-dimensional, with the channels before or after the height and width of the map.
+    output: images x tokens x channels, where the tokens after the prefix are the places of a square, row by row; or
+            4-dimensional, with the channels before or after the height and width of the map.
+    prefix: number of tokens at the beginning that are no places, such as the class token.
     """
     if output.ndim == 3:
         n_places = output.shape[1] - prefix
@@ -529,10 +531,13 @@ def _pictures(
 
 
 def _headline_columns(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dict[str, Any]:
-    """Columns of the row of a saliency run: means of the metrics over classes, with intervals, and two counts.
+    """Columns of the row of a saliency run: means of the metrics over classes, and two counts.
 
-    The counts are of images whose map is zero everywhere, and of images without an object in the input. A metric that
-    is defined for no image has no columns.
+    The metrics of HEADLINES (iou, mass, density_gap) also have intervals. The mean of iou_others, the overlap of a map
+    with the object of another image, has none: it only shows which iou maps reach that ignore where the object is. A
+    metric that is defined for no image has no columns.
+
+    The counts are of images whose map is zero everywhere, and of images without an object in the input.
 
     arrays: the run's arrays with a line for each image.
     labels: class of each image.

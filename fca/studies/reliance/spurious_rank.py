@@ -121,7 +121,7 @@ class SpuriousRank:
         Raises FcaError without stored features, without a linear layer on them (if no file names features), for several
         encoders on one data set, and for a file of features that does not fit.
         """
-        rows = readable_rows(store, self.query)
+        rows = readable_rows(store, self.query)  # of all tasks: the query is checked, but selects no rows yet
         predict_rows = apply_query(rows[rows["task"] == "predict"], self.query)
 
         rank_frames: list[pd.DataFrame] = []
@@ -180,7 +180,7 @@ class SpuriousRank:
             is_chosen = (embed_rows["encoder"] == self.encoder) | (embed_rows["run_id"] == self.encoder)
             embed_rows = embed_rows[is_chosen]
 
-        # layers for all classes of the data set
+        # layers for all classes of the data set; the parent of a layer's run is the run of its features
         is_linear = rows["adaptation"].isin(["probe", "head"]) & (rows["ncl"] == rows["num_classes"])
         layer_rows = apply_query(rows[is_linear & rows["parent"].isin(embed_rows["run_id"])], self.query)
         # a probe is solved exactly, a head trained by Adam: descending order puts "probe" before "head"
@@ -255,6 +255,7 @@ def read_features(file: str, embed_row: Row, items: pd.DataFrame, n_features: in
             raise FcaError(f"{column} in {file}", unknown.iloc[0], allowed, f"features are of {encoder}")
 
     check("class", set(items["label"]), f"classes of {dataset}")
+    # the cells of the file are text, so that numbers of features are compared as text
     check("feature", {str(feature) for feature in range(n_features)}, f"0 to {n_features - 1}")
     return frame.rename(columns={"class": "label"}).astype({"feature": int})
 

@@ -164,12 +164,12 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
     by_class = class_accuracy(values, class_of_image, n_classes)  # conditions x classes
     mean = by_class.mean(axis=1)
 
-    # each class is left out
+    # each class is left out; classes are one kind of random draws, so that there is one array
     if over == CLASSES and n_classes >= FEWEST_DRAWS:
         without_class = (by_class.sum(axis=1, keepdims=True) - by_class) / (n_classes - 1)
         return ClassMeans(mean, (without_class,))
 
-    # each image is left out, class by class
+    # each image is left out; the images of each class are draws of their own, with an array of their own
     without_image = []
     for index, n in enumerate(counts.tolist()):
         values_of_class = values[:, class_of_image == index].astype(float)  # conditions x images of the class
