@@ -500,7 +500,7 @@ def _fill_asymptotes(
         curvature[0, 0] = n_responses * infeasible * feasibility - total + squares
         mixed.append(-error * lost)
     if "guess" in LEARNED[state.model]:
-        # by both f and s, from the sums of `lost`. If s is learned alone, [0, -1] and [-1, -1] are the same element: the
+        # by both f and s, from the sums of `lost`. If s is learned alone, [0, -1] is the same element as [-1, -1]; the
         # assignment to [-1, -1] below then replaces this value
         curvature[0, -1] = curvature[-1, 0] = share * (total - squares)
         won = np.multiply(right, inverse_chance, out=inverse_chance)
