@@ -79,12 +79,12 @@ def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Paramet
 
     gradient by p = Σ error dz/dp,   negative Hessian by p and q = Σ (weight dz/dp dz/dq - error d²z/dp dq)
 
-    θ is ability, b difficulty, a discrimination; p and q stand for log a or b. Of the log likelihood of a response,
-    error is the first derivative by z and weight minus the second; the sums are over subjects. The log prior's
-    derivatives are added.
+    θ is ability, b difficulty, a discrimination; p and q stand for log a or b. The sums are over subjects. Error is the
+    first derivative by z of the log likelihood of a response, and weight is the second derivative with its sign
+    changed. The log prior's derivatives are added.
 
-    The k free parameters of an item are, in this order: the m learned asymptotes (as logits), log a (not in the 1PL),
-    b. The gradient is k x groups, the Hessian k x k x groups.
+    The k free parameters of an item are, in this order: the m learned asymptotes (feasibility, guess) as logits, log a
+    (not in the 1PL), b. The gradient is k x groups, the Hessian k x k x groups.
     cells: derivatives of the log likelihood, filled at `state`. By z, summed over subjects: `by_item`. By asymptotes:
     `asymptote` (the gradient, m x groups) and `own` (the negative Hessian, m x m x groups).
     observed: True for the Hessian itself, made positive definite where it is not; False for its expectation (Fisher
@@ -149,7 +149,8 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     Returns the parameters of each item (parameters x groups) at the mode that it reaches, and its log posterior there.
     At fixed abilities, items do not depend on each other: a step that lowers an item's posterior is halved for this
     item alone. An item has arrived when its step is small. Arrived items are set aside once they are many, to save
-    work. `height` below is the log posterior of an item (`heights`), `cells` hold its likelihood and derivatives.
+    work; until then they take steps like the others. `height` below is the log posterior of an item (`heights`),
+    `cells` hold its likelihood and derivatives.
     """
     if not len(data.count):  # no item to climb
         return state.item, np.empty(0)

@@ -240,7 +240,8 @@ def first_state(data: Responses, model: str) -> State:
     # start of the prior: b ~ N(centre, spread²), and log a around log unit, so that z = a (θ - b) is in logits
     centre = float(np.average(difficulty, weights=data.count))
     spread = float(np.sqrt(np.average((difficulty - centre) ** 2, weights=data.count)))
-    prior = Prior(centre=centre, spread=max(spread, 0.5), log_slope=float(np.log(unit)))
+    spread = max(spread, 0.5)  # never near 0, even if all items are nearly equally hard
+    prior = Prior(centre=centre, spread=spread, log_slope=float(np.log(unit)))
     log_slope = np.full(len(difficulty), np.log(unit))
     return _state_with_asymptotes(model, ability, difficulty, log_slope, prior)
 
@@ -351,7 +352,7 @@ def fill(cells: Cells, data: Responses, state: State) -> None:
     # Σ xz = a (Σ xθ - b Σ x) and Σ xz² = a² (Σ xθ² - 2b Σ xθ + b² Σ x)
     for sums in cells.by_item:
         difficulty_sum = state.difficulty * sums[0]  # b Σ x
-        if len(sums) > 2:  # of weight; before row 1, which this row needs in powers of θ
+        if len(sums) > 2:  # of weight; row 2 needs Σ xθ, which row 1 holds until the next line changes it
             sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - difficulty_sum))
         sums[1] = slope * (sums[1] - difficulty_sum)
 
@@ -466,6 +467,9 @@ def _fill_asymptotes(
     lost = (1 - f) / c where the response is wrong, 0 where it is right
     won  = (1 - f) / c where the response is wrong, f / c where it is right
 
+    That is, lost is the probability that a wrong response came from infeasibility, and won is the chance of the
+    response at s = 1, where everyone is right with probability f, over its chance c.
+
     The derivatives of the log likelihood, Σ log c over the n responses to an item, are:
 
     by logit f:   gradient Σ (1 - f - lost),   minus second derivative Σ ((1 - f) f - lost + lost²)
@@ -496,7 +500,8 @@ def _fill_asymptotes(
         curvature[0, 0] = n_responses * infeasible * feasibility - total + squares
         mixed.append(-error * lost)
     if "guess" in LEARNED[state.model]:
-        # by both f and s, from the sums of `lost`; if s is learned alone, this is its own place, overwritten below
+        # by both f and s, from the sums of `lost`. If s is learned alone, [0, -1] is the same element as [-1, -1]; the
+        # assignment to [-1, -1] below then replaces this value
         curvature[0, -1] = curvature[-1, 0] = share * (total - squares)
         won = np.multiply(right, inverse_chance, out=inverse_chance)
         won *= feasibility

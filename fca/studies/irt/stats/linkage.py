@@ -65,7 +65,7 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     """Find the two groups of subjects that have least in common, and how firmly their items link them on one scale.
 
     responses: 1 right, 0 wrong, NaN missing.
-    fit: a fit of these responses, which gives the information of each.
+    fit: a fit of these responses, from which the Fisher information of each response is computed.
 
     None where no group is set apart: if nothing is missing, if fewer than two subjects had both right and wrong
     responses, or if every group has half of its information or more in common with the others.
@@ -100,9 +100,11 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     if len(subjects) < 2:
         return None
     informative_responses = responses[np.ix_(subjects, items)]
+    # parts: subjects of different parts have no informative item in common, not even through other subjects
     part_of_subject = parts_of(informative_responses)
-    if part_of_subject.max() > 0:  # no informative items link the parts: the smallest part, which comes last, is apart
+    if part_of_subject.max() > 0:  # two parts or more: the last part, which is the smallest, is the group set apart
         last_part = subjects[part_of_subject == part_of_subject.max()]  # positions among all subjects
+        # without a link the difference is undetermined; `gap` and `balanced_se` are not computed and stay 0
         return Link(_membership(len(responses), last_part), responses=0, shift_se=float("inf"), kept=0.0)
 
     # information of each response, and what each two subjects have in common: Σ w_i w_j / Σ w over the items
@@ -112,7 +114,7 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     is_in_group = _find_group_apart(weight, common)
     if is_in_group is None:
         return None
-    # times the abilities, the contrast is the mean of the group less the mean of the others
+    # contrast: weights of the subjects, such that contrast @ abilities is the mean of the group less that of the others
     contrast = is_in_group / is_in_group.sum() - ~is_in_group / (~is_in_group).sum()
     # a fit does not keep the variance of difficulty that it has learned, but this is nearly equal
     difficulty_variance = float(np.var(fit.difficulty) + np.mean(fit.difficulty_se**2))
@@ -139,13 +141,14 @@ def _shift_variances(
 ) -> tuple[float, float, float]:
     """Variance of the difference c' θ of two groups' mean abilities: by the responses, with the prior, if balanced.
 
-    By the responses alone: c' L⁺ c. L is the information on abilities after difficulties are eliminated.
+    By the responses alone: c' L⁺ c. L is the information on abilities after difficulties are eliminated. It is
+    singular, because adding a constant to all abilities changes nothing; L⁺ is its pseudo-inverse.
     With the prior: c' M⁻¹ c. M is L with the prior's information added, which is 1 on each ability and
     1 / difficulty_variance on each difficulty, before the difficulties are eliminated.
-    In a balanced design with as many responses: (n - 1) / n Σ c² / d. There are n subjects, and d is the information on
-    each if the others' abilities were known. With k responses to each item this is the variance in balanced incomplete
-    blocks, where every two subjects have equally many items in common; their efficiency is n (k - 1) / ((n - 1) k)
-    (Yates 1936).
+    In a balanced design with as many responses: (n - 1) / n Σ c² / d. There are n subjects, and d, the diagonal of L,
+    is the information on the ability of each subject if the abilities of all others were known. With k responses to
+    each item this is the variance in balanced incomplete blocks, where every two subjects have equally many items in
+    common; their efficiency is n (k - 1) / ((n - 1) k) (Yates 1936).
 
     weight: information of each response, subjects x items; 0 where missing.
     common: information that each two subjects have in common.
@@ -180,7 +183,8 @@ def _find_group_apart(
     eigenvectors = np.linalg.eigh(common / np.outer(root, root))[1]  # eigenvalues ascend
     order = np.argsort(eigenvectors[:, -2] / root, kind="stable")
 
-    # for each cut of this order, the information that crosses it: w v / (w + v), summed over items
+    # for each cut of this order, the information that crosses it: w v / (w + v), summed over items, with w and v the
+    # information of the responses to the item before and after the cut
     first_by_item = np.cumsum(weight[order], axis=0)[:-1]  # cuts x items
     crossing = (first_by_item * (by_item - first_by_item) / by_item).sum(axis=1)
     information_of_first = first_by_item.sum(axis=1)

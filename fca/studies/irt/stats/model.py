@@ -263,7 +263,7 @@ def score_ability(responses: Matrix, bank: ItemBank) -> Scored:
         while True:  # halve the steps that lower the posterior
             trial_height = trial[0]
             fell = trial_height < height - 1e-12 * np.abs(height)  # by more than rounding
-            if not fell.any() or np.abs(step[fell]).max() <= TOLERANCE:
+            if not fell.any() or np.abs(step[fell]).max() <= TOLERANCE:  # falling steps are negligible
                 break
             step[fell] /= 2
             trial = _local_posterior(responses, bank, ability + step)

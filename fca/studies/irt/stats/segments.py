@@ -110,7 +110,7 @@ def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes)
     """Each subject's share of right responses among its responses in each quarter, with Wilson's 95 % interval.
 
     correct: 1 right, 0 wrong, NaN for no response.
-    quarter: of each item, 0 to 3.
+    quarter: of each item, 0 to 3: where it is among all items by hardness or by discrimination (`quarters`).
 
     >>> segment_shares(np.array([[1.0, 0.0, np.nan, 1.0]]), np.array([0, 0, 0, 3])).share
     array([[0.5, nan, nan, 1. ]])
@@ -200,23 +200,25 @@ def class_robustness(
 ) -> Robustness:
     """Instability, trend and change of every class, with 95 % intervals over its images.
 
-    instability: standard deviation over severities of the class's mean of each part, averaged over parts.
-    trend: slope of the class's mean value over severity.
-    change: the class's mean value over severities, minus the mean of `clean` over its images.
+    instability: how much the class's means of `parts` vary: their standard deviation over severities, averaged over
+                 parts.
+    trend: slope over severity of the class's mean of `value`.
+    change: the class's mean of `value` over all severities, minus its mean of `clean`.
 
     parts: one or four numbers for each image at each severity. The four state which quarter of difficulty the image is
     in, as 1 or 0 (`quarter_parts`), so their class means are the class's shares of images in the quarters. The single
     number is the image's difficulty.
-    value: of each image at each severity, expected success or difficulty.
+    value: one number for each image at each severity, its expected success or its difficulty.
     label: class of each image, 0 to classes - 1, each with at least one image.
     severity: two or more, all above 0.
-    clean: value of each image at severity 0; None: change is NaN.
+    clean: `value` of each image at severity 0; if it is None, change is NaN.
     seed, resamples: of the bootstrap for the interval of instability.
 
     The intervals take the fit and the cuts of quarters as known. The interval of instability is made of percentiles of
-    a bootstrap over images, less what sampling adds to instability. In simulation it contains the true instability in
-    93 to 100 % of the draws; plain percentiles never do if the class does not move. It is NaN with
-    fewer than five images. The other intervals are those of means (`mean_interval`), NaN with one image.
+    a bootstrap over images. The means of a few images vary over severities even if the class does not move, so this
+    effect of sampling is subtracted in every resample. In simulation the interval contains the true instability in 93
+    to 100 % of the draws; without the subtraction it never does if the class does not move. It is NaN with fewer than
+    five images. The other intervals are those of means (`mean_interval`), NaN with one image.
 
     `Robustness` also has the instability of every class in each resample (`resampled`); from it nothing is subtracted.
 
@@ -249,7 +251,7 @@ def class_robustness(
         estimates.append(  # instability, trend and change, each with low and high end, as `Robustness` orders them
             [
                 float(instability(parts_of_class.mean(axis=0))),
-                *percentile_interval(net_instability, len(images)),
+                *percentile_interval(net_instability, len(images)),  # wider for few images, NaN for fewer than five
                 trend[images].mean(),
                 *mean_interval(trend[images], image_groups),
                 change[images].mean(),

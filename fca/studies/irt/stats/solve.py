@@ -236,9 +236,9 @@ def find_mode(
 
     No Newton step lowers the log posterior. Between Newton steps, the scales of the prior (the spread of difficulty and
     the mean log discrimination) are learned by an EM step. EM steps alone approach their limit slowly, so the scales
-    are then moved further, to where the changes of the last EM steps lead. In the first 30 steps, secants predict the
-    scales that an EM step would not change (Anderson's acceleration). As secants can cycle, Aitken's extrapolation
-    replaces them later.
+    are then moved further, to where the changes of the last EM steps lead. In the first 30 steps this is done with
+    secants: the change by an EM step is taken as linear in the scales, and they move to where it would be 0 (Anderson's
+    acceleration). As secants can cycle, Aitken's extrapolation replaces them later.
 
     fixed_ability: abilities stay as they are in `state`.
     learning: the scales that are learned.
@@ -267,7 +267,8 @@ def find_mode(
         cells, trial_cells = trial_cells, cells  # `cells` are now at the new state; the next step fills the others
 
         # secants compare EM steps, each of which should start from the mode at its scales. So near the end, where the
-        # scales change little, Newton steps are repeated without an EM step until they are small
+        # scales change little, Newton steps are repeated without an EM step until they are small: at most the
+        # tolerance, or small against the last change of the scales
         may_use_secants = iteration < SECANT_STEPS
         last_change = _last_change(history)
         is_near_end = last_change < SMALL_SCALE_CHANGE
@@ -371,7 +372,7 @@ def _move_scales(prior: Prior, distance: Scales) -> Prior:
 def _take_step(
     data: Responses, state: State, cells: Cells, trial_cells: Cells, shared: np.ndarray, item: np.ndarray
 ) -> tuple[State, float]:
-    """Take a Newton step, halved until it does not lower the log posterior.
+    """Take a Newton step, halved until it does not lower the log posterior, or until it is too short to matter.
 
     Returns the state reached, and the size of the whole step before it was halved: the largest move of a shared
     parameter, or of an item's parameter relative to 1 + its value.
@@ -397,7 +398,7 @@ def _take_step(
         fill(trial_cells, data, reached)
 
         has_risen = log_posterior(reached, trial_cells, data.count) >= height - 1e-12 * abs(height)  # up to rounding
-        if has_risen or length < 1e-9:  # a shorter step would change nothing
+        if has_risen or length < 1e-9:  # so short a step changes nothing but rounding
             return reached, float(max(np.abs(shared).max(), item_size.max()))
         length = length / 2
         climbs_alone = np.ones_like(climbs_alone)  # the joint step of the items failed
@@ -551,23 +552,23 @@ def _move_to_highest_modes(
     item = mode.state.item.copy()
     state = replace(mode.state, item=item[:, tried])
     cells = Cells.empty(data, state.model, matrices=False)  # sums over subjects suffice for steps of items
-    present_height = heights(mode.state, mode.cells)[tried]
-    best_height = present_height.copy()
+    current_height = heights(mode.state, mode.cells)[tried]
+    best_height = current_height.copy()
     has_several_modes = np.zeros(len(tried), dtype=bool)
 
     for start_item in (best_of_grid(data, state), *_other_starts(data, state)):
         start = replace(state, item=start_item)
         fill(cells, data, start)
         is_promising = heights(start, cells) > best_height - HOPELESS_DEPTH
-        promising = np.flatnonzero(is_promising)  # starts far below the present mode are not climbed, to save time
+        promising = np.flatnonzero(is_promising)  # starts far below the current mode are not climbed, to save time
         reached_item, reached_height = climb(data.part(promising), replace(start, item=start_item[:, promising]))
-        has_several_modes[promising] |= np.abs(reached_height - present_height[promising]) > HEIGHT_MARGIN
+        has_several_modes[promising] |= np.abs(reached_height - current_height[promising]) > HEIGHT_MARGIN
 
         is_better = reached_height > best_height[promising] + HEIGHT_MARGIN
         improved = promising[is_better]
         item[:, tried[improved]] = reached_item[:, is_better]
         best_height[improved] = reached_height[is_better]
-    return item, tried[has_several_modes], int((best_height > present_height).sum())
+    return item, tried[has_several_modes], int((best_height > current_height).sum())
 
 
 def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
@@ -579,22 +580,21 @@ def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
     if "feasibility" not in LEARNED[state.model]:
         return ()
 
-    _, easiness = data.logits()
-    feasibility = LEARNED[state.model].index("feasibility")
+    _, easiness = data.logits()  # of each item: the logit of its share of right responses
+    feasibility = LEARNED[state.model].index("feasibility")  # its row
     prior = state.prior
 
-    # rows are free parameters: feasibility as a logit, log discrimination last but one, difficulty last.
-    # Easiness is the logit of the share of right responses: at the first start the feasibility is this share, at the
-    # second start a subject of mean ability (0) has this chance
+    # rows are free parameters: feasibility as a logit, log discrimination last but one, difficulty last
     rarely_feasible = state.item.copy()
-    rarely_feasible[feasibility] = easiness
+    rarely_feasible[feasibility] = easiness  # so the feasibility is the share of right responses
     rarely_feasible[-2] = prior.log_slope
     rarely_feasible[-1] = prior.centre - prior.spread
 
     hard = state.item.copy()
     hard[feasibility] = 3.0  # a feasibility of 0.95
     hard[-2] = prior.log_slope
-    hard[-1] = np.maximum(-easiness / np.exp(prior.log_slope), prior.centre)
+    difficulty = -easiness / np.exp(prior.log_slope)  # at ability 0 the chance is then nearly that share
+    hard[-1] = np.maximum(difficulty, prior.centre)  # never easier than the mean item
     return rarely_feasible, hard
 
 
@@ -602,10 +602,11 @@ def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
 def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = False) -> Mode:
     """The mode that `find_best_mode` finds, with the scales of the prior learned only if the responses determine them.
 
-    The scales are the spread of difficulty and the mean log discrimination, which is the unit of ability. A scale that
-    ends at its floor, or is small and within two standard errors of 0, is fixed (spread of difficulty 1; the unit of
-    ability a logit), and everything else is fitted again. `Mode.learning` holds which scales were learned. Where the
-    responses determine both scales, the result is exactly that of `find_best_mode`.
+    The scales are the spread of difficulty and the mean log discrimination, which is the unit of ability. A scale is in
+    doubt if it is small or if the fit did not converge. If its variance is then within two standard errors of 0, or the
+    spread of difficulty is at its floor, the scale is fixed (spread of difficulty 1; the unit of ability a logit), and
+    everything else is fitted again. `Mode.learning` holds which scales were learned. Where the responses determine both
+    scales, the result is exactly that of `find_best_mode`.
     fixed_ability: abilities stay as they are in `start`.
     """
     mode = find_best_mode(data, start, fixed_ability)
@@ -626,11 +627,15 @@ def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = Fal
 def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
     """Which of the scales that `mode` learned are determined by the responses: spread of difficulty, unit of ability.
 
-    A scale is in doubt if it is small, or if the fit did not converge. It is then rejected unless the variance that
-    belongs to it (of ability, or of difficulty) is larger than chance explains. Of two scales in doubt the unit of
-    ability is tested first; if it is rejected, the next fit learns the spread of difficulty without it, which may make
-    that one estimable. With fixed abilities the unit is given, and the mean log discrimination is rejected only if it
-    grows without end.
+    The unit of ability is learned as the mean log discrimination (`learning.slope`): subjects with a standard deviation
+    of 1 unit differ by exp(mean log discrimination) logits.
+
+    A scale is in doubt if it is small, or if the fit did not converge. It is then rejected unless the variance of
+    difficulty (for the spread) or of ability (for the unit) is larger than chance explains. If both are in doubt, the
+    unit is tested first. If the unit is rejected, the spread is not tested here: the caller fits again with a fixed
+    unit, and in that fit the spread may be estimable.
+
+    With fixed abilities the unit is given. The mean log discrimination is then rejected only if it grows without end.
     """
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
@@ -694,9 +699,10 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     Hessian, and C the block between the item and the shared parameters. Then S⁻¹ is the covariance of abilities, and
     B⁻¹ + B⁻¹ C S⁻¹ Cᵀ B⁻¹ is the covariance of the item's parameters.
 
-    The prior's centre, the mean difficulty, is taken as known if all scales of the prior were learned. If a scale was
-    not learned, the few responses leave the centre open too, which widens the standard errors of items. Abilities count
-    from the mean of the subjects, so their standard errors always take the centre as known.
+    The prior's centre, the mean difficulty, is taken as known if all scales of the prior were learned. A scale that was
+    not learned shows that the responses are few. They then leave the centre uncertain too, and its uncertainty is part
+    of the standard errors of items. Abilities count from the mean of the subjects, so their standard errors always take
+    the centre as known.
     fixed_ability: abilities are taken as known; their standard errors are 0.
     """
     system = derivatives(mode.state, mode.cells, data.count, observed=True)  # by the Hessian, not its expectation

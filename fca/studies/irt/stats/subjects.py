@@ -18,10 +18,10 @@ def one_class(
     nearly every item of these classes. So no single scale of ability describes them, and with many of them ability no
     longer orders all subjects as accuracy does.
 
-    Simulated with a 2PL of 90 subjects, 20 of whom predict a single class of two, the commoner one being right in 62 %:
-    Kendall's tau of ability with accuracy is 0.79 to 0.87 in five draws, among the other 70 in the same fit 0.96 to
-    0.98, and 0.98 without such subjects (experiments/irt_corruption/one_class.py). With ten classes of equal size, 20
-    such subjects leave it at 0.95 to 0.98.
+    Simulated with a 2PL of 90 subjects, 20 of whom predict a single class of two, the commoner of which has 62 % of the
+    items: Kendall's tau of ability with accuracy is 0.79 to 0.87 in five draws, among the other 70 in the same fit 0.96
+    to 0.98, and 0.98 without such subjects (experiments/irt_corruption/one_class.py). With ten classes of equal size,
+    20 such subjects leave it at 0.95 to 0.98.
 
     correct: 1 right, 0 wrong, NaN missing.
     labels: class of each item; items without one (None, NaN) are left out.

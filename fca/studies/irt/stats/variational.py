@@ -58,7 +58,8 @@ def population(mean: Vector, variance: Vector, count: Vector) -> Population:
     q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2),   q(μ) = N(E τ Σ E z / t, 1/t),   t = n E τ + 10⁻⁶
 
     The priors are μ ~ N(0, 10⁶), hence the 10⁻⁶ (1 / MEAN_VARIANCE below), and τ ~ Gamma(1, 1). Each of q(μ) and q(τ)
-    depends on the other. So they are updated in turn until the variance of q(μ) stays the same.
+    depends on the other. So they are updated in turn until the variance of q(μ) stays the same. Here q is the
+    approximate posterior, and E the expectation under q.
     mean, variance: of the posterior of each z.
     count: how many parameters each entry stands for, since items with equal responses are one group; n = Σ count.
 
@@ -177,7 +178,7 @@ class State:
 
 
 def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
-    """Where the fit starts: abilities as standardised logits of accuracy, plus noise from `rng`.
+    """Where the fit starts: abilities as standardised logits of accuracy, plus noise from `rng`, by which seeds differ.
 
     This fixes the sign and the scale of ability: abler subjects are right more often. The mean and the spread of
     difficulty are taken from the logits of the items' shares of wrong responses, in the same unit. In the 1PL the unit
@@ -202,9 +203,9 @@ def first_state(data: Responses, model: str, rng: np.random.Generator) -> State:
     spread = float(np.sqrt(np.average((easiness / unit + centre) ** 2, weights=data.count)))
     scale = Scale(
         centre=centre,
-        spread=max(spread, 0.5),
+        spread=max(spread, 0.5),  # never near 0, even if all items are nearly equally hard
         log_slope=float(np.log(unit)),
-        slope_spread=0.0 if has_one_slope else 0.5,
+        slope_spread=0.0 if has_one_slope else 0.5,  # of log discrimination: a first guess, learned in the first sweep
         uncapped=0.5 if model == "3pl-upper" else 1.0,  # share of items with feasibility 1
     )
     return State(ability, np.full(len(ability), 0.01), scale)  # a standard deviation of 0.1 for every ability
@@ -227,7 +228,8 @@ def logs(state: State, points: Grid) -> Logs:
 
     P(right) = λ / (1 + exp(-z)),   P(wrong) = (1 - λ) + λ / (1 + exp z),   z = a (θ - b)
 
-    The expectation is over q(θ) of the subject. It is the mean at two values of θ, one standard deviation to each side.
+    The expectation is over q(θ) of the subject, a normal density. It is computed as the mean at two values of θ, one
+    standard deviation below and above the mean of q(θ) (Gauss-Hermite quadrature with two points).
     points: values of b, log a and λ. Its b and log a are in standard deviations of the priors in `state.scale`. Its
     dtype is single precision where there are thousands of points, to save time.
 
@@ -241,7 +243,8 @@ def logs(state: State, points: Grid) -> Logs:
     difficulty = scale.centre + scale.spread * points.difficulty
     feasibility = points.feasibility.astype(points.dtype)[:, None]  # levels x 1
 
-    # value, first and second derivative by θ, each of right and of wrong: subjects x levels of λ x pairs of b and log a
+    # six tables: values, first and second derivatives by θ, each for a right and for a wrong response. Each table is
+    # subjects x levels of λ x pairs of b and log a
     shape = (len(state.ability), len(points.feasibility), len(points.slope))
     means = np.zeros((6, *shape), points.dtype)
     for side in (-1.0, 1.0):
@@ -325,9 +328,9 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
     moments = np.empty((functions.shape[1], len(data.count)))
     evidence = 0.0
     expected_right, expected_responses = np.zeros((2, *log_right.shape), points.dtype)
-    width = max(BLOCK // len(log_prior), 1)
-    for start in range(0, len(data.count), width):
-        block = slice(start, start + width)
+    groups_in_block = max(BLOCK // len(log_prior), 1)
+    for start in range(0, len(data.count), groups_in_block):
+        block = slice(start, start + groups_in_block)
         log_density = correct[:, block].T @ gain  # groups x points
         log_density += all_wrong if data.present is None else present[:, block].T @ log_wrong + log_prior
         posterior, log_evidence = _normalise(log_density)
@@ -340,13 +343,14 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
         expected_responses += posterior.sum(axis=0) if data.present is None else present[:, block] @ posterior
 
     return Items(
-        # from moments in standard deviations of the prior to mean and variance on the scale of ability, and of log a
+        # from moments in standard deviations of the prior to mean and variance on the scale of ability, and of log a.
+        # A point stands for all values nearest to it, so the distance of the points (`width`) adds to the variance
         difficulty=_mean_and_variance(moments[:2], scale.centre, scale.spread, points.width[0]),
         slope=_mean_and_variance(moments[2:4], scale.log_slope, scale.slope_spread, points.width[1]),
         feasibility=moments[4] if n_levels > 1 else np.ones(len(data.count)),
         uncapped=moments[5],
         right=expected_right,
-        wrong=np.maximum(expected_responses - expected_right, 0),
+        wrong=np.maximum(expected_responses - expected_right, 0),  # rounding can make the difference negative
         evidence=evidence,
     )
 
@@ -401,8 +405,9 @@ def subjects_step(state: State, log_chances: Logs, items: Items, prior: Populati
     numbers of right and wrong responses of each subject to items at each point; they are the weights of the points.
 
     An item with a cap (λ below 1) makes the log posterior less concave, or not concave at all. So the curvature is
-    never taken below a quarter of the sum of squared slopes, which estimates the information in the responses. With
-    this least curvature the step ascends and the variance is positive.
+    never taken below a quarter of the sum of squared slopes, which estimates the information in the responses. This
+    least curvature is positive, so that the step ascends and the variance is positive. It is only a quarter of the
+    estimate, so that it replaces the curvature only where that is much smaller than the estimate.
     log_chances: log probabilities of responses and their derivatives by θ at `state`, from `logs`.
     prior: of abilities, N(prior.centre, 1 / prior.precision).
     """
