@@ -796,10 +796,11 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
     decision was for shape.
 
     rows:  `predict` rows of clean images; data sets without a column texture_label are skipped.
-    files: paths of response files, each about images of one stored data set. FcaError is raised for a file without any
-           such image.
+    files: paths of response files about images of stored data sets. FcaError is raised for a file without any such
+           image.
     """
-    dataset_by_image: dict[str, str] = {}  # name of an image whose shape and texture conflict -> its data set
+    # data set -> names of its images whose shape and texture are of different classes
+    conflicting_names: dict[str, set[str]] = defaultdict(set)
     for row in records(rows):
         items = store.items(row["fingerprint"])
         if "texture_label" not in items:
@@ -810,8 +811,7 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
         shape = predicted.labels
         texture = pd.Categorical(items["texture_label"], categories=list(predicted.classes)).codes
         is_conflict = (texture >= 0) & (texture != shape)  # texture is -1 for none of the classes
-        for image_id in items["image_id"][is_conflict]:
-            dataset_by_image[PurePath(image_id).stem] = row["dataset"]
+        conflicting_names[row["dataset"]] |= {_image_name(image_id) for image_id in items["image_id"][is_conflict]}
 
         n_images = int(is_conflict.sum())
         n_shape = int((predicted.predicted_labels == shape)[is_conflict].sum())
@@ -827,19 +827,30 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
         }
 
     for file in files:
-        # its array `correct` (subjects x items) has 1 where shape was chosen, else 0, and NaN for no response
-        responses = read_responses(file)
-        # an item is IMAGE or IMAGE|..., and is matched to a stored image by its file name without the extension
-        image_names = [PurePath(item.partition("|")[0]).stem for item in responses.items["item"]]
-        datasets = pd.Series([dataset_by_image.get(name) for name in image_names], dtype="object")  # of every item
-        is_stored = datasets.notna()  # items whose image is in a stored data set
-        if not is_stored.any():
-            allowed = "decisions about images of a stored data set with a column texture_label"
-            raise FcaError("analysis.responses", file, allowed, "run task=predict on that data set first")
+        yield from _shape_lines_of_file(file, conflicting_names)
 
-        dataset = datasets[is_stored].iloc[0]  # a file is about one data set, so the first item stands for all
-        for subject, decisions in zip(responses.subjects["subject"], responses.correct[:, is_stored], strict=True):
+
+def _shape_lines_of_file(file: str, conflicting_names: Mapping[str, set[str]]) -> Iterator[dict[str, Any]]:
+    """A line for each data set of which a file of responses has images, and each model or person who responded to them.
+
+    In such a file a response is 1 where shape was chosen, else 0. Its items are matched to stored images by name.
+
+    conflicting_names: data set -> names of its images whose shape and texture are of different classes.
+    Raises FcaError if none of the items is such an image.
+    """
+    responses = read_responses(file)
+    # an item is IMAGE, or IMAGE|... with further words
+    names = pd.Series([_image_name(item.partition("|")[0]) for item in responses.items["item"]])
+    is_item_of_dataset = {dataset: names.isin(known).to_numpy() for dataset, known in conflicting_names.items()}
+    if not any(is_item.any() for is_item in is_item_of_dataset.values()):
+        allowed = "decisions about images of a stored data set with a column texture_label"
+        raise FcaError("analysis.responses", file, allowed, "run task=predict on that data set first")
+
+    for dataset, is_item in is_item_of_dataset.items():
+        for subject, decisions in zip(responses.subjects["subject"], responses.correct[:, is_item], strict=True):
             n_images = int((~np.isnan(decisions)).sum())
+            if not n_images:
+                continue
             n_shape = int(np.nansum(decisions))
             yield {
                 "dataset": dataset,
@@ -849,6 +860,11 @@ def _shape_lines(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iter
                 "note": _SHAPE_NOTE,
                 **_share_columns("shape_share", n_shape, n_images),
             }
+
+
+def _image_name(path: str) -> str:
+    """The name by which images of files of responses and of data sets are matched: without folders and extension."""
+    return PurePath(path).stem
 
 
 def _share_columns(name: str, count: int, total: int) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """analysis=reliance: every number against a literal loop over invented predictions; what is left out; what is drawn."""
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -273,6 +276,30 @@ def test_shape_bias_is_shape_among_decisions_for_either(invented, tmp_path):
     assert person_line["shape_share"] == person[conflict].mean()
     assert np.isnan(person_line["shape_bias"])
     assert "only whether shape was chosen" in person_line["note"]
+
+
+def test_decisions_in_one_file_count_for_the_data_set_of_each_image(tmp_path):
+    """A file may hold the decisions about several data sets, whose images may share names."""
+    store = Store(tmp_path / "outputs")
+    expected = {}
+    for number, (name, per_class) in enumerate([("cues", 3), ("sketches", 4)]):
+        data = replace(images(per_class=per_class), name=name)
+        data.items["texture_label"] = np.roll(data.items["label"], 1)
+        lab = Lab(store, data, count=itertools.count(100 * number))
+        arrays = {"pred": lab.true.astype(np.int32), "logit_classes": np.array(KEYS)}
+        lab.write(arrays, task="predict", model="vit", weights="w", ncl=6, classes=range(6))
+        tested = data.items[data.items["split"] == "test"]
+        expected[name] = set(tested["image_id"][tested["texture_label"] != tested["label"]])
+    names = sorted(set.union(*expected.values()))
+    chosen = dict.fromkeys(names, 1) | dict.fromkeys(names[::3], 0)
+    file = tmp_path / "people.csv"
+    file.write_text(f"subject,{','.join(names)}\nsubject-01,{','.join(str(chosen[name]) for name in names)}\n")
+
+    shapes = Reliance(responses=[str(file)])(store)[-1]
+    for name, of_dataset in expected.items():
+        person = line(shapes, dataset=name, who="person")
+        assert person["images"] == len(of_dataset)
+        assert person["shape_share"] == pytest.approx(np.mean([chosen[image] for image in of_dataset]))
 
 
 def test_a_file_about_other_images_is_refused(invented, tmp_path):
