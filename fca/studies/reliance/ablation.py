@@ -92,7 +92,7 @@ class Noises:
 
         shifts: list[Shift] = []
         for draw in range(1, self.draws + 1):
-            for area in dict.fromkeys(self.areas):
+            for area in dict.fromkeys(self.areas):  # without repetitions
                 is_matched = area == AREA_MATCHED
                 for kind, level in levels:
                     compat = self.compat if kind == "l2" else None  # compat changes only l2 noise
@@ -163,11 +163,12 @@ class Ablation(InputStage):
         if self.kind == "gray":
             return images.masked_fill(masks[:, None], GRAY)  # [:, None]: rows x 1 x size x size, for all channels
         if self.kind == "gray_box":
-            boxes_of = one_box if self.compat else instances  # compat: the box of the authors' released code
+            # the authors' released code (compat) has a single box around all parts
+            boxes_of = one_box if self.compat else instances
             in_boxes = _for_each_mask(masks, lambda mask: _filled(mask, boxes_of(mask)))
             return images.masked_fill(in_boxes[:, None], GRAY)
 
-        # tile: for each pixel the number of the pixel that replaces it
+        # tile: for each pixel the number of the pixel that replaces it, -1 for gray
         sources = _for_each_mask(masks, released_tile_sources if self.compat else tile_sources)
         return _with_moved_pixels(images, sources)
 
@@ -217,6 +218,9 @@ class Noise(InputStage):
 
         kind gaussian: x + level R n
         kind l2:       x + level (size / 224) R n / norm(R n), without (size / 224) for compat (the authors' code)
+
+        Levels of l2 noise are stated for 224 pixels a side. With size / 224 the noise of a pixel is equally strong at
+        every input size.
 
         shown: the source of images, masks and noise at input size.
         rows:  which images, as positions in the data's items.
@@ -375,7 +379,7 @@ def tile_sources(mask: Mask) -> Sources:
     The result numbers pixels row by row; a pixel outside the boxes has its own number. A tile lies right of the box,
     left of it, below or above, is as large as the box, and is cut at the image's border and at the first pixel of
     another part. The largest tile is taken, of equal ones the first in that order. Its copies follow each other from
-    the edge that it touches. A box without any tile (its object fills the image) gets -1, which stands for gray.
+    the edge that it touches. A box with no room for a tile on any side gets -1, which stands for gray.
 
     >>> tile_sources(np.array([[False, True, False, False]]))
     array([[0, 2, 2, 3]])
@@ -383,14 +387,14 @@ def tile_sources(mask: Mask) -> Sources:
     pixels = np.arange(mask.size).reshape(mask.shape)
     sources = pixels.copy()
     for box in instances(mask):
-        # for each side of the box: what lies beside it, in the mask and in pixel numbers, and a view of the box itself;
-        # all are turned so that column 0 is at the edge where they touch
+        # for each side of the box: the strip of the mask beside it, the same strip of pixel numbers, and the box
+        # itself. Each is turned so that its column 0 is at the edge where strip and box touch
         mask_strips = _strips_beside(mask, box)
         pixel_strips = _strips_beside(pixels, box)
         box_views = _views_from_edges(sources, box)
 
-        # the largest tile, and the view of the box that it touches
-        tile = np.empty((0, 0), int)
+        # the largest tile, and the box as seen from the edge that this tile touches (`target`)
+        tile = np.empty((0, 0), int)  # no tile yet
         target = sources[box]
         for mask_strip, pixel_strip, box_view in zip(mask_strips, pixel_strips, box_views, strict=True):
             nearest_columns = mask_strip[:, : box_view.shape[1]]  # a tile is no larger than the box
@@ -402,10 +406,10 @@ def tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:
-            # column 0 of tile and view is at the edge between them, so they run in opposite directions: for copies that
-            # are not mirrored, column 0 of the view gets the tile's last column
+            # tile and target run in opposite directions, both from the edge where they touch: for copies that are not
+            # mirrored, column 0 of the target gets the tile's last column
             tile_columns = width - 1 - np.arange(target.shape[1]) % width
-            target[...] = tile[:, tile_columns]  # a view: this fills the box in `sources`
+            target[...] = tile[:, tile_columns]  # the target shares the memory of `sources`: this fills the box there
         else:
             target[...] = -1
     return sources
@@ -435,13 +439,14 @@ def _views_from_edges(array: np.ndarray, box: Box) -> list[np.ndarray]:
 
 
 def released_tile_sources(mask: Mask) -> Sources:
-    """What `tile_sources` returns (which pixel replaces each), but with the defects of the authors' released code.
+    """For each pixel, which pixel replaces it, as `tile_sources`, but as the authors' released code does it.
 
-    These are the defects:
+    The released code differs from `tile_sources` in these ways, most of which are defects:
     - Parts that touch at a corner count as two.
     - Boxes lack their last two rows and columns.
     - Tiles lie beside the mirror image of the box across the diagonal of the image, which must be square.
     - Tiles are cut wrongly where there are other objects.
+    - Copies of a tile follow each other from the far edge of the box, not from the edge that the tile touches.
     - Pixels that a tile has put into an earlier box may be copied into a later one.
     Where that code stops with an error because there is no tile, the box stays as it is.
     """
@@ -456,10 +461,15 @@ def released_tile_sources(mask: Mask) -> Sources:
         mirrored_box = box[1], box[0]
         mask_strips = _strips_beside(mask, mirrored_box)
         source_strips = _strips_beside(sources, mirrored_box)
-        box_views = _views_from_edges(sources[box].T, WHOLE_ARRAY)  # the box, transposed to have the strips' height
+        # the box as seen from each of its sides: column 0 is at the edge that a tile on this side touches. The box is
+        # transposed, so that it is as high as the strips beside the mirrored box
+        box_views = _views_from_edges(sources[box].T, WHOLE_ARRAY)
+
         best_size = -1  # less than any size, so that the first side is taken even without a tile
         for side in (RIGHT, LEFT, BELOW, ABOVE):
             nearest_columns = mask_strips[side][:, : box_views[side].shape[1]]  # a tile is no larger than the box
+            # the width of the tile on this side, and the size with which the released code compares the four sides;
+            # by its defects this is not always the size of the tile
             width, compared_size = _released_cut(nearest_columns, side)
             if compared_size > best_size:
                 best_size = compared_size
@@ -468,7 +478,8 @@ def released_tile_sources(mask: Mask) -> Sources:
 
         width = tile.shape[1]
         if width:  # otherwise there is no tile
-            # tile and target run in opposite directions from the edge between them, so the copies are turned round
+            # the first copy begins at the far edge of the box: the target's last column gets the tile's column 0. Tile
+            # and target run in opposite directions, so the copies are not mirrored
             tile_columns = np.arange(target.shape[1])[::-1] % width
             target[...] = tile[:, tile_columns].copy()  # tile and target may overlap in `sources`
     return sources
@@ -487,17 +498,20 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
     if not objects.any():
         return width, height * width
 
-    # whether each column has an object; left and below it looks at each row instead
+    # whether each column has an object. A defect: left and below the released code looks at each row instead; the
+    # numbers of rows then stand for those of columns
     axis = 1 if side in (LEFT, BELOW) else 0
-    has_object = np.atleast_1d(objects.any(axis=axis))  # an array in any case, but not for mypy
-    if side == ABOVE:  # its columns run the other way than ours
+    has_object = np.atleast_1d(objects.any(axis=axis))  # it has one dimension already, which mypy does not see
+    if side == ABOVE:  # there the released code counts columns from the far end
         has_object = has_object[::-1]
 
-    # n_cut: the fewest columns to cut off at one end so that the others have no object; 0 if it finds no such number
-    if side in (RIGHT, BELOW):  # cut off at the far end; then it takes as many columns as it cut off, not the others
+    # n_cut: the fewest columns to cut off so that the rest has no object; 0 if no number of columns is enough
+    if side in (RIGHT, BELOW):
+        # the last columns are cut off. A defect: the tile has as many columns as were cut off, not as remain
         n_cut = next((n for n in range(width) if not has_object[: width - n].any()), 0)
         return n_cut, n_cut * height
-    # left and above, cut off at the near end; it takes as many columns as remain, but compares the size of the others
+    # left and above the first columns are cut off (above the farthest), and the tile has as many columns as remain. A
+    # defect: the compared size is that of the columns that were cut off
     n_cut = next((n for n in range(width) if not has_object[n:].any()), 0)
     return width - n_cut, n_cut * height
 
@@ -507,9 +521,9 @@ def matched_regions(mask: Mask, rng: np.random.Generator) -> tuple[Mask, Mask]:
 
     The mask is moved by a translation t on the torus: what leaves the image at one side comes back at the other. The
     background part is what the moved mask covers outside the object. The object part is the background part moved back
-    by t: what the mask covers outside itself moved by -t. One of the translations with the largest parts (the least
-    overlap of the mask and the moved mask) is drawn at random. Where a copy of the object fits beside it, the first
-    part is the whole object.
+    by t: the pixels of the mask that the mask moved by -t does not cover. One of the translations with the largest
+    parts (the least overlap of the mask and the moved mask) is drawn at random. Where a copy of the object fits beside
+    it, the first part is the whole object.
 
     >>> [part.tolist() for part in matched_regions(np.array([[True, True, False]]), np.random.default_rng(0))]
     [[[True, False, False]], [[False, False, True]]]

@@ -87,7 +87,8 @@ class NoisyFeatures(NamedTuple):
         background = ~self.input_images.masks(rows)[:, None]
 
         # numbers are drawn for all images of the data, so that an image's number does not depend on its batch
-        rng = epoch_rng(self.seed, draw, 1)  # 1: another stream than the order of images
+        # the 1 keeps these numbers apart from those that order the images of an epoch, whose key is (seed, epoch)
+        rng = epoch_rng(self.seed, draw, 1)
         random_numbers = rng.random(len(self.input_images.data.items))
         noisy = np.flatnonzero(random_numbers[rows] < self.probability)  # positions in the batch
         if len(noisy):
@@ -145,7 +146,7 @@ def train_head(
     batch_size: int,
     seed: int,
 ) -> Head | None:
-    """A last layer trained by Adam on frozen features; None if no epoch left finite logits.
+    """A last layer trained by Adam on the features of a frozen network; None if no epoch ended with finite logits.
 
         loss = mean_i CE_i + saliency_weight * mean_i ||background_i * d CE_i / d x_i||^2
 
@@ -156,6 +157,7 @@ def train_head(
     with the highest accuracy on validation images is returned, of equal ones that with the smallest cross-entropy.
 
     train, val:       called as train(positions, epoch), they give the features of training and of validation images.
+                      For core risk minimisation the images have random noise, which is drawn anew for each epoch.
     labels:           class of each training image.
     val_labels:       class of each validation image.
     saliency_weights: candidates; [0.0] for features without images.
@@ -163,7 +165,7 @@ def train_head(
     """
     with torch.no_grad():
         val_batches = np.array_split(np.arange(len(val_labels)), math.ceil(len(val_labels) / batch_size))
-        # drawn once, as of epoch 0: all epochs are judged under the same noise
+        # computed once, with the noise of epoch 0 if there is noise: all epochs are judged on the same features
         val_features = torch.cat([val(positions, 0).features for positions in val_batches])
     device = val_features.device
     true = torch.from_numpy(labels).to(device)

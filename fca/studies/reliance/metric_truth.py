@@ -118,14 +118,14 @@ def metric_verdicts(networks: pd.DataFrame) -> pd.DataFrame:
     and with reliance, the accuracy lost on images with another background. The verdict on a metric depends on reliance
     alone. A cue can be tested if MIN_NETWORKS networks or more were trained with it, and their reliance differs by
     MIN_SPREAD or more. The metric fails for such a cue unless the whole interval of the correlation has the sign that
-    it claims. Its verdict is: not confirmed if it fails for a cue, follows if all cues can be tested and it fails for
-    none, else undecided.
+    the metric claims. Its verdict is: not confirmed if it fails for a cue, follows if all cues can be tested and it
+    fails for none, else undecided.
 
     networks: a line for each network and metric, as from `_networks`.
     """
     lines: list[dict[Any, Any]] = []
     for metric, networks_of_metric in networks.groupby(METRIC, sort=False):
-        # accuracy without the object should rise with reliance, every other metric should fall
+        # the claim: accuracy without the object should rise with reliance, every other metric should fall
         sign = 1 if str(metric).startswith("accuracy/ablate") else -1
         columns_by_cue: dict[str, dict[Any, Any]] = {}
         for cue, networks_of_cue in networks_of_metric.groupby(CUE, sort=False):
@@ -174,7 +174,8 @@ def _correlation_columns(networks: pd.DataFrame, sign: int) -> dict[Any, Any]:
         SPREAD: np.ptp(networks[RELIANCE]),  # largest minus smallest
         SIGN: sign,
     }
-    for rho, truth in TRUTH_BY_RHO.items():  # columns: the correlation, and the truth that it is with
+    for rho, truth in TRUTH_BY_RHO.items():  # column of the correlation, column of the truth
+        # Spearman's correlation and both ends of its interval
         correlation = rank_stability(values.to_numpy(float), networks[truth].to_numpy(float))
         columns |= dict(zip(interval_columns(rho), correlation, strict=True))
     return columns
@@ -189,7 +190,8 @@ def _networks(store: Store, query: str | None) -> tuple[pd.DataFrame, list[str]]
     """
     rows = readable_rows(store, query)
     trained_on = rows[rows["task"] == "train"].set_index("run_id")["fingerprint"]  # training run -> its data set
-    # predictions of test images by models of all classes, and saliency maps
+    # predictions of test images by models of all classes, and saliency maps. Only here the query is applied, which
+    # `readable_rows` has only checked: a query on a shift, for example, would leave out the trainings
     rows = apply_query(rows[by_full_models(rows) | (rows["task"] == "saliency")], query)
 
     # column `run`: the training of the network. It is the row's parent if one command trained and tested; a later test
@@ -256,7 +258,7 @@ def _value_by_metric(accuracy: Mapping[str, float], saliency_rows: pd.DataFrame)
     - saliency/NAME: the saliency metrics of SALIENCY_COLUMNS.
 
     accuracy:      shift -> accuracy of the network under it.
-    saliency_rows: stored rows of the network's saliency maps; empty if there are none.
+    saliency_rows: stored rows of the network's saliency runs; empty if there are none.
     """
     values: dict[str, float] = {}
     for shift in accuracy:
@@ -270,8 +272,10 @@ def _value_by_metric(accuracy: Mapping[str, float], saliency_rows: pd.DataFrame)
             background = accuracy.get(f"noise/background/{level}", np.nan)
             values[f"rfs/{level}"] = relative_foreground_sensitivity(foreground, background)
 
-    for row in records(saliency_rows.tail(1)):  # the latest, if there are several layers
+    # a network may have maps of several layers, a row for each; rows stand in the order in which the runs finished, and
+    # the last one counts
+    for row in records(saliency_rows.tail(1)):
         for column in SALIENCY_COLUMNS:
-            if column in row:  # a metric that is defined for no image has no column
+            if column in row:  # there is no column if no stored run has a value of this metric
                 values[column.replace("_", "/", 1)] = row[column]  # saliency_iou is called saliency/iou
     return values

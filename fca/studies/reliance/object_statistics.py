@@ -81,7 +81,7 @@ class ObjectStatistics:
         The objects of a data set are taken from its saliency run with the most images. Only the pictures of low overlap
         come from all runs, since each model has its own maps. Raises FcaError without saliency runs.
         """
-        rows = readable_rows(store, self.query)
+        rows = readable_rows(store, self.query)  # only checks the query, which is then applied to saliency runs alone
         rows = apply_query(rows[rows["task"] == "saliency"], self.query)
         require_rows(rows, "saliency runs", len(store.rows()), "fca run task=saliency dataset=rendered model=...")
         rows = with_names_of_versions(store, rows)
@@ -98,8 +98,8 @@ class ObjectStatistics:
             for line in _distributions(images):
                 distributions.append({DATASET: dataset, **line})
             for line in _pictures(store, rows_of_dataset, images):
-                place = line["row"] * ACROSS + line["column"]  # number of the picture in its grid
-                if place < self.shown:
+                place = line["row"] * ACROSS + line["column"]  # number of the picture in its grid, counted row by row
+                if place < self.shown:  # the first pictures of each grid
                     pictures.append({DATASET: dataset, **line})
 
         lines_by_table = (statistics, distributions, pictures)
@@ -144,13 +144,13 @@ def _statistics_columns(averaged: pd.DataFrame, images: pd.DataFrame) -> Row:
 
     That share is left out if nothing is known about the crop (the geometry is no resize and crop).
 
-    averaged: what the means are taken over: for one class a line for each of its images, for all classes a line for
-              each class.
+    averaged: the lines over which the means are taken: the images of one class, or for all classes one line for each
+              class with its means.
     images:   the images of the class, or of all classes; the removed objects are counted in them.
     """
     columns: Row = {N_TEST: len(images)}
     for column in MEANS:
-        mean = mean_with_interval(averaged[column], within=FRACTION)
+        mean = mean_with_interval(averaged[column], within=FRACTION)  # the interval is cut to [0, 1]
         columns |= zip(interval_columns(column), mean, strict=True)
 
     n_known = int(images[RETAINED].count())
@@ -164,8 +164,9 @@ def _statistics_columns(averaged: pd.DataFrame, images: pd.DataFrame) -> Row:
 def _distributions(images: pd.DataFrame) -> Iterator[Row]:
     """Lines of the table object_distribution: a line for each bin of each quantity of HISTOGRAMS that is known.
 
-    A line has the share of the images in its bin. For the agreement of people each person counts separately where the
-    data set has columns iou_1, iou_2, ...; some data sets have only the mean over people.
+    A line has the share of the images in its bin. The agreement of people is the overlap (IoU) of each person's mask of
+    an image with the majority of its masks. Where a data set has it for each person (columns iou_1, iou_2, ...), the
+    masks of all persons are counted; some data sets have only the mean over persons, one value for each image.
 
     images: a line for each image, with its quantities in columns.
     """
@@ -175,7 +176,7 @@ def _distributions(images: pd.DataFrame) -> Iterator[Row]:
         if quantity == AGREEMENT and len(agreement_by_person.columns):
             measured = agreement_by_person
 
-        values = measured.to_numpy(float).ravel()
+        values = measured.to_numpy(float).ravel()  # one for each image, or for each image and person
         n_known = int((~np.isnan(values)).sum())
         if not n_known:
             continue
@@ -203,7 +204,7 @@ def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterato
     yield from _stored_pictures(store, first_run, "object", positions_array="first", pictures_array="examples")
     yield from _average_masks(store, first_run, images)
 
-    # several runs of one model, such as maps of two layers, are named by their run id, too
+    # where a model has several runs, such as one for each of two layers, their names get the run ids
     is_ambiguous = rows[MODEL].duplicated(keep=False)
     run_suffix = (", run " + rows["run_id"]).where(is_ambiguous, "")
     by_name = rows.assign(name=rows[MODEL] + run_suffix).sort_values("name", kind="stable")

@@ -37,8 +37,8 @@ def correlation_figure(truth: Table) -> alt.FacetChart:
     """The rank correlation over networks of each metric of reliance with the truth, with its 95 % interval.
 
     There is a panel for each of the two truths: cue strength in training, and the accuracy lost on images with another
-    background. A row of a panel is a metric with its verdict, a dot a cue (colour). A dot right of 0 has the sign that
-    the metric claims.
+    background. A row of a panel is a metric with its verdict: whether it follows the truth. A row has a dot for each
+    cue, in the cue's colour. A dot right of 0 has the sign that the metric claims.
 
     truth: the table `metric_truth`, with a line for each metric and cue.
     """
@@ -81,7 +81,8 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
     Reliance is the accuracy that a network loses when it sees each object before another background. The colour of a
     dot is the cue that the network was trained with.
 
-    truth:    the table `metric_truth`, from which the verdict below each panel's name is taken.
+    truth:    the table `metric_truth`, from which the verdict below each panel's name is taken: whether the metric
+              follows the truth. It is the same in all lines of a metric.
     networks: the table `metric_truth_networks`, with a line for each network and metric.
     """
     verdict_by_metric = dict(zip(truth.frame[METRIC], truth.frame[VERDICT], strict=True))
@@ -144,7 +145,7 @@ def _weakest(follows: pd.DataFrame) -> str:
     """
     strength = Column("strength")  # the correlation, positive where it has the sign that the metric claims
     weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHO_RELIANCE]), strength, largest=False)
-    correlation = f"rank correlation for {_correlation(weakest.iloc[0].to_dict())}"
+    correlation = f"rank correlation for {_correlation(weakest.iloc[0].to_dict())}"  # the first stands for all of them
     names = small.listed(weakest[METRIC].unique().tolist())
     if len(follows[METRIC].unique()) == 1:  # a single metric is not the weakest of several
         return f"{names}, {correlation}"

@@ -185,10 +185,10 @@ def size_statements(statistics: pd.DataFrame) -> Iterator[Statement]:
 def gap_figure(gap: Table) -> alt.FacetChart:
     """Accuracy with strong cues minus accuracy with weak ones, with 95 % intervals: a row a class, a colour a model.
 
-    Features of an encoder rank the images of a class by their cues: features that a file names (parameter `features`
-    of the table), or the most important ones of the class. The k images at the top of a ranking have strong cues, the k
-    at its bottom weak ones. The class with the widest mean gap over models comes first; the mean over all classes
-    stands last.
+    The images of a class are ranked by features of an encoder that respond to its cues. A file names these features
+    (parameter `features` of the table), or they are those that matter most for the class. The k images at the top of a
+    ranking have strong cues, the k at its bottom weak ones. The class with the widest mean gap over models comes first;
+    the mean over all classes stands last.
 
     gap: the table `spurious_gap`, with a line for each class and model. Raises NothingToDraw if it has no lines.
     """
@@ -262,10 +262,10 @@ def _accuracies_of_ends(top: float, bottom: float) -> str:
 def gap_statements(gap: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on how much more accurate each model is where cues are strong; the largest significant gain first.
 
-    The gain is column LEAD: accuracy on images with strong cues minus accuracy on those with weak cues, mean over
-    classes. If no gain is significant (its interval above 0), the first sentence states that, with the largest gain.
-    Encoders, whose own features rank the images, are left out: they gain by construction. There is no sentence if
-    encoders are the only models.
+    The gain is column `gap` (here LEAD): accuracy on images with strong cues minus accuracy on those with weak cues,
+    mean over classes. If no gain is significant (its interval above 0), the first sentence states that, with the
+    largest gain. Encoders, whose own features rank the images, are left out: they gain by construction. There is no
+    sentence if encoders are the only models.
 
     gap: the frame of the table `spurious_gap`, with a line for each class and model, and one for all classes.
 
@@ -339,7 +339,7 @@ def _gain(models: pd.DataFrame) -> str:
 
     A gain is significant if its interval is above 0; without an interval this is not known.
 
-    models: lines of models with equal gains (column LEAD). One that is not significant comes alone.
+    models: lines of models with equal gains (column LEAD). A gain that is not significant comes with one model only.
     """
     line = small.shared_line(models, LEAD)
     names = small.listed(models[SUBJECT].tolist())

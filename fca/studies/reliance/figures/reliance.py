@@ -75,7 +75,7 @@ def accuracy_figure(accuracy: Table) -> alt.FacetChart:
     title = style.title(
         "Is the class still predicted when its object is gone?",
         "Bars are 95 % intervals over classes; the dashed line is the accuracy of guessing among the allowed classes.",
-        *_left_out_sentences(frame),
+        *_left_out_sentences(frame),  # how many classes and images are left out
     )
     height = frame["change"].nunique() * (14 + 12 * frame[MODEL].nunique())
     return style.faceted(_pale_where_unconfirmed(chart), frame, title, FILTERS, height=height)
@@ -94,7 +94,7 @@ def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
     order = [DATASET, analysis.ALLOWED_CLASSES, analysis.KIND, analysis.AREA_MATCHED, analysis.LEVEL]
     frame = sensitivity.frame.dropna(subset=analysis.RFS).sort_values(order)
     area_words = frame[analysis.AREA_MATCHED].map({True: ", equal areas", False: ", whole regions"})
-    noise = _marked_where_unconfirmed(frame[analysis.KIND] + area_words, frame, f"pale: {UNCONFIRMED}")
+    noise = _marked_where_unconfirmed(frame[analysis.KIND] + area_words, frame, mark=f"pale: {UNCONFIRMED}")
     frame = frame.assign(noise=noise)
     frame["panel"] = style.panels(frame, DATASET, analysis.ALLOWED_CLASSES, "noise")
 
@@ -113,7 +113,7 @@ def sensitivity_figure(sensitivity: Table) -> alt.FacetChart:
         "Above 0, noise in the object costs more; below 0, noise around it, which is larger unless areas are equal.",
         "A value of 0 proves nothing: 18 rendered networks that use no cue had -0.70 to -0.33 (gaussian 0.25, whole "
         "regions).",
-        *_left_out_sentences(frame),
+        *_left_out_sentences(frame),  # how many classes and images are left out
     )
     figure = style.faceted(_pale_where_unconfirmed(chart), frame, title, FILTERS, height=200)
     return figure.resolve_scale(x="independent", xOffset="independent")  # kinds of noise have different levels
@@ -217,7 +217,8 @@ def stability_figure(stability: Table) -> alt.FacetChart:
     across = alt.X(f"{MODEL}:N", title=None, axis=alt.Axis(labelAngle=-40))
     rows = style.names_axis(analysis.OTHER_MODEL, "ascending")
     chart = kinds.heat_map(analysis.RHO, across, rows, stability.columns, (-1.0, 1.0))
-    # " (not confirmed)" if the accuracy without the object failed as a metric where the cues of networks are known
+    # " (not confirmed)" if accuracy without the object did not follow the true reliance of networks in a test on
+    # rendered images; otherwise nothing
     mark = _mark_if_unconfirmed(frame)
     title = style.title(
         "Do models agree which classes lean on their surroundings?",
@@ -257,16 +258,20 @@ def shape_figure(shapes: Table) -> alt.FacetChart:
     """How often models and people decide for shape, where shape and texture of an image are of different classes.
 
     A row is a model or person, its share of decisions for shape among all images a dot. A model whose decisions for
-    texture are known has a second dot: the share among its decisions for either shape or texture (its shape bias).
+    texture are known has a second dot: the share among its decisions for either shape or texture (its shape bias). The
+    colour of a dot shows who decided (column SUBJECT: stored predictions, a network or a person); second dots have a
+    colour of their own.
 
     shapes: the table `shape_bias`, with a line for each model or person.
     """
-    # the second dot is a further line of the frame, with the shape bias in the columns of the share
+    # the second dot is a further line of the frame: "either" stands in the column of who decided, to give it the fourth
+    # colour, and the shape bias in the columns of the share
     either = shapes.frame.dropna(subset=analysis.SHAPE_BIAS).assign(**{analysis.SUBJECT: "either"})
     either[list(interval_columns(analysis.SHAPE_SHARE))] = either[list(interval_columns(analysis.SHAPE_BIAS))]
     frame = pd.concat([shapes.frame, either], ignore_index=True)
     frame["panel"] = style.panels(frame, DATASET)
 
+    # models are sorted by their first dot (min): it is never right of the second, as its share is of more images
     rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(analysis.SHAPE_SHARE, op="min", order="descending"))
     across = kinds.quantity(alt.X, analysis.SHAPE_SHARE, "decisions for shape", grid=True, domain=[0, 1], padding=0)
     subject_words = {
@@ -347,9 +352,9 @@ def accuracy_statements(accuracy: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the accuracy of models on images without their objects: first the best model, then the others.
 
     They are about the protocol "open" (all classes of a model) and one change that removes the object: the first of
-    CHANGE_CLAUSES that was predicted. There are no sentences if no such change was. Of more than FEW_MODELS models only
-    the best and the last have a sentence. If models are at the level of chance on clean images, one sentence states
-    that nothing is known. WITHOUT_OBJECT is the column TOP1, formatted and named for sentences.
+    CHANGE_CLAUSES for which there is an accuracy. There are no sentences without such a change. Of more than FEW_MODELS
+    models only the best and the last have a sentence. If models are at the level of chance on clean images, one
+    sentence states that nothing is known. WITHOUT_OBJECT is the column TOP1 with a format and a name for sentences.
 
     accuracy: the frame of the table `reliance_accuracy`, with a line for each model and condition.
 
@@ -435,8 +440,8 @@ def classes_statements(classes: pd.DataFrame, accuracy: pd.DataFrame) -> Iterato
 
     It is about the mean over models, or the only model, by the protocol "open". Several classes may share the first
     place. There is no sentence if no class has a kept share; if models are at the level of chance on clean images, it
-    states that nothing is known. The kept share comes with a doubt if accuracy under the change did not follow the true
-    reliance of networks in a test on rendered images.
+    states that nothing is known. The kept share comes with a warning if accuracy under the change did not follow the
+    true reliance of networks in a test on rendered images.
 
     classes, accuracy: the frames of the tables `reliance_classes` and `reliance_accuracy`.
 
@@ -518,7 +523,8 @@ def stability_statements(stability: pd.DataFrame) -> Iterator[Statement]:
 def shape_statements(shapes: pd.DataFrame) -> Iterator[Statement]:
     """A sentence for each model: its share of decisions for shape among those for shape or texture; largest first.
 
-    There is no sentence for models whose decisions for texture are not known.
+    Models that share the largest share have one sentence together. There is no sentence for models whose decisions for
+    texture are not known.
 
     shapes: the frame of the table `shape_bias`, with a line for each model or person.
 
@@ -546,6 +552,7 @@ def _decisions(models: pd.DataFrame) -> str:
     """
     line = small.shared_line(models, SHAPE_BIAS)
     verb = "decides" if len(models) == 1 else "each decide"
+    # models of equal shape bias may have made different numbers of decisions
     decisions = small.listed([f"{number:,.0f}" for number in models[analysis.DECISIONS].unique()])
     cases = f"{format_with_interval(line, SHAPE_BIAS)} of {decisions} case{'' if decisions == '1' else 's'}"
     if line[SHAPE_BIAS.low] <= 0.5 <= line[SHAPE_BIAS.high]:
