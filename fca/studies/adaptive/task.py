@@ -222,12 +222,12 @@ class AdaptiveTest:
         if context.subset.ncl < len(data.classes):  # a chosen subset: the model has to know every class of it
             check_subset(forward.model, data, context.subset.classes)
 
-        model_classes = forward.classes  # with compat a sub-model predicts only images of its own classes; else None
+        model_classes = forward.classes  # None: all; with compat a sub-model predicts only images of its own classes
         classes = [c for c in context.subset.classes if model_classes is None or c in model_classes]
         items = items_of(data, "test", classes)
         policy, estimator = self._policy_and_estimator(items.pool)
         self._check_policy_starts(policy, context, data, items)
-        check_forward(forward)
+        check_forward(forward)  # raises for a model without weights
 
         bank_identity = None if self.bank is None else bank_id(self.bank)
         identity = self._identity(policy, estimator, context.seed, bank_identity)
@@ -285,7 +285,8 @@ class AdaptiveTest:
 
         # Revisions of policies and estimators: an earlier version evaluated other images or gave other numbers.
         if policy.name == "optimal_allocation":
-            # in its earlier version a group's own responses decided its share, and the first round had a fixed size
+            # in its earlier version a group's own responses decided how many items of each level it had in the second
+            # round, and the first round had a fixed size
             identity["shares"] = "of other groups, at most half first"
         if policy.name == "defensive_irt" and estimator in PRECISION_WEIGHTED:
             # its earlier version expected the variance of samples from an infinite pool
@@ -381,7 +382,7 @@ class AdaptiveTest:
             geometry_under(shift, classifier.geometry),
             context.cache,
             workers=machine.workers,
-            limit_gb=0.0,  # use what another run decoded, but decode only the images that are evaluated
+            limit_gb=0.0,  # 0: use decoded images in the cache, but add none, so that only evaluated ones are decoded
             rows=pixel_positions,
         )
 
@@ -476,8 +477,8 @@ class AdaptiveTest:
         """The known faults of a test's estimates, joined by semicolons; None if there are none.
 
         These are: responses that contradict the estimator, its bias under the policy, a goal that was not reached
-        before the images ran out, and faults of the item bank, if there is one. The latter include what the responses
-        that the bank was fitted on do not determine.
+        before the images ran out, and faults of the item bank, if there is one. It is also a fault of a bank if
+        the responses that it was fitted on leave something undetermined, such as the spread of ability.
         """
         faults: list[str] = []
         if estimate.warning:
@@ -546,8 +547,9 @@ def choose_policy(
 ) -> ChosenPolicy:
     """A policy by name, with its options that differ from their defaults.
 
-    mapping:            the name of a mapping, Q or L, or ten triples: for 0 to 9 points of the first round the numbers
-                        of easy, medium and hard images of the second round. An option of gre_two_stage.
+    mapping:            an option of gre_two_stage, in whose first round a session wins 1, 2 and 4 points for a right
+                        easy, medium and hard image. It is the name of a mapping, Q or L, or ten triples: for 0 to 9
+                        points the numbers of easy, medium and hard images of the second round.
     objective:          accuracy or score, for policies that have an objective.
     batch, randomesque: options of fisher_cat.
     Raises FcaError for an unknown name, an invalid mapping, or an option that the policy does not have.
@@ -779,7 +781,7 @@ class Evaluator:
         allowed_classes = [self.classifier.classes[logit] for logit in self.allowed_logits]
         true_columns = np.searchsorted(self.allowed_logits, self.true_logits[positions])  # among the allowed logits
         arrays = prediction_arrays(logits[:, self.allowed_logits], true_columns, allowed_classes)
-        predicted_logits = self.allowed_logits[arrays["pred"]]
+        predicted_logits = self.allowed_logits[arrays["pred"]]  # `pred` counts among the allowed logits
         return predicted_logits, arrays["p_true"]
 
     def _keep_predictions(self, line: Line) -> None:

@@ -93,13 +93,13 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     variance: the estimated variance of p_l, 0 where every item was evaluated.
     df:       the degrees of freedom with which `variance` is estimated.
     n:        number of responses behind p_l.
-    added:    variance of the one further response with which `variance` was estimated, so that it is above 0 also if
-              all n responses are right.
+    added:    the variance of one further response, which was counted when `variance` was estimated. So `variance` is
+              above 0 also if all n responses are right; it is then about added / n².
 
     The interval of p_l is Jeffreys' for m responses, where m = p (1 - p) / variance is the number of independent
-    responses that have this variance. Here p is the share right with `added` right and `added` wrong responses (a
-    fraction of a response each) beside the n: if all n are right, then p (1 - p) is about added / n, the variance about
-    added / n², and m about n.
+    responses that have this variance. In m, p is p_l moved away from 0 and 1: the share right if a fraction of a right
+    response, and the same of a wrong one, are counted beside the n. This fraction is the number `added`. If all n are
+    right, p (1 - p) is then about added / n, and m about n.
 
     The interval of a target reaches sqrt(Σ w_l² (p_l - end_l)²) to either side, with end_l the end of the interval of
     p_l on this side (Zou and Donner 2008, Stat. Med. 27:1693). So near 0 and 1 it is as asymmetric as the intervals of
@@ -119,8 +119,8 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     low = np.where((share == 0) | is_certain, share, low)
     high = np.where((share == 1) | is_certain, share, high)
 
-    # t, by the degrees of freedom of each target. Arrays are levels x groups x targets, so sums over levels are along
-    # the first axis
+    # t, by the degrees of freedom of each target; the constant LEVEL is the 95 % of the interval. Arrays are levels x
+    # groups x targets, so sums over levels are along the first axis
     squared_weight = LEVEL_WEIGHTS.T[:, None] ** 2  # w_l², levels x 1 x targets
     weighted_variance = variance.T[:, :, None] * squared_weight
     df_of_level = np.broadcast_to(df.T[:, :, None], weighted_variance.shape)
@@ -286,8 +286,8 @@ def _interval_of_mean(shares: LevelShares) -> Interval:
     with a single response; it is estimated by level_s_squared, the variance of a response to the level in all groups,
     with level_df degrees of freedom.
     """
-    # a level without a stratum of several responses: a is level_s_squared, which is then the variance of all responses
-    # with a right and a wrong one added, so that it needs no further caution
+    # At a level where every stratum has a single response at most, a is level_s_squared. This is then the variance of
+    # all responses, with a right and a wrong one added, so it is cautious already
     added = np.where(shares.df.any(axis=0), 1 / 4, shares.level_s_squared)  # a of each level
     df = shares.df.sum(axis=0)
     observed = shares.observed.sum(axis=0)
@@ -459,8 +459,9 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     The estimate is unbiased however wrong the bank is, if p_i was fixed before the sample was drawn. Policy
     `neyman_irt` fixes it by a first round, whose items count with their responses. After `static_k` and `random` the
     ability comes from the sample itself, which causes a bias of the order of 1 / n. The variance is Horvitz and
-    Thompson's, by group (too large where a systematic draw spread the sample evenly), with two responses of variance
-    1/4 beside those observed. The intervals near 0 and 1 are as asymmetric as Jeffreys' (`share_interval`).
+    Thompson's, by group (too large where a systematic draw spread the sample evenly). Two further responses of variance
+    1/4 are counted in it beside those observed. The intervals near 0 and 1 are as asymmetric as Jeffreys'
+    (`share_interval`).
 
     A test that was extended, and one by `defensive_irt`, drew several samples, each from the items that remained. Given
     what was known before, each estimate is unbiased, so their errors are uncorrelated. They are averaged with weights
@@ -535,7 +536,7 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
         if not item_importance.any():  # every item was evaluated
             continue
         weighted_columns = columns * item_importance
-        mean_importance = item_importance[item_importance > 0].mean()
+        mean_importance = item_importance[item_importance > 0].mean()  # an agreeing response weighs as much as this
         normal_matrix = weighted_columns @ columns.T + mean_importance * agreeing_responses
         moments = weighted_columns @ (record.right - chance)
         coefficients = np.linalg.lstsq(normal_matrix, moments)[0]  # singular where chances are all equal
@@ -568,7 +569,7 @@ def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples gro
         is_sampled = is_evaluated & ~sample.evaluated_before
         n = np.bincount(pool.group[is_sampled], minlength=pool.n_groups)
         remaining = np.bincount(pool.group[~sample.evaluated_before], minlength=pool.n_groups)
-        variance = remaining * (remaining - n) / np.maximum(n, 1)
+        variance = remaining * (remaining - n) / np.maximum(n, 1)  # no division by 0 in a group without drawn items
         # 1e-9: a sample of all remaining items has no variance, and gets nearly all the weight
         weights[i] = 1 / np.maximum(variance, 1e-9) / sample.variance_ratio
     return weights / weights.sum(axis=0)
@@ -583,9 +584,9 @@ def _combine_samples(
     remained. The estimate from a sample is the weighted sum of predicted responses, corrected by the residuals of its
     items.
 
-    Two sums are carried along for the intervals. `bound` is what the variance would be if every residual had the
-    variance 1/4. `bound_squares` is the sum of the squares of the terms of `bound`: bound² / bound_squares is the
-    number of equally weighted responses that the responses are worth.
+    The intervals need two more sums. `bound` is what the variance would be if every residual had the variance 1/4.
+    `bound_squares` is the sum of the squares of the terms of `bound`: bound² / bound_squares is the number of equally
+    weighted responses that the responses are worth.
 
     predictions: for each sample, the predicted response to every item: one row for all targets, or a row for each.
     """
@@ -644,9 +645,9 @@ def share_interval(
         ((n - 1) variance + 2 bound) / (n + 1)
 
     The interval is Jeffreys' for m = p (1 - p) / variance responses, the number of independent responses that have this
-    variance, but at most n: a bank makes errors smaller, but does not make the contradicting responses more frequent.
-    The interval is then scaled to the standard error, times t / 1.96 with the quantile t of Student's distribution for
-    n + 1 degrees of freedom.
+    variance, but at most n. A good bank makes the variance small and m large, but not the contradicting responses more
+    frequent, and where these are few the interval has to be asymmetric. It is then scaled to the standard error, times
+    t / 1.96 with the quantile t of Student's distribution for n + 1 degrees of freedom.
 
     >>> one, no = np.ones((1, 1)), np.zeros((1, 1), dtype=bool)
     >>> interval = share_interval(0.95 * one, 0.0002 * one, 0.25 / 60 * one, (0.25 / 60) ** 2 / 60 * one, no, no)
@@ -723,7 +724,8 @@ def _estimate_by_sample(
     bound_terms = np.where(is_sampled, 1 - sample.inclusion, 0.0) * (pool.weights / sample.inclusion) ** 2 / 4
     bound = _group_sums(pool, bound_terms)
     bound_squares = _group_sums(pool, bound_terms**2)
-    # a group with a single item drawn has an unknown variance (NaN), in place of which `share_interval` uses the bound
+    # A group with a single item drawn has the variance NaN, as one item cannot show a variance. It becomes 0. For n
+    # responses `share_interval` weighs it by n - 1, here 0, so the group's own interval is from `bound` alone
     return SampleEstimate(value, np.nan_to_num(variance), bound, bound_squares)
 
 

@@ -120,8 +120,8 @@ def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Est
     responses differs from the model's estimate by more than chance (`contradicted`), it is returned instead, with a
     `warning` that the model does not fit. The argument `bank` is not used.
     """
-    # The kind of model: one s for all levels, an s for each level, or also a u for each level. `loadings` (3 levels x
-    # number of s, of 0 and 1) is 1 at the s that a level has
+    # The kind of model: all levels share an s and a u, or each level has an s of its own, or an s and a u of its own.
+    # `loadings` (3 levels x number of s, of 0 and 1) is 1 at the s that a level has
     kind = KINDS[choose_kind(pool, record)]
     rows = rows_of(pool, record, kind)  # a row has the counts of right and wrong responses that share one u
     patterns = count_patterns(rows, kind.loadings)  # equal rows, once each
@@ -200,8 +200,8 @@ def count_patterns(rows: Rows, loadings: Float[np.ndarray, "3 s"]) -> Patterns:
     A row has the counts of evaluated and right items by level that share one random effect u. `frequency` is the
     number of rows with each pattern in each fold.
 
-    loadings: which of the factors s, by which u changes the logits, each level has: 1 at this s, else 0. It is passed
-              on to the result.
+    loadings: 1 at the s that a level has, else 0. The factor s is how strongly u changes the logit of a right response;
+              levels share one s, or have one each. The result keeps `loadings` for the fit.
     """
     keys = np.column_stack([rows.group, rows.n_evaluated, rows.n_right])
     # the first row of each pattern, and the pattern of each row; patterns are sorted by group
@@ -260,7 +260,7 @@ def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
     """The prior of a group's β and s: mean and spread of each parameter among the groups.
 
     parameters, variance: each group's estimate x_g and its variance v_g. The spread τ is its posterior mean under a
-    flat prior on the range of SPREADS, given the residual likelihood of normal estimates
+    flat prior on the range of SPREADS, given the restricted (residual) likelihood of normal estimates
 
         log L(τ) = -1/2 Σ_g [(x_g - μ)² / (v_g + τ²) + log(v_g + τ²)] - 1/2 log Σ_g 1 / (v_g + τ²)
 
@@ -358,7 +358,7 @@ def curvature(
     number of s, is 1 at the s that a level has).
     """
     # What u hides: the covariance of the score over the posterior of u; patterns x k x k
-    score = posterior_score(evaluation)  # its mean; patterns x k, without the prior
+    score = posterior_score(evaluation)  # the mean of the score over the posterior of u; patterns x k
     weighted_score = evaluation.score_by_node * evaluation.posterior[:, None]
     hidden = weighted_score @ evaluation.score_by_node.swapaxes(1, 2)
     hidden -= score[:, :, None] * score[:, None]
@@ -400,7 +400,7 @@ def fit(
     """
     evaluation = evaluate(patterns, prior, parameters, frequency)
     for _ in range(STEPS):
-        # the derivative of the log-likelihood, in which the prior has no part, plus the one of the log prior
+        # the derivative of the log-likelihood (without the prior), and then of the log prior
         score = group_sums(patterns, posterior_score(evaluation), frequency)
         score -= (parameters - prior.mean) / prior.variance
         covariance = inverse(curvature(patterns, prior, evaluation, frequency))
@@ -473,14 +473,16 @@ def predict(pool: Pool, rows: Rows, patterns: Patterns, fit_of_all: Fit) -> Esti
     response_variance = mean - np.einsum("pn,pln->pl", evaluation.posterior, chance**2)
     chance_covariance = weighted_chance @ chance.swapaxes(1, 2) - mean[:, :, None] * mean[:, None]
 
-    # Derivatives of E p by β and s: at a given u, and as they change the posterior of u; patterns x levels x k
+    # Derivatives of E p by β and s, in two parts; patterns x levels x k. At a given u they are E p (1 - p) by β, and
+    # E u p (1 - p) by s
     slope_by_s = np.einsum("pn,pln,n->pl", evaluation.posterior, chance * (1 - chance), NODES)
     slopes = np.concatenate(
         [response_variance[:, :, None] * np.eye(3), slope_by_s[:, :, None] * patterns.loadings],
         axis=2,
     )
     score = posterior_score(evaluation)
-    # through the posterior of u: the covariance of p and the score (the derivative of a row's log-likelihood)
+    # as β and s also change the posterior of u, the covariance of p and the score is added (the score is the derivative
+    # of a row's log-likelihood)
     slopes += weighted_chance @ evaluation.score_by_node.swapaxes(1, 2) - mean[:, :, None] * score[:, None]
 
     # Value, and its variance from missing responses and from u: sums over the items of each row; targets x rows

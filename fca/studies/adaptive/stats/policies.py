@@ -157,9 +157,10 @@ class StaticK(_SimpleSample):
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
         """Set k, the number of items of every level in every session, from the budget.
 
-        bank: not used.
-        Raises FcaError for a pool without levels, for a budget of less than k = 1, and if a session has fewer than k
-        items of a level.
+        budget: the share of the pool to evaluate.
+        bank:   not used.
+        Raises FcaError for a pool without levels, for a budget that is too small for k = 1, and if a session has fewer
+        than k items of a level.
         """
         pool.check_levels("policy", "static_k", WITHOUT_LEVELS)
         n_strata = pool.sizes.size  # sessions times levels
@@ -254,9 +255,11 @@ class GreTwoStage(Policy):
         """Set the sizes of both rounds from the budget.
 
         In the paper of this policy (Huang et al. 2025) a session has four items in the first round and five in the
-        second. A larger budget multiplies both rounds.
+        second. A larger budget multiplies both rounds. In the first round a session wins 1, 2 and 4 points for a right
+        easy, medium and hard item; its points decide how many items of each level it has in the second.
 
-        mapping: for 0 to 9 points of the first round, the numbers of easy, medium and hard items in the second.
+        budget:  the share of the pool to evaluate.
+        mapping: for 0 to 9 points, the numbers of easy, medium and hard items in the second round.
         bank:    not used.
         Raises FcaError for a pool without levels, too few items, a small budget, and an invalid mapping.
         """
@@ -296,7 +299,7 @@ class GreTwoStage(Policy):
             n_right = self.pool.by_stratum(self.record.right) - self.right_in_earlier_pairs
             points = n_right @ POINTS // self.times  # of every session, 0 to 9
             n_next = self.table[points]  # sessions x levels
-        # the next items of each session and level, in their random order: the first so many, without those evaluated
+        # Items have a random order in each session and level. The first ones were evaluated; the next ones follow
         positions = self.first_of_strata(n_evaluated + n_next)
         self.record.chosen_by_responses[positions] = self.round == 2
         return positions
@@ -467,7 +470,8 @@ class NeymanIrt(_WithBank):
             return self.first_of_strata(self.n_pilot)  # the strata of this policy are the groups
 
         chance = response_probabilities(self.record, self.bank)  # p
-        # p (1 - p) has a least value, as a surprise on an item of nearly no chance would weigh too much
+        # p (1 - p) counts as LEAST_VARIANCE at least: an item with nearly no chance to be drawn would have too much
+        # weight if it is drawn and its response is a surprise
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
         inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are not part of the sample
         positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
@@ -592,7 +596,7 @@ class DefensiveIrt(_WithBank):
                 best_criterion = criterion
                 variance_ratio = 1 + mean_change / equal_variance
 
-        inclusion_of_remaining = np.where(is_remaining, np.minimum(best_inclusion, 1.0), 1.0)
+        inclusion_of_remaining = np.where(is_remaining, best_inclusion, 1.0)
         return inclusion_of_remaining, max(variance_ratio, LEAST_FORESEEN)
 
     def _residuals(self, chance: PerItem, is_random: Marks) -> Float[np.ndarray, " random"]:
@@ -698,12 +702,13 @@ class FisherCat(_WithBank):
         if self.round == 1:
             return self.first_of_strata(self.n_pilot)  # random items of each group
 
-        # the number of items of each group that this round gets, so that all rounds together get `n_after_pilot`
+        # the number of items of each group in this round. All rounds after the pilot have `n_after_pilot` together, so
+        # it is the number that is due by the end of this round, less the number that was due before it
         rounds_after_pilot = self.rounds - 1
-        n_after_round = self.n_after_pilot * (self.round - 1) // rounds_after_pilot
-        n_after_last_round = self.n_after_pilot * (self.round - 2) // rounds_after_pilot
+        due_by_end = self.n_after_pilot * (self.round - 1) // rounds_after_pilot
+        due_before = self.n_after_pilot * (self.round - 2) // rounds_after_pilot
         group = self.pool.group
-        n_of_round = (n_after_round - n_after_last_round)[group]  # for each item, what its group gets
+        n_of_round = (due_by_end - due_before)[group]  # for each item, the number of its group
 
         ability, _ = ability_of(self.record, self.bank)
         # -1 puts items evaluated before behind all others; information is never negative
@@ -739,7 +744,7 @@ def share_of_groups(pool: Pool, budget: int | float) -> PerGroup:
 def check_room(pool: Pool, needed: Levels) -> None:
     """Raise FcaError where a session has fewer items of a level than a policy may evaluate there.
 
-    needed: the largest number of items that it may evaluate in a session, by level.
+    needed: the largest number of items that the policy may evaluate in a session, by level.
     """
     too_small = np.argwhere(pool.sizes < needed)  # a row (session, level) for each case
     if not len(too_small):
@@ -801,12 +806,13 @@ def spread(n: int, size: Float[np.ndarray, " levels"], least: Levels, most: Leve
     it. Beyond `least`, one item after the other goes to the level where size² / (k (k + 1)) is largest, k being the
     number of items that the level has so far. In whole numbers this minimises the variance Σ size² / k (Wright 2012).
 
+    least: 1 or more for every level, as a level without a response has no estimate.
+
     >>> spread(10, np.array([1.0, 2.0, 4.0]), np.array([1, 1, 1]), np.array([12, 12, 4]))
     array([2, 4, 4])
     """
     # a candidate is one more item of a level that has k; its gain falls with k, so all can be ranked at once
-    smallest_k = np.maximum(least, 1)  # k = 0 would divide by zero
-    k_by_level = [np.arange(low, high) for low, high in zip(smallest_k, most, strict=True)]
+    k_by_level = [np.arange(low, high) for low, high in zip(least, most, strict=True)]
     level = np.repeat(np.arange(len(size)), [len(numbers) for numbers in k_by_level])  # of each candidate
     k = np.concatenate(k_by_level)
     gain = size[level] ** 2 / (k * (k + 1))
