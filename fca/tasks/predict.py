@@ -287,8 +287,8 @@ def subset_columns(subset: ClassSubset) -> dict[str, Any]:
 def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str, Any]:
     """Columns of a row that describe the images: their data set and split, and the shift that changes them.
 
-    `corrupted_at` is the size at which a corruption was applied to images with sides above 96 pixels: "reference" is the
-    224 pixels of ImageNet-C, "stored" the size at which they are stored. It is None for other shifts, and for a
+    `corrupted_at` is the size at which a corruption was applied to images with sides above 96 pixels: "reference" is
+    the 224 pixels of ImageNet-C, "stored" the size at which they are stored. It is None for other shifts, and for a
     corruption of images that all are smaller.
     """
     return {
