@@ -52,7 +52,8 @@ class EvaluationDomain:
 
     def check(self) -> None:
         """Raise FcaError for rules that exclude everything, and for a prompt that does not name each attribute."""
-        # The names in braces: attributes, and `subject`, the object of every image. A part without braces has None.
+        # The names in braces are attributes, and `subject`, the object of every image. The name is None for text
+        # that no braces follow.
         names_in_prompt = {name for _, name, _, _ in string.Formatter().parse(self.prompt) if name is not None}
         for name in sorted(names_in_prompt):
             check_choice("attribute in domain.prompt", name, ["subject", *self.attributes], "correct domain.prompt")

@@ -117,7 +117,8 @@ def generate(
 ) -> Done:
     """Draw the images of a plan that the folder lacks, then write its manifest and review page.
 
-    Every image is stored as soon as it is complete, so the same call goes on where an interrupted one ended.
+    Returns the numbers of images that were drawn, refused and left, and the money spent. Every image is stored as soon
+    as it is complete, so the same call goes on where an interrupted one ended.
 
     budget:  limits of images and money for the folder, over all calls.
     writer:  a language model that first writes the descriptions of every class and attribute that have none.
@@ -129,7 +130,7 @@ def generate(
     plan = plan.resolved()  # with the values of its file, checked
     budget.check(generator, *([writer] if writer else []))  # a limit of money requires that both prices are known
     if generator.prompted and writer is None:
-        # No one would write missing descriptions: raise an error about them before the folder is made.
+        # Without a writer, missing descriptions stay missing: raise an error about them before the folder is made.
         with_descriptions(plan, folder.journal.lines()).check_words()
     with folder.held(wait=False):
         check_generator(folder.journal.lines(), generator, folder.root)
@@ -138,7 +139,7 @@ def generate(
         except Unavailable as error:
             step = "try again later: the same command goes on where this one ended"
             raise FcaError("generator", f"{generator.label()}: {error}", "a service that answers", step) from error
-        finally:  # also after an error: the lists show the images so far
+        finally:  # also after an error: the manifest and the review page show the images so far
             lines = folder.journal.lines()
             if latest(lines):  # there is an image or a refusal to list
                 folder.write_lists(lines, plan.name)
@@ -160,7 +161,8 @@ def _draw_pending(
     budget:  limits of images and money for the folder, over all calls.
     writer:  a language model that writes missing descriptions; None: none are written.
     workers: processes of a generator that allows several, 0 = one per core.
-    only:    keys of the images to draw; None = all.
+    only:    keys of the images to draw, as for a pilot, which draws and times a sample to estimate the cost of all
+             others; None = all.
     """
     has_descriptions = True  # becomes False if the budget ends before all descriptions are written
     if generator.prompted and writer is not None:
@@ -183,19 +185,23 @@ def _draw_pending(
 
         Requests that are being drawn count as paid. A refusal costs nothing, so each one makes room for one more
         request.
+
+        The enclosing function has `requests`, all that it may draw; `n_taken`, how many `take` has handed out; and
+        `n_refused`, how many were refused, which grows between calls of `take`. `n_images_before` and `money_before`
+        are what the folder had before.
         """
         nonlocal n_taken
         start = n_taken
         while n_taken < min(len(requests), start + most):
-            n_paid = n_taken - n_refused  # `n_refused` grows below while lines arrive
+            n_paid = n_taken - n_refused
             if not budget.allows(n_images_before + n_paid, money_before + n_paid * price, price):
                 break
             n_taken += 1
         return requests[start:n_taken]
 
     if has_descriptions:  # else the budget is used up
-        # The number of processes follows from all pending images, not from those of `only`: so a pilot is timed with as
-        # many processes as the command that follows it.
+        # The number of processes follows from all pending images, not from those of `only`: so a pilot runs with as
+        # many processes as the later command that draws all others.
         room = budget.room(len(pending), n_images_before)
         lines = draw_all(folder, generator, take, room, workers)
         for line in track(lines, "images", min(room, len(requests))):
@@ -220,7 +226,7 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     line_of_key = {line["key"]: line for line in last_lines if line["kind"] == "refusal"}
 
     images = [line for line in last_lines if line["kind"] == "image"]
-    # by one thread per core (0); `has`: the image and its masks exist, and their checksums are right
+    # `has` is true if the image and its masks exist and their checksums are right; 0: with one thread per core
     is_whole_image = list(parallel_map(lambda i: folder.has(images[i]), len(images), 0, "checking images"))
     lost = []
     for line, is_whole in zip(images, is_whole_image, strict=True):
@@ -251,8 +257,8 @@ def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request])
     the key of the first image of the pass, which identifies the pass. The caller adds the lines to the journal, the
     folder's file of what was done.
     """
-    if isinstance(generator, Batched):
-        if _DEVICE_OF_PROCESS:  # this process was started for a device of its own
+    if isinstance(generator, Batched):  # it draws several images in one call, on a device
+        if _DEVICE_OF_PROCESS:  # holds one name if this process was started for a device of its own; otherwise empty
             generator = generator.on(_DEVICE_OF_PROCESS[0])
         generator.prepare()  # before the clock: loading is not part of a pass
 
@@ -314,7 +320,8 @@ def draw_all(
 
     # spawned, since a fork of a process with threads (the progress bar, BLAS) may hang
     context = get_context("spawn")
-    # What each process does when it starts: both functions make it ignore Ctrl-C, and end when this process is killed.
+    # Each process begins with `_take_device` or `bound_to_parent`. Both make it ignore Ctrl-C, and end when its parent,
+    # this process, is killed.
     if isinstance(generator, Batched):
         devices = context.SimpleQueue()  # each process takes one device from it when it starts
         for device in generator.places():
@@ -447,7 +454,7 @@ def with_descriptions(plan: Plan, lines: list[Line]) -> Plan:
     """
     descriptions = {label: dict(by_attribute) for label, by_attribute in plan.descriptions.items()}
     for line in lines:
-        if line["kind"] != "description" or "descriptions" not in line:  # the writer refused to describe
+        if line["kind"] != "description" or "descriptions" not in line:  # a refusal of the writer has none
             continue
         label = line["label"]
         attribute = line["attribute"]

@@ -86,7 +86,10 @@ class Folder:
             yield
 
     def _check_content(self) -> None:
-        """Raise FcaError for a folder that has files but is no generated set."""
+        """Raise FcaError for a folder that has files but is no generated set.
+
+        A generated set has a journal, the file with a line for each image, as soon as it has any image.
+        """
         if not self.root.exists():
             return
         # A plan that another thread is writing, or that a killed command has left, is not foreign.
@@ -157,9 +160,10 @@ def latest(lines: list[Line]) -> dict[str, Line]:
 def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]]]:
     """The results of checks in a journal: key of an image -> line with its scores; key of a rejected image -> reasons.
 
-    The journal is the file of a folder to which every image, refusal, check and mask adds a line.
+    The journal is the file of a folder to which every image, refusal, check and mask adds a line. A check line has the
+    scores of one image. A verdict line has all rejected images of the folder, so each replaces the verdict before it.
 
-    Only the latest check counts. An image that was drawn again after its check has no results.
+    Only the latest scores and verdict count. An image that was drawn again after its check has no results.
     """
     scores: dict[str, Line] = {}
     rejected: dict[str, list[str]] = {}
@@ -246,7 +250,7 @@ def manifest(lines: list[Line], decisions: Decisions) -> pd.DataFrame:
             "path": line.get("file"),
             "mask": mask,
             "mask_by": mask_by,
-            "split": "test",
+            "split": "test",  # a generated set has test images only
             "state": "drawn" if is_drawn else "refused",
             "reason": line.get("refused"),
             "rejected": "; ".join(rejected.get(key, [])) or None,

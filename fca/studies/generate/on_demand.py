@@ -52,8 +52,9 @@ class OnDemand:
     def load(self) -> ImageData:
         """The data set of the plan's images, which are drawn only when they are read.
 
-        The fingerprint covers prompts, seeds and the generator, which decide the pixels. Images that a person struck
-        from the folder are left out.
+        All of them are test images. As they have no content yet, the fingerprint that identifies the data set is made
+        of what decides their pixels: prompts, seeds and the generator. Images that a person struck (excluded on the
+        review page of the folder) are left out.
 
         Raises FcaError for a plan that the generator cannot draw, and for a folder of another generator.
         """
@@ -77,7 +78,8 @@ class OnDemand:
             plan.name,
             pd.DataFrame(items),
             drawer,
-            Share(0.1, seed=0),  # of training images to hold out for validation: no effect, as all are test images
+            Share(0.1, seed=0),  # required: what to hold out of training images for validation; here there are none
+            # enters the fingerprint
             version=f"{self.generator.label()}, {self.generator.version()}, {digest}",
             mask=drawer.visible,  # the pixels that show the object
             mirror=self.mirror,  # whether a mirrored image still shows its class
@@ -184,7 +186,8 @@ class Drawer:
         request = self.requests[image_id]
         line = self._existing(request)  # None if the image is not drawn, or damaged
         if line is None:
-            # Add the key (its value has no meaning): the thread that holds the folder may draw it beside its own image.
+            # Announce the image by its key (the value has no meaning): the thread that holds the lock of the folder may
+            # draw it in one pass with its own image.
             self.awaited[image_id] = None
             try:
                 with self.folder.held(wait=True):
@@ -210,23 +213,24 @@ class Drawer:
         if not (self.folder.root / "plan.yaml").exists():
             write_text(self.folder.root / "plan.yaml", self.plan.as_yaml())
         last_lines = self._latest.lines
-        # requests of other threads that have no line yet; `list`, since these threads may change the dictionary
+        # Images for which other threads wait and that have no line yet. `list` copies the keys, since these threads may
+        # change the dictionary.
         awaited = [self.requests[key] for key in list(self.awaited) if key not in last_lines and key != request.key]
         beside = awaited[: pass_size(self.generator) - 1]  # as many as fit into a pass with this image
 
-        # The same request with one seed after another, until its image is drawn or MAX_ATTEMPTS seeds were refused. It
-        # begins after the seed that the journal's last line shows as refused.
+        # `attempts` gives the request with one seed after another, until its image is drawn or MAX_ATTEMPTS seeds were
+        # refused. If the journal's last line is a refusal, it starts with the seed after the refused one.
         attempts = Attempts(request, last_lines.get(request.key))
         while (attempt := attempts.ask()) is not None:
             lines = self._draw_together([attempt, *beside])  # a line for each, of an image or of a refusal
             for line in lines:
                 self.folder.journal.add(line)
-            attempts.tell(attempt, lines[0])
+            attempts.tell(attempt, lines[0])  # the first line is that of the attempt
             beside = []  # further attempts must not draw these again
         if attempts.image is None:
             reason = f"refused by {self.generator.label()} with {MAX_ATTEMPTS} seeds: {attempts.reason}"
             raise UnreadableImage(f"{request.key}: {reason}")
-        return attempts.image
+        return attempts.image  # the journal's line of the image
 
     def _draw_together(self, requests: Sequence[Request]) -> list[Line]:
         """Draw images in one pass; return a line for each. Raises FcaError if the drawing service does not answer."""

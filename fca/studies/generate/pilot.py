@@ -50,7 +50,8 @@ class Estimate:
 
         image_price, hour_price: money per image and per hour of a device; None = unknown.
         """
-        wall_hours = self.hours[0] / self.processes  # hours: an estimate, and both ends of its interval
+        # `self.hours` has three numbers: an estimate, and both ends of its interval.
+        wall_hours = self.hours[0] / self.processes
         side_by_side = ""  # with several processes, also the hours until all is done
         if self.processes > 1:
             side_by_side = f"; {_number(wall_hours)} hours with {self.processes} side by side"
@@ -106,8 +107,8 @@ def pilot(
 def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -> Estimate:
     """Time and disk space of the images that remain, from a random sample of drawn ones.
 
-    The sampling unit is the pass, as images of one pass share their seconds. The first pass of each process includes
-    the loading of the model and is left out.
+    A pass is one call of the generator, which may draw several images. It is the sampling unit, as its images share
+    their seconds. The first pass of each process is left out, as the process warms up in it.
 
     lines:     the journal's lines of the drawn images, in the order in which they were drawn.
     left:      number of images that remain.
@@ -117,7 +118,9 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
     for line in lines:
         lines_by_pass.setdefault(line["together"], []).append(line)
 
-    warm_passes = list(lines_by_pass.values())[processes:]  # without the first pass of each process
+    # Passes are in the order in which the processes got them, so the first `processes` ones are taken to be the first
+    # pass of each process.
+    warm_passes = list(lines_by_pass.values())[processes:]
     if len(warm_passes) < 2:
         sample = f"{len(lines)} images in {len(lines_by_pass)} passes"
         step = "raise pilot, or look at what was refused"
@@ -129,8 +132,8 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
     images_per_pass = float(np.mean([len(pass_lines) for pass_lines in warm_passes]))
     passes_left = left / images_per_pass
 
-    # Each is the mean over passes times the number of images left, with a 95 % interval. The number of passes left
-    # decides how much chance variation of these passes the interval must cover.
+    # Each total is the mean over passes times the number of images left, with a 95 % interval. The interval also covers
+    # how much the passes left vary by chance, for which `total` needs their number.
     hours = total(seconds / 3600, left, passes_left)
     gigabytes = total(sizes / 1e9, left, passes_left)
     return Estimate(len(lines), left, processes, hours, gigabytes)

@@ -112,7 +112,10 @@ class Plan:
         self._check_texts()
 
     def _check_texts(self) -> None:
-        """Raise FcaError for descriptions that are not nine, or of an unknown class or attribute."""
+        """Raise FcaError for descriptions that are not nine, or of an unknown class or attribute.
+
+        An attribute has nine descriptions for all classes, or none; a class may have nine of its own for it.
+        """
         for attribute, nine in self.attributes.items():
             _check_nine(f"plan.attributes.{attribute}", nine)
         for label, by_attribute in self.descriptions.items():

@@ -47,7 +47,7 @@ class ClipSeg:
         return f"{self.model}@{self.revision or 'main'}, {self.prompt}, {self.threshold:g}"
 
     def mask(self, image: UInt8[np.ndarray, "height width 3"], name: str) -> Bool[np.ndarray, "height width"]:
-        """The pixels that CLIPSeg finds to be the object `name`, by its probability and the setting `threshold`."""
+        """The pixels that show the object `name` with a probability of at least `threshold`, as CLIPSeg finds."""
         import torch
 
         network, processor = _clipseg(self.model, self.revision)

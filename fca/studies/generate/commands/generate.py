@@ -36,7 +36,8 @@ def generation(config: DictConfig) -> None:
     generator: Generator = component(config, "generator", Generator)
     writer: Writer | None = None if config.writer is None else component(config, "writer", Writer)
     root = Path(config.out or Path(config.outputs) / "generated" / plan.name)
-    check_folder("outputs" if config.out is None else "out", str(root))
+    key_of_folder = "outputs" if config.out is None else "out"  # named in the error if the folder cannot be written to
+    check_folder(key_of_folder, str(root))
     checks = None if config.checks is None else component(config, "checks")
     segmenter = None if config.segmenter is None else component(config, "segmenter", Segmenter)
     folder = Folder(root)
@@ -75,7 +76,7 @@ def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Fo
 
     Raises FcaError for a folder of another generator, and for descriptions that are missing without a writer.
     """
-    lines = folder.journal.lines()
+    lines = folder.journal.lines()  # a line for each image, refusal and description so far
     check_generator(lines, generator, folder.root)
     described_plan = with_descriptions(plan, lines)
     pending = outstanding(described_plan, folder, lines)

@@ -62,8 +62,8 @@ class Diffusion:
     def version(self) -> str:
         """Everything that decides the pixels, in words, so that images of different settings have different versions.
 
-        It has the model with its revision (or the digest of its folder), steps, guidance, size, dtype, and the version
-        of diffusers.
+        The text has the model with its revision (or the digest of its folder), the variant of its files, steps,
+        guidance, size, dtype, and the version of diffusers.
         """
         try:
             library = version("diffusers")
@@ -192,7 +192,7 @@ def _pipeline(model: str, revision: str | None, variant: str | None, dtype: str,
 
     model:    a folder, or the id of a model on Hugging Face, which is downloaded.
     revision: branch, tag or commit of the id; None: its main branch.
-    variant:  which of its files, such as fp16; None: the plain ones.
+    variant:  which of the model's files, such as fp16; None: the plain ones.
 
     Raises FcaError for a missing package, a model that cannot be loaded, too little memory and a missing device.
     """

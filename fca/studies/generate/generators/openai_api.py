@@ -76,7 +76,8 @@ class Service:
             failure = self._failure(request["model"], error)
         except (openai.APIResponseValidationError, ValueError):  # a response that is no JSON
             failure = self.misunderstood("an answer that is no JSON")
-        raise failure  # not from the service's error, whose text may hold the key and ends in logs
+        # Raised outside of `except`, so that logs do not show the client's error, whose text may hold the key.
+        raise failure
 
     def misunderstood(self, response: str) -> FcaError:
         """The error for a response that OpenAI's API would not give."""
@@ -193,7 +194,7 @@ class OpenAIImages(Service):
         return check_price("generator.image_price", self.image_price)
 
     def draw(self, request: Wanted) -> Drawn:
-        """The image at the size that the service gives it, and the service's facts about it.
+        """The image in the size in which the service returns it, and the service's facts about it.
 
         Raises Refused if the request violates the service's policy, Unavailable after all retries, FcaError for a
         missing key or prompt, for a model, size or option that the service does not know, and for a response without a
@@ -272,15 +273,16 @@ class OpenAIChat(Service):
     def describe(self, name: str, attribute: str) -> list[str]:
         """Nine descriptions of an image of a class, easy to hard by the attribute.
 
-        If the reply cannot be used, the model gets one more chance, with a message about what is wrong.
+        The setting `attributes` may have words for what an attribute changes, which the model then gets, too. If the
+        reply cannot be used, the model gets one more chance, with a message about what is wrong.
 
         name: what a person calls the class.
 
         Raises Refused if the model declines, Unavailable after all retries, FcaError for a missing key, a model that
         the service does not know, and two replies that cannot be used.
         """
-        change = self.attributes.get(attribute)
-        attribute_in_words = f"{attribute} ({change})" if change else attribute
+        what_changes = self.attributes.get(attribute)
+        attribute_in_words = f"{attribute} ({what_changes})" if what_changes else attribute
         messages = [{"role": "user", "content": TASK.format(name=name, attribute=attribute_in_words)}]
         for _ in range(2):  # the second conversation includes the first reply, and what is wrong with it
             reply = self._reply(messages)
