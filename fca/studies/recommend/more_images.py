@@ -78,7 +78,8 @@ def more_images(evidence: Evidence, program: Program | None, metric: Metric) -> 
     n = float(row["n_train"])
     ncl = len(evidence.job.classes)
     measured = measured_curve(evidence, row, metric)
-    curve = forecast(curves_of_other_jobs(), measured, n)  # given the curves on other data sets
+    # the prior of the curve comes with fca: it was fitted to the learning curves of jobs on other data sets
+    curve = forecast(curves_of_other_jobs(), measured, n)
 
     lines = []
     # size: number of training images; fits: how many probes were fitted to so many, top1: their mean accuracy
@@ -128,7 +129,7 @@ def curves_of_other_jobs() -> Hyperparameters:
 def _expected_columns(curve: Forecast, size: float, ncl: int) -> dict[Any, Any]:
     """The columns of a number of training images (`size`) and of the accuracy expected with them.
 
-    curve: the expected learning curve.    ncl: number of classes.
+    curve: the expected learning curve; its `n` is the present number of training images.    ncl: number of classes.
     """
     sizes: Float[np.ndarray, "1"] = np.array([size])
     low, high = curve.interval(sizes)

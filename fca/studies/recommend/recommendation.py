@@ -176,7 +176,8 @@ class Recommendation:
 
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         for job, name in zip(jobs, job_names(jobs), strict=True):
-            # the prior is about new data sets, so it leaves out other jobs on the same images
+            # Results on other data sets give the prior of each candidate's accuracy. It treats this job's data set as
+            # a new one, so other jobs on the same images are left out
             jobs_of_other_data = [other for other in all_jobs if other.job.fingerprint != job.job.fingerprint]
             # metric_of_others: accuracy or balanced accuracy, as costs are about this job's classes
             other_jobs = gather_other_jobs(jobs_of_other_data, self.metric_of_others)
@@ -231,7 +232,7 @@ class Recommendation:
         return Comparison(evidence, other_jobs, self.limits(metric), metric)
 
     def limits(self, metric: Metric) -> Limits:
-        """The limits that a model must satisfy, with the margin in the score of this metric."""
+        """The limits that a model must satisfy; the margin, `within`, is converted to a difference of metric scores."""
         return Limits(
             within=metric.margin(self.within),
             confidence=self.confidence,
@@ -257,7 +258,8 @@ class Recommendation:
         classes_of_data = evidence.items["label"].cat.categories.astype(str)
         costs = self.cost_table.of(evidence.classes, classes_of_data)
 
-        # the mean cost of an image if every answer were the cheapest for its class: scores count the cost above it
+        # The mean cost of a training image if every answer were the cheapest for its class; right answers may cost too.
+        # A score counts only what answers cost beyond that
         n_images = evidence.images("train")
         cheapest_cost = costs.matrix.min(axis=1)
         base = float(cheapest_cost @ n_images / n_images.sum())

@@ -25,8 +25,10 @@ def finalists(screened: Comparison, pass_of: Mapping[Program, Hashable]) -> list
     probability_of_pass = _probability_of_passes(screened, pass_of)
     likeliest_first = sorted(probability_of_pass, key=lambda one_pass: -probability_of_pass[one_pass])
 
-    answered_programs = [screened.candidates[line.candidate].program for line in screened.lines]
-    chosen = list(dict.fromkeys(pass_of[program] for program in answered_programs if program in pass_of))
+    # the lines of the recommendation: the smallest program that is accurate enough, the most accurate one, and perhaps
+    # a faster one
+    recommended_programs = [screened.candidates[line.candidate].program for line in screened.lines]
+    chosen = list(dict.fromkeys(pass_of[program] for program in recommended_programs if program in pass_of))
     for one_pass in likeliest_first:
         covered = sum(probability_of_pass[chosen_pass] for chosen_pass in chosen)
         if one_pass not in chosen and covered < COVERED and len(chosen) < FINALISTS:
@@ -43,7 +45,8 @@ def _probability_of_passes(screened: Comparison, pass_of: Mapping[Program, Hasha
     if not positions:
         return {}
 
-    # the probability of each program to be the smallest within the margin of the best
+    # the probability of each program to be the smallest within the margin of the best, from joint draws of accuracies;
+    # sizes: what is to be small, usually the time for one image
     probabilities = probability_chosen(screened.draws[:, positions], screened.sizes[positions], screened.limits.within)
     total: dict[Hashable, float] = {}
     for i, probability in zip(positions, probabilities, strict=True):

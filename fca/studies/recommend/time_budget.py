@@ -18,8 +18,9 @@ WORTH_A_LINE_S = 180.0
 
 
 def measured_seconds_per_image(program: Compiled) -> float:
-    """Seconds per image for all depths of the program in one pass, measured now on a small batch.
+    """Seconds per image for the features at all depths of the program in one pass, measured now on a small batch.
 
+    A depth is a place in the network where features are taken; a cut network ends at one.
     The images are black, since the time does not depend on their content. Of several passes the fastest counts: the
     others are slowed down by other work of the machine, or by the first use of memory.
     """
@@ -27,11 +28,12 @@ def measured_seconds_per_image(program: Compiled) -> float:
     session = Session(program.program)
     size = description.geometry.size
     images = np.zeros((BATCH, size, size, 3), np.uint8)
+    output_names = list(description.widths)  # each output is named after its depth, a key of `widths`
 
     seconds = []
     for _ in range(PASSES):
         start = time.perf_counter()
-        session.run(images, list(description.widths))  # widths has the outputs' names: the depths
+        session.run(images, output_names)
         seconds.append(time.perf_counter() - start)
     return min(seconds) / BATCH
 

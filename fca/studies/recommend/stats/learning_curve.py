@@ -135,6 +135,7 @@ def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
     shared = np.outer(typical_sd, typical_sd)
     separate = np.diag(np.diag(shared))
     pseudo_covariance = PSEUDO_IMAGES / 2 * (shared + separate)
+    # sums over images, divided by their number for the covariance on one image, and again for that of the mean
     covariance = (measured.covariance * measured.images + pseudo_covariance) / total**2
 
     value = ndtri(accuracy)
@@ -299,7 +300,8 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
     # expected values, and the number of probes of each
     observations = [_observations(job) for job in jobs]
 
-    current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)  # where to start
+    # where to start: an accuracy of Φ(1) = 84 %, somewhat more with twice as many images (b = 0.2), no curvature
+    current = Hyperparameters(np.array([1.0, 0.2, 0.0]), np.diag([1.0, 0.1, 0.01]), 0.1)
     for _ in range(ITERATIONS):
         # expectation: one entry for each job
         means, covariances, fit_variances = [], [], []

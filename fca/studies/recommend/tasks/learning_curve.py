@@ -96,7 +96,7 @@ def _measured(run: Run[ProbeWork], context: RunContext) -> Finished:
         N_FITS: int(subsets.fits.sum()),
         FEWEST_IMAGES: round(subsets.sizes[-1]),  # of the smallest parts
         CURVE_S: seconds,
-        "input_size": context.store.row(run.work.features)["input_size"],  # of the network, by the run of its features
+        "input_size": context.store.row(run.work.features)["input_size"],  # pixels of the network's input
     }
     arrays = {
         SIZES: subsets.sizes,

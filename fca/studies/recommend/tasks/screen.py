@@ -56,7 +56,7 @@ class Screen:
             yield embed_images(run, context) if run.task == "embed" else self._probed(run, context)
 
     def _probed(self, run: Run[ProbeWork], context: RunContext) -> Finished:
-        """Fit the probe to the stored features of few images.
+        """Fit the probe to the stored features of few images, to see whether the network is worth all images.
 
         Returns the run's columns, and as arrays the outputs for the images that were left out in turn: the probe is
         fitted anew without each group of images, and `probe.judged` has the positions of the images in these groups.

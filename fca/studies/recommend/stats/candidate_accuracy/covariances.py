@@ -194,7 +194,8 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     effects, which are correlated between similar candidates. Hand-made features (HOG) are no network, so input size has
     no effect on them.
 
-    hyperparameters: standard deviations of the effects (names in _sd), factors of them, and correlations of the noise.
+    hyperparameters: standard deviations of the effects (names in _sd), factors by which individual effects of some
+                     candidates are larger (_factor), likeness of candidates, and correlations of the noise.
     """
     h = hyperparameters
 
@@ -211,7 +212,8 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
     is_cut = 1 - candidates.are("depth", WHOLE)
     cut_effects = np.outer(is_cut, is_cut)
 
-    # what attributes gain over all jobs; it is hardly known before any job
+    # mean effects of attributes over all jobs: before any job they are hardly known, so their standard deviations are
+    # large constants
     gains = SIZE_GAIN_SD**2 * size_effects + CUT_GAIN_SD**2 * cut_effects
     is_int8 = 1 - candidates.are("precision", FP32)
     gains += INT8_GAIN_SD**2 * np.outer(is_int8, is_int8)

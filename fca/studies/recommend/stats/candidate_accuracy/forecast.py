@@ -115,7 +115,7 @@ class JobForecast:
         median_loss = float(losses.mean() * np.exp(-variance / 2))  # r
         count = len(self.candidates)
         # what the uncertain log r adds to logit(s): d logit(s) / d log r = -1 / s, taken as -1, as for scores near 1.
-        # A logit on judged images and one on test images for each candidate, which share its deviation
+        # Each candidate has a logit on judged images and one on test images; both get the same deviation
         covariance_of_loss = np.full((2 * count, 2 * count), variance)
         covariance_of_loss += np.tile(OWN_SHARE**2 * variance * np.eye(count), (2, 2))
 
@@ -266,9 +266,9 @@ def prior(
                     from the others is itself uncertain: a t distribution with one degree of freedom fewer than there
                     are data sets, as a mixture of normals, whose weights the job's own images change.
     """
-    # what the records show of all candidates, theirs and this job's. The model is a tree: a state that all jobs share
-    # (mean logit of every candidate, slopes of covariates, mean shift of test images), below it one state for each
-    # data set, below that its jobs
+    # What the records show of all candidates: those of the records and those of this job. The model is a tree: a state
+    # that all jobs share (mean logit of every candidate, slopes of covariates, mean shift of test images), below it one
+    # state for each data set, below that its jobs
     all_candidates = recorded.joined(candidates)
     effects = covariances(hyperparameters, all_candidates)
     result, _ = settled(records, batches_of(records), all_candidates, effects)  # the posteriors of the states
@@ -282,8 +282,10 @@ def prior(
     # additional uncertainty of candidates whose network no earlier job has, on judged and on test images
     unrecorded = np.tile(covariance_of_unrecorded(recorded, candidates), (2, 2))
 
-    # one component for every combination of two factors: of the variances of the effects that a data set and a job have
-    # on candidates, and of the variances of the shifts from judged to test images
+    # For a new data set, the variances are uncertain: `uncertain_scales` has equally likely factors of a variance, and
+    # a mixture of normals with these factors is nearly a t distribution. There is one component for every combination
+    # of two factors: one of the variances of the effects that a data set and a job have on candidates, one of the
+    # variances of the shifts from judged to test images
     scales = np.ones(1) if has_dataset else uncertain_scales(hyperparameters.datasets)
     components = []
     for effect_scale, shift_scale in product(scales, scales):
@@ -379,8 +381,9 @@ def observe(
 
     d:       dispersion: the variance of the values in `correct`, divided by the variance p (1 - p) that they would have
              if all were 1 or 0 with the same mean p; one number for all candidates (quasi-binomial: McCullagh and
-             Nelder 1989, section 4.5). It is 1 where mistakes lose 1.
-    r:       correlation of two candidates' values on an image that judged both.
+             Nelder 1989, section 4.5). It is 1 where every mistake loses 1.
+    r:       correlation of two candidates' values on an image that judged both. PAIRED_PRIOR_IMAGES images with the
+             correlation `paired` are added to the observed ones, so that r exists also where everything is right.
     overlap: Σ w² over the images that judged both / sqrt(product of Σ w² over all images of each).
 
     correct: 1 right, 0 wrong, NaN not judged. A mistake that loses only a part of 1 has the value 1 - loss.
@@ -411,7 +414,8 @@ def observe(
     accuracy = (right @ image_weights) / total_weights
     dispersion = dispersion_of(correct[is_judged], losses)
 
-    # r: from the deviations of the values from their mean, which are 0 where not judged
+    # r: from the deviations of the values from their mean, which are 0 where not judged, and from the images added to
+    # them, whose deviations are typical ones
     deviations = observed * (right - accuracy[:, None])
     n_shared_images = observed @ observed.T
     smoothed_accuracy = (accuracy * images + 0.5) / (images + 1)  # not 0 or 1, where the deviation would be 0
@@ -424,6 +428,7 @@ def observe(
         judged=np.flatnonzero(is_judged),
         shares=accuracy,
         images=images / dispersion,
+        # positive_definite: pairs that were judged on different images may have correlations that contradict each other
         correlation=positive_definite(correlation * overlap),
     )
 

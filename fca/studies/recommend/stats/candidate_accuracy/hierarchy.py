@@ -111,7 +111,7 @@ def batches_of(records: Sequence[JobRecord]) -> list[JobBatch]:
 
     A candidate is judged on the job's own left-out training and validation images, and tested on its test images. Jobs
     of one batch have arrays of the same shape, so that they are computed at once. Records without any judged or tested
-    candidate are left out.
+    candidate are left out. Empirical logits are finite also where all images are right (`logit_of_counts`).
     """
     jobs_by_candidates = defaultdict(list)
     for position, record in enumerate(records):
@@ -150,7 +150,8 @@ def _observed_logits(record: JobRecord) -> tuple[Float[np.ndarray, " observed"],
     images = np.concatenate([record.n_judged[is_judged], record.n_test[is_tested]])
     right = np.concatenate([record.right_judged[is_judged], record.right_test[is_tested]])
 
-    # separately: the variance of the noise is computed from the mean share of the candidates in one call
+    # two calls, as `logit_of_counts` computes the noise of all its candidates from their mean share right, which may
+    # differ between the job's own images and its test images
     judged_logits, judged_variances = logit_of_counts(record.right_judged[is_judged], record.n_judged[is_judged])
     tested_logits, tested_variances = logit_of_counts(record.right_test[is_tested], record.n_test[is_tested])
     logits = np.concatenate([judged_logits, tested_logits])
@@ -261,13 +262,15 @@ class BatchTerms(NamedTuple):
 def _messages_of_jobs(
     batch: JobBatch, candidates: Candidates, covariances: Covariances
 ) -> tuple[list[Message], BatchTerms]:
-    """The message of each job of a batch: what it shows of the state of its data set. Also matrices for later steps.
+    """The message of each job of a batch: what it shows of the state of its data set.
 
     The observed logits of a job are y ~ N(D s, S), with the state s of its data set, the matrix D that turns s into
     expected logits (`design`), and the covariance S of the job's effects and noise (`job_covariance`). As a function of
     s, their log density is constant + linear' s - s' precision s / 2, with
 
         linear = D' S^-1 y,   precision = D' S^-1 D,   constant = -(y' S^-1 y + log det(2 π S)) / 2
+
+    Also returns the matrices S^-1, S^-1 D and D of each job, which later steps need again.
 
     candidates: to which the positions in the batch refer.
     """
@@ -289,11 +292,12 @@ def _messages_of_jobs(
 def upward(
     records: Sequence[JobRecord], batches: Iterable[JobBatch], candidates: Candidates, covariances: Covariances
 ) -> tuple[Pass, list[BatchTerms]]:
-    """Pass what the jobs show up the tree: over the states of their data sets to the state that all jobs share.
+    """Collect the results of all jobs along the tree: first for the state of each data set, then for the shared state.
 
-    A state has the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is
-    what was observed below a node of the tree, as a log density of its state. The result has the messages, the
-    posterior of the shared state, and the log likelihood of all records.
+    The tree has a state that all jobs share, below it a state for each data set, and below that the jobs. A state has
+    the mean logit of every candidate, slopes of covariates, and the mean shift of test images. A message is what was
+    observed below a node of the tree, as a log density of its state. The result has the messages, the posterior of the
+    shared state, and the log likelihood of all records.
 
     Also returns, for each batch, matrices that later steps need again: S^-1, S^-1 D and D, with the covariance S of a
     job's observed logits and the matrix D that turns a state into expected logits.
@@ -315,12 +319,14 @@ def upward(
             dataset = records[job].dataset
             by_dataset[dataset] = by_dataset[dataset].plus(message)
 
-    # `above` makes a message about the shared state, from which the state of a data set differs by N(0, effects)
+    # `above` turns the message about a data set's state into one about the shared state, from which it differs by
+    # N(0, effects)
     effects = dataset_effects(covariances)
     top = no_observations
     for message in by_dataset.values():
         top = top.plus(message.above(effects))
-    # above the shared state there is only the mean of its prior, at which the log density is that of all records
+    # By its prior, the shared state is N(mean, covariance). `above` integrates over it, too: what is left is a message
+    # about this mean, and its log density there is the log likelihood of all records
     log_likelihood = top.above(prior.covariance).at(prior.mean)
     if not np.isfinite(log_likelihood):
         raise FcaError("log likelihood of earlier jobs", log_likelihood, "finite", "look for wrong counts among them")
@@ -373,6 +379,7 @@ def linearised_again(
         # j: jobs; o, p: observed; s: state
         expected = np.einsum("jos,js->jo", matrix, mean_state_of_job)  # D m
         weighted_residuals = np.einsum("jop,jp->jo", inverse, batch.logits - expected)  # S^-1 (y - D m)
+        # J is symmetric, so it may stand on the right of rows
         posterior_means = expected + weighted_residuals @ job_effects(batch, covariances)
         logits, sds = linearised(batch.shares, batch.images, posterior_means)
         new_batches.append(batch._replace(logits=logits, sds=sds))
@@ -419,7 +426,8 @@ def covariance_gradient(
     n_candidates = len(covariances.overall)  # the state begins with their mean logits, and ends with the shift
     gradient = Covariances(*(np.zeros_like(covariance) for covariance in covariances))
 
-    # for the shared state, E is the mean of its prior, which is known; elements: d log p / dS for a state
+    # For the shared state, E is the mean of its prior, which is known exactly. A message m.above(effects) is about the
+    # state one level higher, here this mean; from it follows d log p / dS (elements), S being the covariance of a state
     prior = state_prior(covariances.overall)
     known_mean = Normal(prior.mean, np.zeros_like(prior.covariance))
     elements = _gradient_by_effects(result.top.above(prior.covariance), known_mean)
