@@ -84,8 +84,8 @@ class Ability:
             (str(dataset), str(kind), bank_items)
             for (dataset, kind), bank_items in bank.groupby(["dataset", "corruption"])
         ]
-        # each source with the corruption of its images. A file is called clean here whatever its images are:
-        # `_lines_by_scale` finds the scales of a file by the corruptions of its items, not by this name
+        # each source with the corruption of its images. The word "clean" has no effect for a file, which may have
+        # corrupted images: `_lines_by_scale` finds the scales of a file by the corruptions of its items
         sources: Iterable[tuple[str, DatasetResponses]] = [("clean", gathered) for gathered in clean_sources]
         if (bank["corruption"] != "clean").any():
             # one subject is enough, because nothing is fitted to these responses
@@ -111,7 +111,8 @@ class Ability:
             # digests of the responses, for the table's id: a file can change under its name
             "answers": [digest_of(gathered) for gathered in scored_sources],
             "bank": None if self.bank is None else bank_id(self.bank),
-            # notes on scales whose fit took a spread from the prior, because the responses do not determine it
+            # a fit takes the spread of ability or difficulty from its prior where the responses do not determine it;
+            # these notes name the scales of such fits
             **self._notes_on_priors(store, fitted_scales, pd.concat(used_items)),
         }
         runs = sorted({run for gathered in scored_sources for run in gathered.runs})

@@ -79,9 +79,10 @@ def read_bank(store: Store, bank: str) -> pd.DataFrame:
 
 
 def origin_of(store: Store, bank: str) -> Origin:
-    """The runs and versions of data sets that a bank was fitted on, and the scales that its fits could not estimate.
+    """The runs and versions of data sets that a bank was fitted on, and the spreads that its fits could not estimate.
 
-    A scale here is the spread of difficulty or of ability. It is not estimable where the responses do not determine it.
+    A fit estimates the spreads of ability and of difficulty. A spread that its responses do not determine cannot be
+    estimated; the fit takes it from the prior.
 
     bank: the id of a saved table, or the path of a file. Raises FcaError as `read_bank` does. The versions of data sets
     are read from the stored runs, so a run that is no longer stored adds none.
@@ -160,7 +161,7 @@ def _description_of_table(store: Store, table_id: str) -> dict[str, Any]:
     """The content of a saved bank's table.json: its name, parameters and runs.
 
     Raises FcaError for an id that is no bank, for a damaged table, and for a bank whose severities were fitted
-    separately, because a subject's ability is measured on one scale of all severities.
+    separately: each of them then has its own scale, but a bank measures ability on one scale of all severities.
     """
     tables = store.saved_tables()
     banks = saved_banks(store)
@@ -234,6 +235,7 @@ def _items_of_file(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
                 what = f"{name} of item {position} of bank {bank}"
                 raise FcaError(what, f"{value!s:.60}", _allowed_values(name), NEXT_STEP)
 
+    # entries of the file that are no column of the table are left out
     frame = pd.DataFrame({name: columns[name] for name in map(str, IRT_ITEMS.columns) if name in columns})
     return IRT_ITEMS.frame(frame.astype(dict.fromkeys(PARAMETER_RANGES, float)))  # a file may have 1 for 1.0
 
@@ -251,7 +253,7 @@ def _is_allowed(name: str, value: object) -> bool:
 def _allowed_values(name: str) -> str:
     """The values that `_is_allowed` allows in a column, in words for the message of an error.
 
-    name: of the column, which holds names of items or one of their parameters.
+    name: the column, one of TEXT_COLUMNS or PARAMETER_RANGES.
     """
     if name == "irt_model":
         return ", ".join(MODELS)

@@ -167,9 +167,9 @@ class ClassRobustness:
     def __call__(self, store: Store) -> list[Table]:
         """Tables class_robustness, robust_classes and class_severity, and the lines of them that figures draw.
 
-        Every corruption has its own fit of the responses to its images, which sorts them into quarters. Where the
-        responses do not determine a spread of ability or difficulty, the fit takes it from the prior (not estimable);
-        the tables' parameters have a note on each such fit.
+        Every corruption has its own fit of the responses to its images. The fitted values sort these images into
+        quarters of difficulty and of discrimination. Where the responses do not determine a spread of ability or
+        difficulty, the fit takes it from the prior (not estimable); the tables' parameters have a note on each of them.
         Corruptions with a single severity above 0 are left out, because nothing can vary over severities there.
         Raises FcaError for an unknown mode, and where no corruption has two severities.
         """
@@ -274,7 +274,7 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     robust, susceptible or none. `analysis.mode` chooses what is measured:
     count:  instability of the shares of a class's images in the four quarters of difficulty; trend and change of its
             mean expected success.
-    mean_b: all three of the class's mean difficulty.
+    mean_b: instability, trend and change of the class's mean difficulty.
 
     Robustness is minus instability: a class that changes less is more robust, as the paper (Sharma et al. 2023) defines
     the word. With analysis.compat it is plus instability, as the paper computes the score.
@@ -284,7 +284,8 @@ def robustness_lines(images: Grid, quartered_items: Quartered, analysis: ClassRo
     """
     corrupted = images.item[:, images.severity > 0]  # images x severities
     severity = images.severity[images.severity > 0].astype(float)
-    # `value` of each item, for trend and change; `parts` of each image at each severity, for instability
+    # `value` of each item is for trend and change. `parts` (images x severities x parts) are for instability: in mode
+    # count a 1 for the quarter of difficulty that an image is in and 0 for the other three, in mean_b its difficulty
     value, parts = _measured_values(quartered_items, corrupted, analysis.mode)
     clean = value[images.item[:, 0]] if images.severity[0] == 0 else None  # severities ascend
     # instability, trend and change of each class with intervals; `resampled`: instability in bootstrap resamples
@@ -385,7 +386,7 @@ def severity_lines(images: Grid, quartered_items: Quartered) -> pd.DataFrame:
         counts_by_severity = [
             segments.class_counts(quarter[items], images.label, len(images.keys)) for items in images.item.T
         ]
-        # counts_by_severity is severities x classes x quarters; each cell becomes a line
+        # counts_by_severity is severities x classes x quarters (lowest first); each cell becomes a line
         levels = (images.severity, images.keys, QUARTER_NAMES[parameter])
         cells = pd.MultiIndex.from_product(levels, names=("severity", "label", "segment"))
         counts = pd.Series(np.ravel(counts_by_severity), cells, name="items")

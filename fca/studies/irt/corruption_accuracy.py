@@ -93,7 +93,7 @@ def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
     corruptions = lines[[CORRUPTION, SEVERITY_LEVELS]].drop_duplicates()
     frequency = corruptions[SEVERITY_LEVELS].value_counts()
-    # `levels` is a text such as "1, 2"
+    # `levels` is a text such as "1, 2", which is longer for more severities
     common_levels = max(frequency.index, key=lambda levels: (frequency[levels], len(levels)))
     others = corruptions[corruptions[SEVERITY_LEVELS] != common_levels]
     names = [f"{kind} ({levels})" for kind, levels in zip(others[CORRUPTION], others[SEVERITY_LEVELS], strict=True)]
@@ -170,7 +170,7 @@ def loss_lines(gathered: DatasetResponses) -> Iterator[dict[str, Any]]:
     image = items["image_id"].astype("category").cat.codes.to_numpy()  # of each item, numbered from 0
     is_corrupted = severity > 0
     levels = np.unique(severity[is_corrupted]).tolist()
-    severities_of_image = np.bincount(image[is_corrupted])
+    severities_of_image = np.bincount(image[is_corrupted])  # how many severities above 0 each image has
 
     is_at_chance = subjects_at_chance(gathered.responses)
     subjects = gathered.responses.subjects.to_dict("records")

@@ -122,7 +122,7 @@ class DifficultySegments:
         """Tables segment_models and segment_classes, and the lines of each that figures draw.
 
         Every data set is fitted on its clean images, and once more for each kind of corruption, with the clean images
-        and all severities together. Table segment_classes is about clean images, so it uses the first fit alone.
+        and all severities together. Table segment_classes uses the fits of clean images alone.
         Where the responses do not determine a spread of ability or difficulty, a fit takes it from the prior (not
         estimable); the tables' parameters have a note on each such fit.
         """
@@ -138,8 +138,8 @@ class DifficultySegments:
             if quartered_items.not_estimable:
                 not_estimable[f"{gathered.dataset} {fitted_kind}"] = list(quartered_items.not_estimable)
 
-            for corruption, severity in places(gathered):  # every pair of both among its items
-                # clean images also take part in the fits of corruptions, but have lines from the first fit alone
+            for corruption, severity in places(gathered):  # every such pair among the items
+                # clean images also take part in the fits of corruptions; their lines come from their own fit alone
                 if severity or fitted_kind == "clean":
                     model_frames.append(subject_lines(gathered, quartered_items, corruption, severity))
             if fitted_kind == "clean":
@@ -185,7 +185,7 @@ def quartered(gathered: DatasetResponses, model: str, compat: str | None, seed: 
     2023).
     model: the item response model to fit.
     seed: draws the order of images with equal values; with compat also the noise at the start of the fit.
-    Raises FcaError for an unknown compat, and where there are no clean items to cut on.
+    Raises FcaError for an unknown compat, and with compat None if there are no clean items to cut on.
     """
     if compat not in COMPAT:
         raise FcaError("analysis.compat", compat, "null or seed001", "change it")

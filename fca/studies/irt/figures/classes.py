@@ -59,6 +59,7 @@ def models_figure(shown: Table) -> alt.FacetChart:
 
     segment_names = list(SEGMENT.choices.values())
     segment_axis = kinds.category(alt.X, SEGMENT, segment_names, domain=False, grid=False, labelFontSize=10)
+    # the best subject has place 0; `min` only picks the one place that all lines of a subject in a panel have
     rows = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE_BY_ACCURACY, op="min"))
     chart = kinds.heat_map(SHARE_RIGHT.with_format(".0%"), segment_axis, rows, shown.columns, (0.0, 1.0))
 
@@ -91,6 +92,7 @@ def classes_figure(shown: Table) -> alt.FacetChart:
 
     # the class with the largest difference of its shares in the top and in the bottom quarter comes first
     rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(DIFFERENCE, op="min", order="descending"), grid=False)
+    # the numbers on this axis have no minus sign, although shares in the bottom quarter are drawn as negative values
     share_axis = alt.X(f"{_SIGNED_SHARE}:Q", title=_SIGNED_SHARE.meaning, axis=_AXIS_WITHOUT_SIGNS)
     chart = kinds.layers(
         kinds.bars(share_axis, rows, shown.columns, kinds.hue(QUARTER, frame, kinds.CONTRAST)),
@@ -127,7 +129,7 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
         f"Each mark is how much {moving} moves between severities (standard deviation) with its 95 % interval.",
         f"The most robust come first{_note_of_paper_sense(shown.parameters)}.{_describe_shown_classes(frame)}",
     )
-    n_columns = None if style.differs(frame["panel"]) else 1  # a single panel takes the whole width
+    n_columns = None if style.differs(frame["panel"]) else 1  # None: as many as fit; one panel takes the whole width
     figure = style.faceted(chart, frame, title, filters=(DATASET, CORRUPTION), columns=n_columns, row=18)
     return figure.resolve_axis(x="independent")  # numbers below every panel
 
@@ -135,8 +137,8 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
 def table_figure(named: Table) -> alt.FacetChart:
     """Mark the susceptible and the robust classes of every corruption in a grid of corruptions and classes.
 
-    The verdicts are robust and susceptible. Robust classes are those that move least over severities or, with
-    compat=seed001, those that move most, as the ranks in the paper have it (Sharma et al. 2023).
+    Robust classes are those that move least over severities and susceptible classes those that move most. With
+    compat=seed001 it is the other way round, as in the ranks of the paper (Sharma et al. 2023).
     named: table robust_classes.
     """
     # one line per corruption, verdict and class
@@ -212,7 +214,7 @@ def severities_figure(shown: Table) -> alt.FacetChart:
 def _with_name_heights(frame: pd.DataFrame) -> pd.DataFrame:
     """Add the column name_at: the height at which the name of a class is written at the end of its line.
 
-    A name is written at the height of the line's end, or higher where it would cover another name. The column is
+    A name is written at the height of the line's end, or higher where it would cover another name. The height is
     missing for points before the end of a line, and for classes without a verdict, which have no name in the figure.
     """
     gap = NAME_GAP * float(frame[SHARE_OF_CLASS].max())
@@ -370,11 +372,12 @@ def _classes_with_most_images(classes: pd.DataFrame, quarter: str) -> str:
     classes: lines of table segment_classes for the quarter, which `quarter` names in words.
     """
     ranked = classes.sort_values(SHARE_OF_CLASS, ascending=False, kind="stable")
-    next_share = ranked[SHARE_OF_CLASS].iloc[min(MOST_CLASSES_NAMED, len(ranked) - 1)]
-    above = ranked[ranked[SHARE_OF_CLASS] > next_share]
-    if above.empty:  # all classes down to the one compared with are equal
+    # the share of the fourth class, or of the last class where there are fewer
+    compared_share = ranked[SHARE_OF_CLASS].iloc[min(MOST_CLASSES_NAMED, len(ranked) - 1)]
+    above = ranked[ranked[SHARE_OF_CLASS] > compared_share]
+    if above.empty:  # `compared_share` is the largest share itself
         equal = small.best_of(classes, SHARE_OF_CLASS)[LABEL].tolist()
-        return f"classes with most images in {quarter} are {small.listed(equal)} ({100 * next_share:.0f} % each)"
+        return f"classes with most images in {quarter} are {small.listed(equal)} ({100 * compared_share:.0f} % each)"
 
     shares = [f"{line[LABEL]} ({100 * line[SHARE_OF_CLASS]:.0f} %)" for line in above.to_dict("records")]
     noun, are = ("class", "is") if len(shares) == 1 else ("classes", "are")
@@ -404,6 +407,7 @@ def robust_classes_statements(named: pd.DataFrame) -> Iterator[Statement]:
     if not has_verdicts:  # a single class has none, because it cannot be compared
         return
 
+    # the choices of VERDICT are susceptible and robust, in this order
     if len(above_chance) == 1:
         under = f"under {above_chance[CORRUPTION].iloc[0]}"
         susceptible, robust = (small.listed(above_chance[verdict].iloc[0]) for verdict in VERDICT.choices)
@@ -433,8 +437,8 @@ def _most_often(labels_by_corruption: pd.Series) -> str:
 def instability_statements(classes: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the class that changes most under a corruption, and on how many classes become harder or easier.
 
-    Instability is how much a class changes over severities (standard deviation). If all subjects are at the level of
-    chance on clean images, the only sentence is that nothing is known.
+    Instability is how much the difficulty of a class's images changes over severities (standard deviation). If all
+    subjects are at the level of chance on clean images, the only sentence is that nothing is known.
     classes: the frame of table class_robustness.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "mode": "count", "instability_low": 0.1, "instability_high": 0.3}
@@ -479,7 +483,7 @@ def _least_stable(classes: pd.DataFrame, ending: str) -> str:
     """A sentence that names the class that changes most over severities, with its instability.
 
     classes: lines of table class_robustness, the least stable first.
-    ending: of the sentence.
+    ending: the end of the sentence, with the corruptions that were not compared. It is not used if no class changes.
     """
     first = classes.iloc[0].to_dict()
     dataset, label, corruption = first[DATASET], first[LABEL], first[CORRUPTION]

@@ -76,9 +76,10 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     losses_of_subject = losses[losses[SUBJECT] == subject].sort_values(MEAN_ACCURACY, kind="stable")
     # only corruptions with the same severities are compared; `left_out_text` names the others
     compared, left_out_text = of_equal_severities(losses_of_subject)
-    line = compared.iloc[0].to_dict()
+    lowest = compared.iloc[0].to_dict()  # under the corruption with the lowest accuracy
 
-    clean_accuracy = line[TOP1_CLEAN] if pd.notna(line[TOP1_CLEAN]) else None
+    # the figure has a line at the accuracy on clean images, unless it is missing
+    clean_accuracy = lowest[TOP1_CLEAN] if pd.notna(lowest[TOP1_CLEAN]) else None
     chart = small.dots(
         compared,
         CORRUPTION,
@@ -86,9 +87,9 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
         (CORRUPTION, *interval_columns(MEAN_ACCURACY), TOP1_CLEAN),
         line=clean_accuracy,
     )
-    if line.get(AT_CHANCE):
-        level = f"at the level of chance ({_clean_accuracy(line)} right)"
-        yield Statement(f"Not known: on clean images of {line[DATASET]}, {subject} is {level}.", chart)
+    if lowest.get(AT_CHANCE):
+        level = f"at the level of chance ({_clean_accuracy(lowest)} right)"
+        yield Statement(f"Not known: on clean images of {lowest[DATASET]}, {subject} is {level}.", chart)
         return
 
     ending = f"; {left_out_text}." if left_out_text else "."
@@ -96,7 +97,7 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
 
     with_loss = compared.dropna(subset=LOSS)  # missing without responses to clean images
     if len(with_loss):
-        yield Statement(f"{line[DATASET]}: {_largest_and_smallest_loss(with_loss)}{ending}")
+        yield Statement(f"{lowest[DATASET]}: {_largest_and_smallest_loss(with_loss)}{ending}")
 
 
 def _most_harmful(compared: pd.DataFrame) -> str:
@@ -143,6 +144,7 @@ def _largest_and_smallest_loss(lines: pd.DataFrame) -> str:
     lines: the lines of the subject in table corruption_loss, all with a loss.
     """
     subject = lines[SUBJECT].iloc[0]
+    # all lines with the largest loss, and all with the smallest
     largest, smallest = (small.best_of(lines, LOSS, is_largest) for is_largest in (True, False))
     largest_loss, smallest_loss = (format_with_interval(equal.iloc[0], LOSS) for equal in (largest, smallest))
     if len(largest) == len(lines):  # all losses are equal

@@ -65,10 +65,11 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
     is_severity_0 = (abilities.frame[SEVERITY] == 0).fillna(value=False)
     is_repeated_clean = is_severity_0 & (abilities.frame[CORRUPTION] != "clean")
     frame = with_panel(abilities.frame[~is_repeated_clean])
+    # a fit and its subjects have the same heading; tau of the fit is written below it
     fits_with_panel = with_panel(fits.frame).to_dict("records")
     heading_by_panel = {fit["panel"]: f"{fit['panel']}\n{_tau_in_words(fit)}" for fit in fits_with_panel}
     frame = frame.assign(panel=frame["panel"].map(heading_by_panel))
-    trait = frame[TRAIT].iloc[0]
+    trait = frame[TRAIT].iloc[0]  # what the analysis calls ability, such as "agreement with shape"
 
     colours = None
     if style.differs(frame[SNAPSHOT].dropna()):  # one snapshot needs no colours
@@ -113,9 +114,9 @@ def _tau_in_words(fit: Mapping[Any, Any]) -> str:
 
 
 def plane_figure(plane: Table) -> alt.FacetChart:
-    """Draw discrimination against difficulty of sampled items, coloured by their highest chance of a right response.
+    """Draw discrimination against difficulty of sampled items, coloured by the ceiling of the chance to be right.
 
-    This ceiling is the item's feasibility where the model has one, else p_max, the ablest subject's chance.
+    The ceiling is the item's feasibility where the model has one, else p_max, the ablest subject's chance.
     One panel per data set and corruption. plane: table irt_plane.
     """
     # `panels` takes the last field as the heading if no field differs: a data set is a better heading than "clean"
@@ -146,7 +147,8 @@ def severity_figure(severity: Table) -> alt.FacetChart:
 
     severity: table irt_severity, whose lines are the bins of histograms.
     """
-    # the fit of clean images is drawn only for data sets without corruptions: elsewhere clean images are severity 0
+    # the fit of a corruption also has the clean images, as severity 0. So a data set's fit of clean images alone is
+    # drawn only if the data set has no corruptions
     is_clean = severity.frame[CORRUPTION] == "clean"
     corrupted_datasets = severity.frame.loc[~is_clean, DATASET]
     frame = severity.frame[~is_clean | ~severity.frame[DATASET].isin(corrupted_datasets)]
@@ -162,7 +164,7 @@ def severity_figure(severity: Table) -> alt.FacetChart:
     severity_axis = alt.Axis(
         values=levels, labelExpr="datum.value == 0 ? 'clean' : datum.value", format=".0f", domain=False
     )
-    # one severity more at the top, for the bars of the first
+    # the axis begins one severity above the first, because the bars of the first severity rise into this space
     severity_scale = alt.Scale(domain=[levels[0] - 1, levels[-1] + 0.1], reverse=True, nice=False, zero=False)
     marks: Any = alt.Chart().mark_rect(stroke=None)
     chart = marks.encode(
@@ -191,7 +193,7 @@ def curves_figure(curves: Table) -> alt.FacetChart:
     Hovering over a curve fades all other items. curves: table irt_curves.
     """
     frame = curves.frame.assign(panel=style.panels(curves.frame, DATASET))
-    trait = frame[TRAIT].iloc[0]
+    trait = frame[TRAIT].iloc[0]  # what the analysis calls ability
     hovered = alt.selection_point(name="hovered_item", fields=["item"], on="pointerover", clear="pointerout")
     base: Any = alt.Chart().encode(
         x=kinds.quantity(alt.X, ABILITY, trait, nice=False, padding=0),
@@ -222,7 +224,8 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
     without corrupted images. reliability: table reliability.
     """
     frame = reliability.frame.dropna(subset=TAU).reset_index(drop=True)
-    if len(frame) and not frame[SEVERITY].any():  # all are of severity 0, clean
+    # all lines are of severity 0, clean. For a frame without lines `panels` below raises the same with its own reason
+    if len(frame) and not frame[SEVERITY].any():
         raise style.NothingToDraw("no corrupted images; next: fca run task=predict shift=corruption/all")
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
@@ -245,7 +248,8 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
         "Diamonds mark the severity of the paper's table.",
     )
     figure = style.faceted(chart, frame, title, filters=(DATASET, CORRUPTION), row=10)
-    figure.spec.height = alt.Step(10, **{"for": "offset"})  # 10 pixels for each slot, not for each row
+    # replaces the height by `row` above: 10 pixels for each slot, not for each row
+    figure.spec.height = alt.Step(10, **{"for": "offset"})
     return figure
 
 
@@ -301,6 +305,7 @@ def _ablest_and_weakest(clean: pd.DataFrame) -> str:
     clean: lines of table irt_abilities from the fit of clean images.
     """
     dataset, trait = clean[[DATASET, TRAIT]].iloc[0]
+    # all subjects with the highest ability, and all with the lowest
     highest, lowest = (small.best_of(clean, ABILITY, largest) for largest in (True, False))
     if len(clean) == 1:
         return f"{dataset}: {trait} of the only subject: {_names_and_ability(highest)}."
@@ -340,8 +345,9 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
         counts = f"{fit[N_SUBJECTS]} subjects ({fit[N_MODELS]} models) and {fit[N_ITEMS]:,} items"
         yield Statement(f"{dataset}: {fit[IRT_MODEL]} is fitted to {counts}.")
 
+        # the subjects that answer one class nearly always. It is no tuple but missing without labels of two classes
         one_class_subjects = fit.get(ONE_CLASS)
-        if isinstance(one_class_subjects, tuple) and one_class_subjects:  # missing without labels
+        if isinstance(one_class_subjects, tuple) and one_class_subjects:
             yield Statement(f"{dataset}: {_warn_of_one_class(one_class_subjects)}.")
         if pd.notna(fit[HELD_OUT_NLL]):  # missing where nothing could be held out
             yield Statement(f"{dataset}: {_quality_of_prediction(fit)}.")
@@ -363,6 +369,9 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
 
 def _warn_of_one_class(subjects: Sequence[str]) -> str:
     """A clause that names up to three subjects that answer one class nearly always, with the advice to leave them out.
+
+    Such a subject is right on its class and wrong on all others, whatever its ability. So one scale of ability cannot
+    describe two such subjects that answer different classes.
 
     >>> _warn_of_one_class(("vit/0.01", "vgg/0.01"))
     '2 subjects answer one class nearly always (vit/0.01, vgg/0.01), which no scale of ability holds: leave them out'
@@ -444,7 +453,7 @@ def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
     at_paper_severity = shifted[shifted[SEVERITY] == PAPER_SEVERITY].sort_values(TAU, kind="stable")
     ends = at_paper_severity.iloc[[0, -1]] if len(at_paper_severity) > 1 else at_paper_severity
     named_ends = " to ".join(f"{line[TAU]:.3f} ({line[CORRUPTION]})" for line in ends.to_dict("records"))
-    at_first = f"{named_ends} at severity {PAPER_SEVERITY}, and " if len(ends) else ""
+    at_paper = f"{named_ends} at severity {PAPER_SEVERITY}, and " if len(ends) else ""
 
     at_all = f"{shifted[TAU].min():.3f} to {shifted[TAU].max():.3f} at all severities"
-    yield Statement(f"{shifted[DATASET].iloc[0]}: tau between ability and accuracy is {at_first}{at_all}.")
+    yield Statement(f"{shifted[DATASET].iloc[0]}: tau between ability and accuracy is {at_paper}{at_all}.")
