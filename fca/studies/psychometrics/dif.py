@@ -144,7 +144,8 @@ class Dif:
         parameters = {
             **asdict(self),
             **METHOD,
-            # digests, which identify the responses
+            # digests, which identify the responses of all subjects; the patterns `focal` and `reference`, which are
+            # parameters too, select the compared subjects from them
             "answers": [fits.digest_of(comparison.all_subjects) for comparison in comparisons],
         }
         # data set -> the scales, such as the spread of difficulty, that its fit could not estimate
@@ -174,7 +175,7 @@ class Dif:
             if min(is_focal.sum(), (~is_focal).sum()) < 2:
                 continue
 
-            # all subjects of the data set can be fitted, but perhaps not the compared ones alone
+            # a data set that can be fitted with all of its subjects perhaps cannot with the compared ones alone
             compared = _with_subjects(gathered, positions)
             problem = unfit(compared)
             if problem is None:
@@ -246,13 +247,15 @@ def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataF
     be false) or by Holm (a chance of at most 5 % that any is false). Uniform DIF is equal at every ability, non-uniform
     DIF changes with ability.
 
-    comparison: the responses of the compared models, and which of these are in the focal group.
+    comparison: the responses of the compared models, and which of these are in the focal group; the others are the
+        reference group.
     """
     compared = comparison.compared
     is_focal = comparison.is_focal
     fit = fits.fitted(compared)
     tested, ability, stratum = _matched_statistics(compared.responses.correct, fit, is_focal, settings.strata)
     items = _item_rows(comparison, tested, ability).assign(difficulty=fit.difficulty)
+    is_tested = items["p"].notna()  # NaN where responses are too few, or odds 0 or infinite: `delta` is NaN there too
 
     models = compared.responses.subjects["model"].to_numpy()
     summary: dict[str, Any] = {
@@ -264,7 +267,7 @@ def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataF
         "n_reference": int((~is_focal).sum()),
         "n_matched": int((stratum >= 0).sum()),  # -1: outside the range that both groups reach
         "not_estimable": fit.not_estimable,  # scales, such as the spread of difficulty, that are taken from the prior
-        "n_tested": int(items["p"].notna().sum()),
+        "n_tested": int(is_tested.sum()),
         "class_a": int((items["ets_class"] == "A").sum()),
         "class_b": int((items["ets_class"] == "B").sum()),
         "class_c": int((items["ets_class"] == "C").sum()),
@@ -275,7 +278,7 @@ def _frames_of_dataset(comparison: _Comparison, settings: Dif) -> tuple[pd.DataF
     }
 
     # a figure of all items would be too large: draw some, in the order of the items
-    tested_items = items[items["delta"].notna()]
+    tested_items = items[is_tested]
     sample = np.random.default_rng(settings.seed).permutation(len(tested_items))[:SAMPLED]
     return pd.DataFrame([summary]), items, tested_items.iloc[np.sort(sample)]
 

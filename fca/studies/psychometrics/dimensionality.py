@@ -84,7 +84,7 @@ def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.
     The loss is the mean negative log likelihood, in nats, of responses that the fit did not see. One dimension is
     chosen at first. One more takes its place as long as it lowers the loss significantly: the interval of its gain lies
     above 0. The lines for held-out cells (single responses) come first. Lines for held-out subjects follow if there are
-    three networks.
+    at least three networks, since only then are subjects held out.
     """
     all_correct = gathered.responses.correct
 
@@ -98,7 +98,8 @@ def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.
 
     max_dimensions = min(settings.most, len(correct) - 1)  # a fit takes fewer dimensions than subjects
     n_hold_outs = 2 if len(network_names) > 2 else 1  # cells, then subjects, which takes three networks
-    # cells with 1, 2 ... dimensions, then subjects with 1, 2 ... dimensions
+    # cells with 1, 2 ... dimensions, then subjects with 1, 2 ... dimensions. The field `loss` of each is the mean loss
+    # of each subject, NaN for a subject without held-out responses
     losses = held_out_dimensions(correct, network, max_dimensions, settings.seed)
 
     rows: list[dict[str, Any]] = []
@@ -108,6 +109,7 @@ def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.
         gain = {}  # over one dimension fewer, with its interval; a single dimension has none
         is_chosen = losses_of_fit.dimensions == 1
         if losses_of_fit.dimensions > 1:
+            # mean over subjects, with an interval over networks: snapshots of one network are not independent
             estimate = mean_with_interval(previous_loss - losses_of_fit.loss, network)
             gain = dict(zip(map(str, interval_columns(GAIN)), estimate, strict=True))
             # only the next dimension after the chosen number can be chosen in its place

@@ -89,8 +89,8 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
 def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
     """The figure of the pairs of images that depend on each other most, beyond what ability explains.
 
-    z is the standardised covariance of the residuals of a pair. The dashed line is the highest z of any pair in
-    simulated responses, in which no pair is dependent.
+    z is the standardised covariance of the residuals of a pair; it has no interval. The dashed line is the highest z of
+    any pair in simulated responses, in which no pair is dependent.
 
     pairs: table dependent_pairs, with a line for each pair.
     dependence: table with a line for each data set, which has this highest simulated z.
@@ -142,7 +142,7 @@ def dimensionality_figure(table: Table) -> alt.FacetChart:
     frame = table.frame.dropna(subset=GAIN)
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
-    coloured = kinds.hue(HOLD_OUT, frame, title="hidden")  # title of the legend: which responses the fit did not see
+    coloured = kinds.hue(HOLD_OUT, frame, title="hidden")  # title of the legend: what was hidden from the fit
     dimensions_axis = alt.X(f"{DIMENSIONS}:O", title="dimensions", axis=alt.Axis(labelAngle=0))
     chart = kinds.points_with_intervals(
         GAIN,
@@ -266,7 +266,7 @@ def dependence_statements(dependence: pd.DataFrame) -> Iterator[Statement]:
 
         if pd.notna(line[item_fit.PAIRS_BEYOND]):
             q3 = ""
-            if pd.notna(line[WITHIN]):  # missing where classes are unknown, or fewer than two have pairs
+            if pd.notna(line[WITHIN]):  # missing where classes are unknown, or fewer than two classes have pairs
                 q3 = f"mean Q3 of images of one class {format_with_interval(line, WITHIN)}; "
             n_pairs = _number_of_pairs(int(line[item_fit.PAIRS_BEYOND]))
             pairs = f"{n_pairs} of {int(line[item_fit.N_PAIRED]):,} images"
@@ -319,7 +319,7 @@ def dimensionality_statements(table: pd.DataFrame) -> Iterator[Statement]:
 
 
 def dif_statements(summary: pd.DataFrame) -> Iterator[Statement]:
-    """How many items have large DIF (differential item functioning), and how many have significant DIF.
+    """How many items have large DIF (differential item functioning), and how many have significant DIF of any size.
 
     Significance is corrected for the number of tested items. Statements on scales of a fit (such as the spread of
     difficulty) that the responses leave open come first.

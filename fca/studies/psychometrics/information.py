@@ -125,7 +125,8 @@ def _reliability_row(gathered: DatasetResponses, fit: IrtFit) -> dict[str, objec
     items, for normal abilities with the spread of the subjects. The empirical reliability is the share of the variance
     of the subjects' estimated abilities that is not error.
     """
-    # standard deviation of ability around 0: 1, except in the 1pl, whose unit is a logit
+    # standard deviation of ability around 0, the mean of the abilities θ ~ N(0, spread²) for which the reliability is
+    # computed: 1, except in the 1pl, whose unit is a logit
     spread = float(np.sqrt(np.mean(fit.ability**2)))
     return {
         "dataset": gathered.dataset,

@@ -159,7 +159,7 @@ class ItemFit:
             for table_frames, frame in zip(frames_of_tables, frames, strict=True):
                 table_frames.append(frame.assign(dataset=gathered.dataset))
 
-            fit = fits.fitted(gathered, self.model, seed=self.seed)  # the kept fit that _frames_of_dataset made
+            fit = fits.fitted(gathered, self.model, seed=self.seed)  # not fitted again: _frames_of_dataset did it
             fitted_sets.append((gathered, fit))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
@@ -181,7 +181,8 @@ def _frames_of_dataset(gathered: DatasetResponses, settings: ItemFit) -> tuple[p
     correct = responses.correct
     fit = fits.fitted(gathered, settings.model, seed=settings.seed)
 
-    # the items whose pairs are searched: at most PAIRED of those with enough responses, as time grows with the square
+    # the items whose pairs are searched for dependence: at most PAIRED of those with enough responses, because the time
+    # grows with the square of their number
     rng = np.random.default_rng(settings.seed)
     pairable = rng.permutation(pairable_items(correct, fit))
     paired_items = np.sort(pairable[:PAIRED])
@@ -247,7 +248,7 @@ def _simulated_statistics(
     of items, the covariance of their residuals in standard deviations.
 
     correct: the observed responses; missing ones are missing in the replicates too.
-    paired_items: positions of the items whose pairs are searched; with fewer than two there is no pair.
+    paired_items: positions of the items whose pairs are searched for the highest z; with fewer than two there is none.
     """
     item_squares: list[MeanSquares] = []
     subject_squares: list[MeanSquares] = []
@@ -327,7 +328,7 @@ def _dependence(
         {
             "z": pairs.z,
             "q3": pairs.q3,
-            "q3_adjusted": pairs.q3 - q3.mean,  # without dependence the mean is below 0, not 0
+            "q3_adjusted": pairs.q3 - q3.mean,  # without dependence the mean is slightly below 0
             "beyond_chance": is_beyond_chance,
             "first": item_names[pairs.first],
             "first_label": labels[pairs.first],

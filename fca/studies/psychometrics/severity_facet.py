@@ -111,16 +111,17 @@ class SeverityFacet:
         """The name of each corruption, with the responses to corrupted and to clean images.
 
         Corruptions of stored runs come first, then corruptions in the files of responses that the user names. A
-        corruption occurs once for each data set to which it was applied. Subjects of a file that no common images link
-        are data sets of their own; one whose images all have one severity is left out, with a line in the log.
+        corruption occurs once for each data set to which it was applied. If no common images link all subjects of a
+        file, each linked part of the subjects is a data set of its own. A part whose images all have one severity is
+        left out, with a line in the log.
         """
         yield from shifted_responses(store, self.query)
         if not self.responses:
             return
 
         for gathered in clean_responses(store, self.query, self.responses):
-            # with a fingerprint it is a data set of the store, whose corruptions shifted_responses already gave;
-            # without, it is a file, whose images may be clean or corrupted
+            # only data sets of the store have a fingerprint: shifted_responses already gave their corruptions. The
+            # others are files, which come with all of their images, clean and corrupted
             if gathered.fingerprint is not None:
                 continue
 
@@ -199,7 +200,8 @@ def _frames_of_corruption(
     # effects are relative to clean images, or without these to the lowest severity
     has_clean_images = (severity == 0).any()
     severities_with_effect = severities if has_clean_images else severities[1:]
-    if not len(severities_with_effect):  # a single severity and no clean images: nothing to compare it with
+    # a single severity and no clean images: nothing to compare it with, so `linear` is missing
+    if not len(severities_with_effect):
         return pd.DataFrame([summary]), SEVERITY_EFFECTS.frame([]), networks
 
     one_effect_per_severity = (severity[:, None] == severities_with_effect).astype(float)  # items x severities

@@ -138,8 +138,8 @@ def _pairs_of_highest_z(
         # row i and column i are the same item: above the diagonal is each pair once, and no item with itself
         block_z[np.tril_indices_from(block_z)] = -np.inf
 
-        # sort only candidates for the list: pairs that reach the lowest z of a full list, and a threshold that `number`
-        # pairs of the block reach, which would fill the list alone
+        # only candidates are sorted, pairs that can enter the list: their z reaches the lowest z of the list, if it is
+        # full, and a threshold that at least `number` pairs of the block reach, which would fill the list alone
         lowest_listed = z.min() if len(z) >= number else -np.inf
         threshold = max(lowest_listed, _reached_threshold(block_z, number))
         row, column = np.nonzero((block_z >= threshold) & np.isfinite(block_z))
@@ -174,8 +174,8 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     Σ_i<j Q3  = (|Σ_i z_i|² - Σ_i |z_i|²) / 2
     Σ_i<j Q3² = (|Z Zᵀ|² - Σ_i |z_i|⁴) / 2,   |.|² of a matrix: the sum of its squared elements
 
-    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is as for the
-    correlation of two independent variables over as many subjects.
+    Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is that of the
+    correlation of two independent variables over the same number of subjects.
 
     scaled: Z, subjects x items: residuals of each item, centred, with a sum of squares of 1.
     label: class of each item, a number from 0.
@@ -188,7 +188,7 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     n_pairs = n_items * (n_items - 1) / 2
     squared_total = np.square(scaled.sum(axis=1)).sum()  # |Σ_i z_i|²
     mean = (squared_total - squared_norm.sum()) / 2 / n_pairs
-    squared_products = np.square(scaled @ scaled.T).sum()  # |Z Zᵀ|²; of subjects x subjects, however many items
+    squared_products = np.square(scaled @ scaled.T).sum()  # |Z Zᵀ|²; Z Zᵀ is subjects x subjects
     mean_square = (squared_products - (squared_norm**2).sum()) / 2 / n_pairs
     sd = np.sqrt(max(mean_square - mean**2, 0.0))  # max: rounding may make it slightly negative
 

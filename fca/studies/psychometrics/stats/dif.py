@@ -149,7 +149,7 @@ def mantel_haenszel(responses: Matrix, focal: Member, stratum: Int[np.ndarray, "
         sum_a += a
         expected_a += reference_size * right_total / n
         margins = reference_size * (n - reference_size) * right_total * (n - right_total)
-        variance_a += margins * has_both_groups / (n**2 * np.maximum(n - 1, 1.0))
+        variance_a += margins / (n**2 * np.maximum(n - 1, 1.0))
 
         n_right += right_total
         n_wrong += b + d
@@ -290,7 +290,7 @@ def _fit_coefficients(responses: Matrix, design: Design) -> Float[np.ndarray, "k
         p = 1 / (1 + np.exp(-np.clip(design @ beta, -30.0, 30.0)))  # clipped: exp does not overflow
         gradient = design.T @ ((right - p) * present)
         curvature = _weighted_products(design, p * (1 - p) * present) + RIDGE * np.eye(k)
-        step = np.linalg.solve(curvature, gradient.T[:, :, None])[:, :, 0].T  # k x items, one system an item
+        step = np.linalg.solve(curvature, gradient.T[:, :, None])[:, :, 0].T  # k x items: one solution for each item
 
         # a shorter step where a coefficient would change by more than LONGEST
         largest_change = np.abs(step).max(axis=0)

@@ -94,7 +94,8 @@ def _one_dimensional_start(responses: Matrix) -> MultiFit:
 
     Abilities and intercepts (the easiness of items) are logits of the shares of right responses, the abilities
     standardised; all loadings are 1. `mean` and `variance` describe the normal prior of each column of `item`, and
-    `spread` the posterior covariance of each item's two parameters, which is not known before the first sweep.
+    `spread` the posterior covariance of each item's two parameters. It is not known before the first sweep, which
+    improves all abilities and items once.
     """
     present = ~np.isnan(responses)
     # from numbers of right and of all responses; smoothed: finite where all or none are right
@@ -119,7 +120,8 @@ def _with_new_dimension(responses: Matrix, fit: MultiFit) -> MultiFit:
     The new ability is the first principal component of the residuals x - P, which the fit does not explain yet: x is
     a response, 1 or 0, and P its chance to be right. `item` has a column of loadings for each ability and then the
     intercepts; `mean` and `variance` are those of the normal prior of each of its columns. `spread`, the posterior
-    covariance of each item's parameters, keeps its old shape, because the next sweep replaces it without reading it.
+    covariance of each item's parameters, keeps its old shape, because the next step of the fit (a sweep, which improves
+    all parameters once) replaces it without reading it.
     """
     residuals = np.where(~np.isnan(responses), responses - expit(fit.logits()), 0.0)
     _, eigenvectors = np.linalg.eigh(residuals @ residuals.T)  # eigenvalues ascend: the last one is the largest
@@ -135,7 +137,10 @@ def _with_new_dimension(responses: Matrix, fit: MultiFit) -> MultiFit:
 
 
 def _sweep_until_converged(responses: Matrix, fit: MultiFit) -> MultiFit:
-    """Repeat sweeps until the logits of the fit hardly change (by TOLERANCE), or SWEEPS times; returns the last fit."""
+    """The fit after sweeps, each of which improves all abilities, items and priors once.
+
+    Sweeps end when the predicted logits of all responses hardly change (by TOLERANCE), or after SWEEPS of them.
+    """
     logits = fit.logits()
     for _ in range(SWEEPS):
         fit = _sweep(responses, fit)
@@ -172,7 +177,8 @@ def _sweep(responses: Matrix, fit: MultiFit) -> MultiFit:
     spread = transform.T @ spread @ transform
     ability = np.linalg.solve(scale, (ability - centre).T).T
 
-    # only the first loading and the intercept have a prior mean other than 0: further loadings shrink to 0
+    # only the first loading and the intercept have a prior mean other than 0. The prior of the further loadings has
+    # mean 0, so that dimensions which the responses do not support shrink to nothing
     has_mean = np.isin(np.arange(k), [0, k - 1])
     mean = np.where(has_mean, item.mean(axis=0), 0.0)
     posterior_variance = np.einsum("ikk->k", spread) / len(item)  # of each column: mean over items i of the diagonals
@@ -230,7 +236,7 @@ def _newton_step(
     # a shorter step where a coefficient would change by more than LONGEST
     step = np.einsum("rkl,rl->rk", inverse, gradient)  # r: row, k and l: coefficients
     largest_change = np.abs(step).max(axis=1, keepdims=True)
-    step_size = np.minimum(1.0, LONGEST / np.maximum(largest_change, CERTAIN))  # CERTAIN: no division by 0
+    step_size = np.minimum(1.0, LONGEST / np.maximum(largest_change, CERTAIN))  # CERTAIN is tiny: no division by 0
     return beta + step * step_size, inverse
 
 
@@ -317,7 +323,7 @@ def _loss_of_new_subjects(
     fit = fit_dimensions(train, min(dimensions, len(train) - 1))  # a fit takes fewer dimensions than subjects
     fit = fit._replace(ability=np.zeros((len(test), fit.ability.shape[1])))
 
-    # Newton steps until the abilities of the new subjects hardly change
+    # Newton steps, each from the abilities in `fit`, until the abilities of the new subjects hardly change
     observed = np.where(is_observed, test, np.nan)
     for _ in range(SWEEPS):
         ability, _ = fit_ability(observed, fit)

@@ -89,14 +89,17 @@ def fit_facets(
     for _ in range(STEPS):
         system = _newton_system(responses, image_indicator, design, shared, b, spread)
 
-        # gradient of the log posterior: of the likelihood, summed over subjects (a column each), then of the priors
+        # gradient of the log posterior: first of the log likelihood, of which `_scores` returns a column for each group
+        # of subjects, here for each single subject; then of the priors N(0, 1) of θ and N(m, s²) of b
         shared_scores, image_scores = _scores(system.error, image_indicator, design, np.arange(n_subjects))
         shared_gradient = shared_scores.sum(axis=1, keepdims=True)
         shared_gradient[:n_subjects, 0] -= shared[:n_subjects]
         image_gradient = image_scores.sum(axis=1, keepdims=True)
         image_gradient[:, 0] -= (b - centre) / spread**2
 
-        # Newton step, shortened to at most 1 logit for abilities and effects, and 3 for images
+        # Newton step. One factor shortens all of it, so that no ability or effect moves by more than 1 logit and no
+        # image by more than 3: a longer step could overshoot. Near the mode steps are far shorter, so the limits do not
+        # change the result
         shared_column, b_column = _solve(system, shared_gradient, image_gradient)
         shared_step = shared_column[:, 0]
         b_step = b_column[:, 0]
@@ -171,7 +174,7 @@ def _newton_system(
     ability_block = np.diag(weight.sum(axis=1) + 1.0)  # 1: curvature of the prior N(0, 1)
     ability_by_effect = -weight @ design
     effect_block = design.T @ weighted_design
-    ability_by_image = -(image_indicator.T @ weight.T).T
+    ability_by_image = -(image_indicator.T @ weight.T).T  # -weight @ image_indicator, with the sparse matrix first
     effect_by_image = (image_indicator.T @ weighted_design).T
 
     return _NewtonSystem(
@@ -231,8 +234,9 @@ def _half_widths(
 
     variance of an effect = G / (G - 1) Σ_g influence_g²   over G networks g
 
-    The influence of network g on the effect is the effect's row of the inverse Hessian times the scores (gradient of
-    the log likelihood) of the network's responses. The interval uses Student's t with G - 1 degrees of freedom.
+    The influence of network g on the effect is the effect's row of the inverse of the negative Hessian times the scores
+    (gradient of the log likelihood) of the network's responses. The interval uses Student's t with G - 1 degrees of
+    freedom.
 
     system: residuals and negative Hessian at the mode.
     image_indicator: sparse, items x images, 1 where an item shows the image.
@@ -245,7 +249,7 @@ def _half_widths(
         return np.full(n_effects, np.nan)
 
     shared_scores, image_scores = _scores(system.error, image_indicator, design, network)
-    shared_influence, _ = _solve(system, shared_scores, image_scores)  # inverse Hessian times scores
+    shared_influence, _ = _solve(system, shared_scores, image_scores)  # the inverse times scores
     influence = shared_influence[-n_effects:]  # effects x networks, as effects come after the abilities
     variance = n_networks / (n_networks - 1) * (influence**2).sum(axis=1)
     return np.sqrt(variance) * t.ppf(0.5 + LEVEL / 2, n_networks - 1)

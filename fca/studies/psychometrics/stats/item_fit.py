@@ -91,8 +91,8 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
     n_subjects, n_items = responses.shape
     block_items = max(BLOCK // n_subjects, 1)
     item_mean_squares = []  # for each block: (outfit, its sd, infit, its sd) x items
-    # sums of the terms of the equations, such as (x - P)² at position SQUARE and W at EXPECTED, for each subject:
-    # (outfit, infit) x terms x subjects
+    # for each subject the sums of the terms of the equations, such as (x - P)² at position SQUARE and W at EXPECTED.
+    # The first axis is outfit, infit; the second is the terms
     subject_sums = np.zeros((2, N_TERMS, n_subjects))
     for start in range(0, n_items, block_items):
         block = slice(start, start + block_items)
@@ -141,6 +141,8 @@ def _terms_of_responses(responses: Matrix, p: Matrix, gradient: Gradient, abilit
 
     Their variance sums W c² with c = (1 - 2 P) w. Fitting removes a part of it, which follows from d = Σ c ∂P/∂β and
     from the information J = Σ (∂P/∂β) (∂P/∂β)' / W, for the parameters β of an item and for the ability θ of a subject.
+    Σ P and Σ (1 - P), the expected numbers of right and of wrong responses, show where there are too few for a standard
+    deviation.
 
     responses: x, subjects x items; 1, 0, NaN for no response.
     p: predicted chance P of a right response.
