@@ -69,7 +69,8 @@ class Checks:
         another command adds to the folder.
         """
         with folder.held(wait=False):
-            # The plan has the values of its file, and the descriptions that a language model wrote for its prompts.
+            # The plan gets the values of its file. Prompts for the levels are made of descriptions, some of which a
+            # language model wrote into the journal when images were drawn: the plan gets these, too.
             plan = with_descriptions(plan.resolved(), folder.journal.lines())
             scorer = ImageScorer(self.model, plan)
             self._score_new_images(scorer, folder, plan)
@@ -85,8 +86,9 @@ class Checks:
     def _score_new_images(self, scorer: ImageScorer, folder: Folder, plan: Plan) -> None:
         """Score the images of the plan that this model has not scored yet, and add the scores to the journal.
 
-        A line with scores names in `by` the model and a digest of the prompts of the image. An image is scored again if
-        this name has changed.
+        A line with scores has the probability of the image's class as `object` and that of its level as `attribute`. It
+        names in `by` the model and a digest of the prompts of the image; an image is scored again if this name has
+        changed.
         """
         lines = folder.journal.lines()
         scores, _ = checked(lines)  # key of an image -> its last line with scores
@@ -160,8 +162,8 @@ class ImageScorer:
         network = self._network
         # `geometry` returns an image at the network's input size, and its mask, which is None here.
         pixels = np.stack([network.geometry(image)[0] for image in images_of(folder, lines)])
-        every_image = np.arange(len(lines))
-        logits = logits_of(network, pixels, every_image).astype(np.float64)
+        all_positions = np.arange(len(lines))
+        logits = logits_of(network, pixels, all_positions).astype(np.float64)
 
         # A model of texts has a logit for each text: a template, such as "a photo of a {}", with the name of a class.
         # `_columns` (classes x templates) makes the logits images x classes x templates. Their mean over templates is
@@ -214,7 +216,7 @@ class ImageScorer:
         texts = [text for texts_of_class in self._texts_of_classes for text in texts_of_class]
         for label in self.plan.classes:
             for attribute in self.plan.attributes:
-                texts += self._prompts({"label": label, "attribute": attribute})  # the parts of a line that it needs
+                texts += self._prompts({"label": label, "attribute": attribute})  # all that `_prompts` reads of a line
 
         distinct = dict.fromkeys(text.lower() for text in texts)
         return {text: column for column, text in enumerate(distinct)}

@@ -97,6 +97,7 @@ def _accuracy_of_best(best_first: pd.DataFrame) -> str:
     """The main clause of `accuracy_statements`, for models in the order of their accuracy.
 
     It depends on whether there is one model, whether several share the best accuracy, and whether all are at chance.
+    An accuracy over all images is that of the best model.
     """
     best = best_first.iloc[0].to_dict()
     accuracy = format_with_interval(best, SHARE_RIGHT)
@@ -129,9 +130,11 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
     """
     # A line for each model and score: the score's name in column SERIES, its value in FOLLOWING.
     frame = _lines_by_score(models.frame, _SCORES)
-    # Where a data set names no triplets, its hierarchical score is a copy of the score by session: draw it once.
+    # Where a data set names no triplets, the hierarchical score in the table is equal to the score by session.
+    # It is drawn once: the lines of the hierarchical score are left out.
     has_triplets = frame[hierarchy.TRIPLETS].notna()
-    frame = frame[has_triplets | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
+    is_hierarchical_score = frame[SERIES] == _SCORES[hierarchy.HIERARCHICAL_SCORE]
+    frame = frame[has_triplets | ~is_hierarchical_score].reset_index(drop=True)
 
     coloured = kinds.hue(SERIES, frame, _COLOURS, _SHAPES)
     y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
@@ -164,8 +167,9 @@ def order_statements(models: pd.DataFrame) -> Iterator[Statement]:
 those of each class and attribute 88 %.
     """
     if all_at_chance(models):
-        return  # `parts_statements` explains why
+        return  # the statement of `parts_statements` gives the reason
 
+    # FOLLOWED is the table's column hierarchical_score, in the format of sentences: percent without decimals.
     best_first = models.sort_values(FOLLOWED, ascending=False, kind="stable")
     best = best_first.iloc[0].to_dict()
     dataset = best[DATASET]
@@ -180,7 +184,7 @@ those of each class and attribute 88 %.
         yield Statement(f"{dataset}: accuracies of each class and attribute alone make {by_session} of triplets.")
         return
 
-    score = _percent_range(models[hierarchy.HIERARCHICAL_SCORE])
+    score = _percent_range(models[FOLLOWED])
     by_level = _percent_range(models[hierarchy.LEVEL_RATES])
     yield Statement(
         f"{dataset}: {len(models)} models follow the order of levels in {score} of triplets; their accuracies by "
@@ -209,7 +213,7 @@ def parts_figure(models: Table) -> alt.FacetChart:
     # A data set that names no triplets lacks the first difference.
     frame = frame[frame[DIFFERENCE].notna()].reset_index(drop=True)
 
-    coloured = kinds.hue(EXCESS, frame, _COLOURS[:2], _SHAPES[:2])
+    coloured = kinds.hue(EXCESS, frame, _COLOURS[:2], _SHAPES[:2])  # one of each for either difference
     y = kinds.category(alt.Y, MODEL, _BEST_FIRST)
     chart = kinds.points_with_intervals(DIFFERENCE, y, _EXCESS_HOVER, coloured, dodge=EXCESS, line=kinds.ZERO, size=70)
 
@@ -457,6 +461,7 @@ significantly in size (easy to medium).
     """
     dataset = steps[DATASET].iloc[0]
     step_names = steps[ATTRIBUTE] + ", " + steps[attribute_levels.STEP]
+    # COST is the table's column drop, in the format of sentences: percent without decimals.
     costliest_first = steps.assign(**{STEP_NAME: step_names}).sort_values(COST, ascending=False, kind="stable")
     dots = small.dots(costliest_first, STEP_NAME, COST, (STEP_NAME, *interval_columns(COST)), line=0.0)
     if all_at_chance(steps):
@@ -468,8 +473,9 @@ significantly in size (easy to medium).
     verdicts = steps[attribute_levels.STEP_VERDICT]
     falls = verdicts.eq(FALLS).groupby(steps[ATTRIBUTE]).all()
     both_steps = f"both steps, {' and '.join(attribute_levels.STEPS)}, in {falls.sum()} of {len(falls)} attributes"
-    names = steps[ATTRIBUTE] + " (" + steps[attribute_levels.STEP] + ")"
-    exceptions = _clauses_on_exceptions(names, verdicts, attribute_levels.STEP_VERDICT.choices)
+    # in a list of names, which commas separate, the step is in brackets
+    names_in_list = steps[ATTRIBUTE] + " (" + steps[attribute_levels.STEP] + ")"
+    exceptions = _clauses_on_exceptions(names_in_list, verdicts, attribute_levels.STEP_VERDICT.choices)
     yield Statement(f"{dataset}: accuracy falls at {both_steps}{exceptions}.")
 
 
@@ -483,7 +489,8 @@ def _costliest_step(costliest_first: pd.DataFrame) -> str:
     costly = costliest_first[costliest_first[COST.low] > 0]  # significant: the interval is above 0
     if costly.empty:
         # A step that costs the same in all classes has no interval. It counts if no other step costs more.
-        costs_alike = costliest_first[COST.low].isna() & (costliest_first[COST] > ALIKE)  # ALIKE: up to rounding
+        # Costs that differ by at most ALIKE are equal but for rounding.
+        costs_alike = costliest_first[COST.low].isna() & (costliest_first[COST] > ALIKE)
         is_largest = costliest_first[COST] >= costliest_first[COST].iloc[0] - ALIKE
         costly = costliest_first[costs_alike & is_largest]
     if costly.empty:
@@ -667,7 +674,7 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
     ]
 
     hover = [column for column in shown.columns if column not in ("thumbnail", "row", "column", "kind", "of")]
-    chart = kinds.pictures(frame, hover, "label", "under")
+    chart = kinds.pictures(frame, hover, "label", "under")  # two lines of text: the class, then column `under`
     title = style.title(
         CONTRADICTIONS_SHOWN.question,
         "The most confident come first, with class, attribute and mean confidence; the number is in brackets.",

@@ -142,7 +142,8 @@ class Hierarchy(LevelAnalysis):
         Raises FcaError when the store has no predictions for images with attributes and levels.
         """
         sources = responses_by_level(store, self.query, self.protocol)
-        # the same data sets, models and images, for the columns of accuracy among the classes of the images
+        # The same data sets, models and images, but a model may only predict the classes of the images: for the columns
+        # ACCURACY_MASKED and SCORE_MASKED.
         masked_sources = responses_by_level(store, self.query, "masked")
 
         model_lines: list[Line] = []
@@ -212,7 +213,8 @@ def correlation_lines(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
     left_out_coefficients = _without_each_network(values, times)
     for kind, correlation, left_out in zip(KIND.choices, correlations, left_out_coefficients, strict=True):
         low, high = jackknife_interval(correlation.r, left_out, scale=FISHER_Z)  # on arctanh(r), which is nearly normal
-        # The note gives the reason: a coefficient without one of the networks is undefined, or all are alike.
+        # The jackknife gives no interval if a coefficient in `left_out` is undefined, or if all of them are alike. The
+        # note names this reason where the correlation itself is defined.
         lacks_interval = np.isnan(low) and not np.isnan(correlation.r)
         yield {
             **columns,
@@ -269,12 +271,12 @@ def _model_line(
     labels = source.items[LABEL].to_numpy(dtype=str)
 
     # Accuracy, (easy + medium + hard) / 3, and score, (easy + 2 medium + 4 hard) / 7: LEVEL_WEIGHTS has the weights of
-    # both. They are means over sessions (a class and an attribute), which count equally.
+    # both. They are means over sessions (a class and an attribute), which count equally; intervals are over classes.
     rates = stats.level_rates(correct, levels, sessions)  # sessions x levels
     masked_rates = stats.level_rates(masked_correct, levels, sessions)
     _, first_image_of_session = np.unique(sessions, return_index=True)
     classes = labels[first_image_of_session]  # the class of each session
-    accuracy, score = (_mean_over_classes(rates @ weights, classes) for weights in LEVEL_WEIGHTS)
+    accuracy, score = (_mean_of_sessions(rates @ weights, classes) for weights in LEVEL_WEIGHTS)
     # The hierarchical scores of independent responses: `session` with the accuracies of each session, `level` with the
     # mean accuracies by level; `excess` is the first score minus the second.
     explained = stats.explained_scores(rates, classes)
@@ -311,7 +313,7 @@ def _model_line(
     }
 
 
-def _mean_over_classes(values: Float[np.ndarray, " sessions"], classes: Shaped[np.ndarray, " sessions"]) -> Estimated:
+def _mean_of_sessions(values: Float[np.ndarray, " sessions"], classes: Shaped[np.ndarray, " sessions"]) -> Estimated:
     """The mean of a share over sessions, with its interval over classes.    classes: the class of each session."""
     return Estimated(values.mean(), *stats.class_interval(values, classes, FRACTION))
 

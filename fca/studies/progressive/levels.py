@@ -103,7 +103,7 @@ def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[Lev
 
     The list is empty when no data set of the store has levels (`responses_by_level` raises an error then). Data sets
     that cannot be read are left out, with a line in the log. If that leaves none, the first problem is raised as
-    FcaError. Otherwise the caller would take the store for one without such data.
+    FcaError: an empty list would mean that the store has no such data.
 
     query:    narrows the stored rows; None reads all.
     protocol: open, any class that the model knows may be predicted; masked, only those that the images have.
@@ -238,6 +238,7 @@ def _read_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str)
     Raises FcaError for a level that is not easy, medium or hard.
     """
     prediction_rows = sorted(records(rows), key=lambda row: (row["subject"], row["run_id"]))
+    # All rows are of the same version of the data set and of its test images.
     fingerprint, split = prediction_rows[0]["fingerprint"], prediction_rows[0]["split"]
     items = store.items(fingerprint)
     if not {ATTRIBUTE, LEVEL} <= set(items):

@@ -198,7 +198,7 @@ def confidence_bins(source: LevelResponses) -> pd.DataFrame:
         for number in range(BINS):
             is_inside = bin_of[:, is_of_level] == number  # models x images of the level
             shares = is_inside.mean(axis=1)
-            correct = source.correct[:, is_of_level][is_inside]  # of all predictions in the bin, in one axis
+            correct = source.correct[:, is_of_level][is_inside]  # of each prediction in the bin, by any model
             line: Line = {
                 LEVEL: level,
                 BIN: number,
@@ -234,8 +234,8 @@ def _trends_by(items: pd.DataFrame, column: str, block: str) -> pd.DataFrame:
     block:  the other of these two columns. Its values are the blocks of the tests: within each block the levels are
             compared.
 
-    P values are corrected over all lines by Holm's method. Those of Page's test are one family of tests; those of a
-    rise at either step are another. Undefined ones (of a single block) stay NaN and do not count.
+    P values are corrected over all lines by Holm's method. P values of Page's test are corrected together, and
+    those of a rise, at both steps, together. Undefined ones (of a single block) stay NaN and do not count.
     """
     means = items.pivot_table("confidence", [column, block], "level")[list(LEVELS)]  # (values, blocks) x levels
     lines: list[Line] = []

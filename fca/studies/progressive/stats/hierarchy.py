@@ -164,6 +164,7 @@ def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     >>> explained.session.value, round(explained.level.value, 3)
     (1.0, 0.75)
     """
+    # Intervals are limited to 0..1 by FRACTION, and to -1..1 by SIGNED_FRACTION.
     session_scores = np.asarray(expected_score(*rates.T))
     cluster = np.unique(classes, return_inverse=True)[1]
     session = Estimated(float(session_scores.mean()), *mean_interval(session_scores, cluster, FRACTION))
@@ -179,7 +180,6 @@ def explained_scores(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     left_out_session_scores = share @ session_scores
     left_out_level_scores = np.asarray(expected_score(*(share @ rates).T))
 
-    # FRACTION and SIGNED_FRACTION limit the intervals to 0..1 and -1..1.
     level_ends = jackknife_interval(level_score, left_out_level_scores, within=FRACTION)
     excess_score = session.value - level_score
     left_out_excess = left_out_session_scores - left_out_level_scores
@@ -261,10 +261,10 @@ def _p_of_matching(
     easy, medium, hard = n_right.T
 
     # Of each session: the number of images to draw from, how many of them complete the order, and the number of draws.
-    wrong_hard_images = zip(n, n - hard, n - medium, strict=True)  # drawn by wrong medium images
-    right_easy_images = zip(n, easy, medium, strict=True)  # drawn by right medium images
+    draws_of_hard = zip(n, n - hard, n - medium, strict=True)  # wrong medium images draw, wrong hard ones complete
+    draws_of_easy = zip(n, easy, medium, strict=True)  # right medium images draw, right easy ones complete
     distributions = []
-    for n_images, n_completing, n_draws in [*wrong_hard_images, *right_easy_images]:
+    for n_images, n_completing, n_draws in [*draws_of_hard, *draws_of_easy]:
         distributions.append(hypergeom.pmf(np.arange(n_draws + 1), n_images, n_completing, n_draws))
     distribution_of_sum = reduce(np.convolve, distributions)
     return min(1.0, float(distribution_of_sum[following:].sum()))  # a sum of probabilities may be rounded to above 1

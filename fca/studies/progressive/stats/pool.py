@@ -301,12 +301,11 @@ def capped_inclusion(size: PerItem, n: int) -> PerItem:
         raise ValueError("an item of size 0 could never be drawn")
     is_certain = np.zeros(len(size), dtype=bool)
     while True:
-        n_uncertain = n - is_certain.sum()  # what is left of n
+        n_left = n - is_certain.sum()  # for the items that are not certain to be drawn
         total_size = max(size[~is_certain].sum(), np.finfo(float).tiny)  # if all items are certain: not to divide by 0
-        chance = np.where(is_certain, 1.0, size * n_uncertain / total_size)
-        is_whole_sample = is_certain.sum() == n  # nothing is left of n for the others
-        if (chance <= 1).all() or is_whole_sample:
-            return np.minimum(chance, 1.0)
+        chance = np.where(is_certain, 1.0, size * n_left / total_size)
+        if (chance <= 1).all():
+            return chance
         is_certain |= chance > 1  # raises the chances of the others, which may then pass 1
 
 
