@@ -290,15 +290,15 @@ def capped_inclusion(size: PerItem, n: int) -> PerItem:
 
     The chances sum to n. An item whose chance would be above 1 is certain to be drawn; the other items share what is
     left of n.
-    Raises ValueError if n is not from 0 to the number of items, and for a size that is not above 0.
+    Raises ValueError if n is not from 0 to the number of items, and for a size that is not finite and above 0.
 
     >>> capped_inclusion(np.array([8.0, 1.0, 1.0, 2.0]), 2)
     array([1.  , 0.25, 0.25, 0.5 ])
     """
     if not 0 <= n <= len(size):
         raise ValueError(f"n={n} of {len(size)} items")
-    if (size <= 0).any():
-        raise ValueError("an item of size 0 could never be drawn")
+    if not (np.isfinite(size) & (size > 0)).all():
+        raise ValueError("a size that is not finite and above 0: an item of size 0 could never be drawn")
     is_certain = np.zeros(len(size), dtype=bool)
     while True:
         n_left = n - is_certain.sum()  # for the items that are not certain to be drawn

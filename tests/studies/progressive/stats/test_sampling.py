@@ -94,9 +94,12 @@ def test_chances_sum_to_the_size_and_are_proportional_below_one(size, data):
         assert (np.array(size)[~open_] >= np.array(size)[open_].max() - 1e-6).all()
 
 
-@pytest.mark.parametrize(("size", "n", "told"), [([1.0], 2, "n=2 of 1"), ([0.0, 1.0], 1, "size 0")])
-def test_samples_that_cannot_be_are_refused(size, n, told):
-    with pytest.raises(ValueError, match=told):
+@pytest.mark.parametrize(
+    ("size", "n", "reason"),
+    [([1.0], 2, "n=2 of 1"), ([0.0, 1.0], 1, "size 0"), ([np.nan, 1.0], 1, "finite"), ([np.inf, 1.0], 1, "finite")],
+)
+def test_samples_that_cannot_be_are_refused(size, n, reason):
+    with pytest.raises(ValueError, match=reason):
         capped_inclusion(np.array(size), n)
 
 
