@@ -116,7 +116,8 @@ def measures(
 
     The findings of the paper are called (a) to (d), here with variants such as "a, masked":
 
-    a:   sub-models minus full models on the same subsets, in points of accuracy.
+    a:   sub-models minus full models on the same subsets, in points of accuracy. "other models": the best of each,
+         where no model is stored as both.
     b:   the ratio of two spreads of accuracy (standard deviations between subsets of equal ncl).
     c.1: full models on few classes minus the same models on all classes, in points.
     c.2: rank correlation of size (number of parameters) and accuracy of full models.
@@ -165,7 +166,7 @@ def measures(
 
 
 def _verdict(cells: dict[str, Any], no_effect: float) -> str:
-    """Whether the interval is above or below no effect or contains it; or the reason why there is no interval.
+    """Whether the interval is above or below no effect or contains it; or in words why there is no interval.
 
     cells:     the value and its interval.
     no_effect: the value without an effect, 1 for a ratio and otherwise 0.
@@ -173,7 +174,8 @@ def _verdict(cells: dict[str, Any], no_effect: float) -> str:
     low = cells[FINDING_VALUE.low]
     high = cells[FINDING_VALUE.high]
     if pd.isna(low):
-        is_ratio = no_effect != 0  # the interval of a ratio is missing for other reasons than the interval of a mean
+        # a mean takes two subset seeds that differ; a ratio of spreads also has to be defined without each seed in turn
+        is_ratio = no_effect != 0
         return UNDEFINED_WITHOUT if is_ratio else NO_MEAN_INTERVAL
     if low > no_effect:
         return "above"
@@ -317,7 +319,7 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     top_means = _means_over_models(top_points, models)  # one line for each subset
     bottom_means = _means_over_models(bottom_points, models)
     n_seeds = min(top_means["subset_seed"].nunique(), bottom_means["subset_seed"].nunique())
-    if n_seeds < 2:  # one subset has no spread
+    if n_seeds < 2:  # with a single seed there is one subset of each ncl, which has no spread
         return {}
 
     # the ratio from all seeds, then with each seed left out, for the jackknife
@@ -330,7 +332,7 @@ def spread_ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bot
     if not np.isfinite(value):
         return {}
 
-    low, high = jackknife_interval(value, ratios[1:], scale=LOG)  # LOG: a ratio varies evenly on the logarithm
+    low, high = jackknife_interval(value, ratios[1:], scale=LOG)  # the logarithm of a ratio is nearly normal
     return _value_cells(value, low, high, n_seeds, len(models))
 
 

@@ -120,7 +120,7 @@ def join_best_accuracies(predictors: pd.DataFrame, accuracies: pd.DataFrame) -> 
     """The predictors of each subset beside the accuracy of the best model on it: `top1`, and the model's name.
 
     There is one line for each encoder, target and set of classes. If two seeds drew the same classes, only the first is
-    kept: otherwise a subset would help to predict itself.
+    kept: otherwise the subset of one seed would be predicted from the same subset of the other seed.
 
     predictors: one line for each subset and encoder, with the columns VALUES: numbers that may predict accuracy.
     accuracies: accuracy_points with a column `target`, which names the models that compete to be the best. If it has no
@@ -222,7 +222,7 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
         "seeds": draw.nunique(),
     }
 
-    # column_by_predictor: of the predictors that are a single number
+    # column_by_predictor: the column of each predictor that is a single number
     regressors_by_predictor, column_by_predictor = _known_predictors(points)
     correlations_within_ncl = _correlations_within_ncl(points, column_by_predictor, draw_codes)
 
@@ -241,7 +241,7 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
             is_baseline = name == BASELINE
             is_one_number = name in column_by_predictor
             within_ncl = correlations_within_ncl[name]  # NaN for a predictor that is not one number
-            # a correlation is known but not its interval: the note gives the reason
+            # the correlation is known but not its interval, for which the note gives the reason
             lacks_interval = not np.isnan(within_ncl[WITHIN_R]) and np.isnan(within_ncl[WITHIN_R.low])
             line = {
                 **shared_cells,
@@ -253,7 +253,8 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
             }
             line["verdict"] = _verdict(line, is_one_number, baseline_error, worth)
             line["note"] = UNDEFINED_WITHOUT if lacks_interval else None
-            yield line, _predicted_points(points, unit, name, column_by_predictor.get(name), prediction)
+            column = column_by_predictor.get(name)  # None for a predictor of several numbers
+            yield line, _predicted_points(points, unit, name, column, prediction)
 
 
 def _known_predictors(points: pd.DataFrame) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:

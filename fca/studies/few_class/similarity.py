@@ -257,9 +257,9 @@ def _class_order(subset: Mapping[str, Any], num_classes: int) -> Sequence[int]:
 def _agreement(released: pd.DataFrame) -> dict[str, Any]:
     """The cells of table `released_agreement`: how far the SimSS of the released script is from ours.
 
-    `pooled_absolute` is the mean distance from our SimSS pooled over images. The script pools over images too, so this
-    distance is due to its other quirks. `r` is Pearson's correlation of the script's SimSS with ours; None without
-    subsets.
+    `pooled_absolute` is the mean distance from our SimSS as a mean over images, not over classes. The script takes the
+    mean over images too, so this distance is due to its other quirks. `r` is Pearson's correlation of the script's
+    SimSS with ours; None without subsets.
 
     released: lines of table `released`, of one data set, encoder and split.
     """

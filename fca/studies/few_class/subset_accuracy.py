@@ -235,9 +235,9 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
     """The class subsets of every data set among the rows, one line for each draw.
 
     With ncl and seeds in the options, these are a grid of draws. Without, they are the classes of the stored sub-models
-    and scores, each listed once for every (ncl, seed, sampler) that draws it: two seeds may draw the same classes,
-    which are trained only once. Classes that no seed drew have the sampler `named`. If no subsets are stored, the only
-    one is all classes.
+    and of the stored scores of full models. Each is listed once for every (ncl, seed, sampler) that draws it: two seeds
+    may draw the same classes, which are trained only once. Classes that no seed drew have the sampler `named`. If no
+    subsets are stored, the only one is all classes.
 
     rows: of data sets with one number of classes and one sampler each, so that a seed draws the same classes in all.
 
@@ -248,7 +248,7 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
         raise FcaError("grid of subsets", typed, "both, or neither", "name the other one too")
 
     all_rows = pd.concat([rows.models, rows.scored, rows.embedded])
-    rows_with_subsets = pd.concat([rows.trained, rows.scored])  # trained sub-models, and scores of full models
+    rows_with_subsets = pd.concat([rows.trained, rows.scored])
     lines = []
     for dataset, rows_of_dataset in all_rows.groupby("dataset"):
         num_classes = int(rows_of_dataset["num_classes"].max())
@@ -381,7 +381,7 @@ def _predict_rows_of_trainings(store: Store) -> dict[str, dict[str, Any]]:
 
 
 def _predictions_of_points(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> Iterator[PredictedSubset]:
-    """One run's predictions on the subset of each of its points, by the protocol of the point.
+    """One run's predictions on the subset of each of its points, by the protocol of the point (sub, open or masked).
 
     row:    the `predict` row of the run.
     points: accuracies of the run, one line for each subset (`classes`) and protocol.

@@ -96,8 +96,8 @@ def _variance_cells(points: pd.DataFrame) -> dict[str, Any]:
     variances = {}
     for name, component in components.items():
         variances[name] = float(np.maximum(component.value, 0))  # unbiased estimates may be negative; NaN stays NaN
-    total = float(np.nansum(list(variances.values())))
-    has_shares = np.isfinite(variances["subset"]) and total > 0  # unknown with one subset
+    total = float(np.nansum(list(variances.values())))  # with one initialisation, init and luck are NaN
+    has_shares = np.isfinite(variances["subset"]) and total > 0  # with one subset its variance is NaN
 
     cells: dict[str, Any] = {}
     for name, component in components.items():
@@ -146,7 +146,8 @@ def _notes(split: VarianceSplit, subset_runs: list[SubsetRuns], n_subsets: int) 
     n_inits = [len(subset.runs) for subset in subset_runs]
     if max(n_inits) == 1:
         note = "one initialisation: var_init and var_luck unknown, their shares are within var_subset and var_test"
-        # equal names of runs: the same trained networks predicted the subsets
+        # Subsets with equal names of runs were predicted by the same network. A deviation of this network that all of
+        # them share is no variance between subsets, and so is in no component.
         is_same_network = len(subset_runs) > 1 and len({subset.runs for subset in subset_runs}) == 1
         if is_same_network:
             note += ", but for what is common to all subsets, as one network predicted them all"

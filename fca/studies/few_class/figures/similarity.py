@@ -110,7 +110,7 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
         "Does similarity predict more than the number of classes?",
         "Each mark is the correlation of an accuracy with SimSS or with ncl, with its 95 % interval over subset seeds.",
         "DCN is the accuracy of the best model; its interval is over models too, if there are five or more.",
-        *without_bars(frame[NOTE]),
+        *without_bars(frame[NOTE]),  # a line with the reasons why some marks have no interval
     )
     height = max(150, 32 * len(targets))  # pixels; three marks beside each other for each target
     return style.faceted(chart, frame, title, filters=(DATASET, MODEL, PROTOCOL), height=height)
@@ -122,8 +122,8 @@ def _defined_coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataF
     compared:        in words, what is correlated with accuracy.
     protocol, model: of the accuracy; the model is missing for DCN, whose best model differs between subsets.
     panel:           the heading of the panel in which the line is drawn.
-    Lines with an undefined coefficient are left out, and so are lines without words in _WORDS, such as correlations
-    within a single ncl.
+    Lines with an undefined coefficient are left out. _WORDS has the correlations that are drawn; all others, such as
+    those within a single ncl, are left out as well.
 
     frame:  lines of table `correlation`.
     points: lines of table correlation_points.
@@ -202,11 +202,13 @@ def in_words(line: Mapping[Hashable, Any]) -> str:
 
 
 def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> Iterator[Statement]:
-    """A statement for each protocol and encoder: whether SimSS predicts DCN, the accuracy of the best model.
+    """A statement for each target and encoder: whether SimSS predicts DCN, the accuracy of the best model.
 
-    A statement gives Pearson's correlation over all subsets and among subsets of equal ncl. After the first statement
-    of a protocol, another one gives the correlation of ncl alone. Statements keep the order of the table, except that
-    protocols and encoders without a coefficient come last: the first statement has an answer if there is any.
+    A target is "DCN sub", "DCN open" ...: the best of the sub-models, or of the full models under that protocol. The
+    statement gives Pearson's correlation over all subsets and among subsets of equal ncl. After the first statement of
+    a target that has an accuracy to predict, another one gives the correlation of ncl alone. Statements keep the order
+    of the table, except that targets and encoders without a coefficient come last, so that the first statement has an
+    answer if any has.
 
     correlation: lines of table `correlation`, of one data set.
     points:      lines of table correlation_points, for the charts.
@@ -221,8 +223,9 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
 0.55 [0.20, 0.80] among subsets of equal size.
     The correlation of the number of classes alone with accuracy on digits is -0.80 [-0.90, -0.60] over 30 subsets.
     """
+    # the other targets are single models
     is_of_best = (correlation[METHOD] == "pearson") & correlation[TARGET].str.startswith("DCN ")
-    # the lines of each target and encoder
+    # a frame for each target and encoder
     lines_by_target = [lines for _, lines in correlation[is_of_best].groupby([TARGET, ENCODER], sort=False)]
     lines_by_target.sort(key=_has_no_coefficient)  # False sorts first: lines with a coefficient
 
@@ -262,7 +265,7 @@ def _similarity_in_words(
     """The sentence on whether SimSS predicts an accuracy, or on why that is not known.
 
     coefficients: (predictor, scope) -> the line of the correlation table, for one accuracy and encoder. The predictor
-                  is simss or ncl; the scope is all (subsets) or within ncl.
+                  is "simss" or "ncl"; the scope is "all", for all subsets, or "within ncl".
     accuracy:     the accuracy in words.
     models:       in words, the models that have this accuracy.
     is_at_chance: whether all these models are at the level of chance.

@@ -40,7 +40,7 @@ def variance_figure(variance: Table) -> alt.FacetChart:
     colours = (*kinds.CONTRAST[:2], "#2b9c6f", kinds.GREY)
     shapes = ("circle", "diamond", "triangle-up", "square")
     coloured = kinds.hue(_SOURCE, frame, colours, shapes, columns=2)
-    hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *interval_columns(_SD), _SHARE, *_sample_columns(variance))
+    hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *interval_columns(_SD), _SHARE, *_counts_and_note(variance))
     chart = kinds.points_with_intervals(_SD, rows, hover, coloured, dodge=_SOURCE, scale=scale, size=70)
 
     title = style.title(
@@ -59,7 +59,7 @@ def _one_line_per_source(variance: Table) -> pd.DataFrame:
     The table has columns of its own for each source: its standard deviation with an interval, and its share of the
     variance. In the result these are the columns `sd` (with `sd_low` and `sd_high`) and `share`.
     """
-    shared_columns = [DATASET, MODEL, PROTOCOL, NCL, *_sample_columns(variance)]
+    shared_columns = [DATASET, MODEL, PROTOCOL, NCL, *_counts_and_note(variance)]
     column_names = [*shared_columns, _SHARE, *interval_columns(_SD)]
 
     frames = []
@@ -70,7 +70,7 @@ def _one_line_per_source(variance: Table) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _sample_columns(variance: Table) -> tuple[Column, ...]:
+def _counts_and_note(variance: Table) -> tuple[Column, ...]:
     """The last columns of the table: numbers of subsets, initialisations and images, and the note."""
     return variance.columns[-4:]
 
@@ -78,9 +78,9 @@ def _sample_columns(variance: Table) -> tuple[Column, ...]:
 def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
     """Statements on the source with the largest share of the variance, with the number of lines in which it is largest.
 
-    A line of the table is about a model at one ncl. There is one statement for each protocol, or two. Lines with a
-    single initialisation have a statement of their own: their shares of the initialisation and of luck are unknown, and
-    are contained in the other two shares.
+    A line of the table is about a model at one ncl. There is one statement for each protocol, or two if some lines
+    have a single initialisation and others several: with a single one, the shares of the initialisation and of luck are
+    unknown, and are contained in the other two shares.
 
     variance: lines of table `variance`, of one data set.
 
@@ -95,6 +95,7 @@ def variance_statements(variance: pd.DataFrame) -> Iterator[Statement]:
     noun_of_share = {str(share): noun for share, noun in zip(SHARES, nouns.values(), strict=True)}
 
     dataset = variance[DATASET].iloc[0]
+    # without predictions, with a single subset, or without any variance a line has no shares
     with_shares = variance.dropna(subset="share_subset")
     with_shares = with_shares.assign(has_several_inits=with_shares["share_init"].notna())
 

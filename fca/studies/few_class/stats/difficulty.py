@@ -96,7 +96,8 @@ class ByClass:
         images of the added class have their nearest class in the subset. For images of the subset, the added class may
         become the nearest.
         """
-        nearest_in_subset = self._nearest(subset)  # similarity of each image to its nearest class there, not its own
+        # similarity of each image to the nearest class of the subset other than its own
+        nearest_in_subset = self._nearest(subset)
 
         # mean silhouette of each class when it is the added one: sum over its images / number of images
         silhouette_if_added = silhouette(self.intra, nearest_in_subset)
@@ -198,7 +199,7 @@ def extreme_subset(
     for i in np.argsort(pair_scores, kind="stable")[:n_starts]:
         score_by_subset[int(first[i]), int(second[i])] = float(pair_scores[i])
 
-    # grow each by the best class, with the score of the larger subset; subsets that become equal continue as one
+    # add the best class to each, and score the larger subset; subsets that become equal continue as one
     for _ in range(size - 2):
         score_by_subset = dict(_add_best_class(images, subset, sign) for subset in score_by_subset)
 
@@ -335,7 +336,8 @@ def _swap_classes(images: ByClass, subset: tuple[int, ...], score: float, sign: 
         candidates = []
         for removed in subset:
             remaining = tuple(c for c in subset if c != removed)
-            candidates.append(_add_best_class(images, remaining, sign))  # a subset and its score
+            # a subset and its score: `subset` itself if no other class is better than the removed one
+            candidates.append(_add_best_class(images, remaining, sign))
 
         best_subset, best_score = min(candidates, key=lambda candidate: candidate[1])
         if best_score > score - SMALLEST_GAIN:  # no swap lowers the score by more than rounding

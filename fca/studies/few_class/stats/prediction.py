@@ -60,7 +60,7 @@ def held_out(
     point i has a fit f_i that left out its own fold, and a residual R_i = |y_i - f_i(x_i)|. At a point x the interval
     begins at the floor((1 - level)(n + 1))-th smallest of the n values f_i(x) - R_i, and ends at the
     ceil(level (n + 1))-th smallest of f_i(x) + R_i. The guaranteed coverage is 2 level - 1 or slightly less (0.8 at
-    0.9); the typical coverage is near level. Both hold only for exchangeable points, and points of different data
+    level 0.9); the typical coverage is near level. Both hold only for exchangeable points, and points of different data
     sets are not. So coverage has to be measured.
 
     regressors: with no columns, the prediction is the mean of the training points.
@@ -115,7 +115,8 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
 
     # sorted by cluster, so that clusters enter the intervals in one order, whatever the order of the points
     order = np.argsort(cluster, kind="stable")
-    groups = np.where(cluster < 0, np.nan, cluster)[order]  # NaN: not drawn
+    # NaN: a point that was not drawn counts in the means, but adds no variance to their intervals
+    groups = np.where(cluster < 0, np.nan, cluster)[order]
     # within: the possible values of what is averaged
     mean_error = mean_with_interval(error[order], groups, within=FRACTION)
     mean_gain = mean_with_interval(gain[order], groups, within=SIGNED_FRACTION)
@@ -159,12 +160,13 @@ def verdict(
 
     gain:  the interval of its gain over ncl alone.
     worth: a gain below this is of no use; same unit.
-    r:     the interval of its correlation with accuracy among subsets of equal ncl; None if it has none. For a yes this
-           must exclude 0 as well, because a predictor can also gain by following an effect of ncl that is not a
-           straight line.
-    error: the error of ncl alone. A "no" then also requires that the strongest r in the interval would gain too
-           little, because few points can hide a gain: with correlation r, errors shrink by the factor sqrt(1 - r²).
-           None for new data sets, where r, which is within data sets, does not limit the gain.
+    r:     the interval of its correlation with accuracy among subsets of equal ncl; None if it has none. For
+           "beyond ncl" it must exclude 0 as well, because a predictor can also gain by following an effect of ncl that
+           is not a straight line.
+    error: the mean error of ncl alone. A predictor with correlation r can at best shrink it by the factor sqrt(1 - r²).
+           For "not beyond ncl" the largest such gain in the interval of r must be below worth too, because with few
+           points a useful predictor may seem to gain nothing. None for new data sets: r, which is within data sets,
+           does not limit the gain there.
 
     >>> verdict((0.01, 0.02), 0.005, (0.3, 0.8)), verdict((-0.01, 0.001), 0.005, (-0.2, 0.4), error=0.02)
     ('beyond ncl', 'not beyond ncl')
