@@ -69,7 +69,7 @@ class Digits:
             self.val,
             version=self.version,
             mirror=self.mirror,
-            official=True,  # no warning that validation images are held out
+            official=True,  # a published set: no warning that validation images are held out from training images
         )
 
 
@@ -113,7 +113,7 @@ class Cifar(Downloaded):
             self.val,
             version=self.version,
             mirror=self.mirror,
-            official=True,  # no warning that validation images are held out
+            official=True,  # a published set: no warning that validation images are held out from training images
         )
 
     def _torchvision_set(self, *, train: bool) -> Any:
@@ -165,7 +165,9 @@ class QuickDraw(PublicSet):
     def load(self) -> ImageData:
         """Draw a sample of `per_class` drawings of each class, and list it with a split into train, val and test.
 
-        An image id is the class, a slash and the number of the drawing in the class's file.
+        An image id is the class, a slash and the number of the drawing in the class's file. The share `self.test` of
+        each class becomes test (as released: every fifth drawing of a file), and the share `self.val` of the others
+        becomes val.
 
         Raises FcaError for absent or damaged files, and if `per_class` is below 3.
         """
@@ -175,7 +177,7 @@ class QuickDraw(PublicSet):
 
         folder = find_tree(self.root, ("quickdraw", "numpy_bitmap"), SOURCE)
         files = sorted(file for file in folder.glob("*.npy") if file.is_file())
-        check_count("classes of quickdraw", len(files), self.classes, folder, "classes")
+        check_count("classes of quickdraw", len(files), self.classes, folder, "classes")  # None accepts any number
         if not files:
             raise FcaError(f".npy files in {folder}", 0, "one per class", f"bring {SOURCE}")
 
@@ -200,7 +202,7 @@ class QuickDraw(PublicSet):
             self.val,
             version=self.version,
             mirror=self.mirror,
-            official=True,  # no warning that validation images are held out
+            official=True,  # a published set: no warning that validation images are held out from training images
         )
 
     def _sample(self, class_key: str, n: int) -> pd.DataFrame:

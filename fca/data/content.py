@@ -58,7 +58,7 @@ class Inventory:
     began: int = 0
 
     def digests(self, paths: Iterable[str]) -> dict[str, str]:
-        """The digests of files' bytes: path -> digest, for all `paths` and for other files whose digest is known.
+        """The digests of files' bytes, as path -> digest: of all `paths`, and of any other file whose digest is known.
 
         A digest is the xxh3 hash of the file's bytes (128 bits as 32 hex digits), or UNREADABLE. Digests of `paths`
         that are not known are computed now, by several threads, and stored for later runs. A progress bar shows MB/s if
@@ -67,6 +67,7 @@ class Inventory:
         The table `self.known` has one line per file; its column `digest` is null where the digest is not known.
         """
         is_requested = pc.is_in(self.known["path"], pa.array(list(paths), pa.string()))
+        # `combine_chunks` makes one array of a column, as `replace_with_mask` needs them.
         is_missing = pc.and_(is_requested, pc.is_null(self.known["digest"])).combine_chunks()
         if pc.any(is_missing).as_py():
             new_digests = pa.array(_read_and_digest(self.files, self.known.filter(is_missing)), pa.string())
@@ -249,19 +250,20 @@ def remembered_table(file: Path, meaning: str, columns: pa.Schema, make_table: C
     """
     status = file.stat()
     began = time.time_ns()
-    # The identity of the table; 1 is the version of what is stored. The name of its file leaves out what changes with
-    # the content, so that a new table replaces the old one.
-    state = f"1 {file.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {meaning}"
+    # The identity of the table, which changes with the state of the file; 1 is the version of what is stored.
+    state = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+    identity = f"1 {file.resolve()} {state} {meaning}".encode()
+    # Where the table is stored. This name leaves out the state, so that a new table replaces the old one.
     key = hashlib.sha256(f"{file.resolve()} {meaning}".encode()).hexdigest()[:16]
-    path = _cache_folder() / "inside" / f"{key}.parquet"
+    table_path = _cache_folder() / "inside" / f"{key}.parquet"
 
-    table = _stored_table(path, state.encode(), columns)  # empty if none is stored for this state of the file
+    table = _stored_table(table_path, identity, columns)  # empty if none is stored for this state of the file
     if table.num_rows:
         return table
 
     table = make_table()
     if status.st_ctime_ns < began - CLOCK_NS:  # else the file could change again and look the same
-        _write(path, state.encode(), table)
+        _write(table_path, identity, table)
     return table
 
 
@@ -297,8 +299,8 @@ def shared_listings() -> Iterator[None]:
 def _shared_inventory(files: Files) -> Inventory | None:
     """The inventory of a root that another process of this sweep has shared; None if none has, and outside of a sweep.
 
-    It is read from one table with a line per file, with its digest if that is known, and a line per folder, which has
-    the size -1.
+    The inventory is read from a stored table. It has a line per file, with its digest if that is known, and a line per
+    folder, which has the size -1.
     """
     if SWEEP not in os.environ:
         return None

@@ -40,7 +40,7 @@ def connected_images(items: pd.DataFrame, group: str | None = None) -> Int[np.nd
     if not joining:
         return positions.to_numpy()
 
-    from scipy.sparse import coo_array  # imported here: planning needs neither
+    from scipy.sparse import coo_array  # imported here: it is not needed to plan runs
     from scipy.sparse.csgraph import connected_components
 
     # A graph with an edge from each image to the first image of the same content or group. Images of one connected

@@ -22,7 +22,7 @@ MIN_COSINE = 0.8  # least cosine of low frequencies for a closer comparison
 MIN_CORRELATION = 0.7  # least correlation of edges and texture; a half-size copy of a 32-pixel image has 0.75
 TOLERANCE = 0.3  # largest unexplained residual, as a share of NOISE + what re-encoding and resizing take away
 NOISE = 4.0  # grey levels
-MIN_SHARPNESS = 0.3  # least share of the tolerance for pictures much larger than a signature: their copies agree better
+MIN_SIZE_FACTOR = 0.3  # least share of the tolerance for pictures much larger than a signature
 MARGIN = 3  # cells at the border left out of the closer comparison: a shift brings in new pixels there
 MIN_CONTRAST = 1.0  # grey levels of detail (standard deviation) below which there is nothing to compare
 BLOCK = 2048  # images compared with as many others at a time
@@ -103,19 +103,23 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
     2. The correlation of edges and texture is at least MIN_CORRELATION, at the best shift by up to one cell.
     3. One smoothed picture is fitted to the other. What remains is at most the tolerance, in grey levels:
 
-           tolerance = TOLERANCE (NOISE + fine contrast) sharpness
+           tolerance = TOLERANCE (NOISE + fine contrast) (size factor)
 
        NOISE is what re-encoding changes in any picture. The fine contrast is that of the finest detail (of the picture
        with more of it), because a resize loses detail. So smooth pictures must agree to a few grey levels (two scans of
-       one digit do not), and pictures with much detail may differ more. The sharpness is 1 for images of up to 32
-       pixels a side, and falls for larger ones, whose copies agree better.
+       one digit do not), and pictures with much detail may differ more. The size factor is 1 for images of up to 32
+       pixels a side. For larger ones it falls to MIN_SIZE_FACTOR, because their copies agree better.
+
+    The fine contrast and comparisons 2 and 3 leave out the cells at the border: INNER is the slice of all others.
 
     Pictures without any contrast match nothing. An image below 32 pixels has more than one cell per pixel, so a shift
     of it by one pixel is not detected.
     """
     frequencies = _low_frequencies(signatures)
     frequencies /= np.maximum(np.linalg.norm(frequencies, axis=1, keepdims=True), 1e-6)  # a flat picture has norm 0
-    edges_and_texture = _smooth(signatures, 0.7) - _smooth(signatures, 2.0)  # a difference of Gaussians
+    # The difference of a slightly and a strongly smoothed picture is free of slow changes of brightness. The second
+    # argument of `_smooth` is the standard deviation of its Gaussian filter, in cells.
+    edges_and_texture = _smooth(signatures, 0.7) - _smooth(signatures, 2.0)
     smooth = _smooth(signatures, 1.2)
     fine_contrast = (signatures - smooth)[:, INNER, INNER].std(axis=(1, 2))  # of each image, in grey levels
 
@@ -135,9 +139,9 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
             correlated = pairs[is_correlated]
             residual = _unexplained(smooth[correlated[:, 0]], smooth[correlated[:, 1]], shift[is_correlated])
-            # SIDE / sides: cells per pixel along the shorter side, here of the smaller image of the pair
-            sharpness = np.clip(SIDE / sides[correlated].min(axis=1), MIN_SHARPNESS, 1)
-            tolerance = TOLERANCE * (NOISE + fine_contrast[correlated].max(axis=1)) * sharpness
+            side_of_smaller = sides[correlated].min(axis=1)  # the shorter side of the smaller image of each pair
+            size_factor = np.clip(SIDE / side_of_smaller, MIN_SIZE_FACTOR, 1)
+            tolerance = TOLERANCE * (NOISE + fine_contrast[correlated].max(axis=1)) * size_factor
             found_pairs.append(correlated[residual <= tolerance])
     return np.concatenate(found_pairs).astype(np.int32)
 
@@ -166,18 +170,19 @@ def _unexplained(a: Pictures, b: Pictures, shift: Int[np.ndarray, "pairs 2"]) ->
 
 
 def _low_frequencies(signatures: Signatures) -> Float32[np.ndarray, "images 63"]:
-    """The lowest 8 x 8 DCT frequencies of each image without frequency (0, 0), which is the mean.
+    """The lowest 8 x 8 DCT frequencies of each image without frequency (0, 0), which is its brightness.
 
-    Before the transform the images are faded out towards the border, because a shift changes the cells there most.
+    Before the transform the images are faded out towards the border, because a shift changes the cells there most. The
+    mean is subtracted before that: a faded brightness would add to other frequencies than (0, 0).
 
     signatures: every image, resized to 32 x 32 grey pixels.
     """
-    fade = np.sqrt(np.sin(np.pi * (np.arange(SIDE) + 0.5) / SIDE))
+    fade = np.sqrt(np.sin(np.pi * (np.arange(SIDE) + 0.5) / SIDE))  # 0.2 at both ends, 1 in the middle
     window = np.outer(fade, fade).astype(np.float32)
     low = np.empty((len(signatures), N_FREQUENCIES * N_FREQUENCIES - 1), np.float32)
     for rows in _blocks(len(signatures)):  # the DCT of all images at once would need much memory
         grey = signatures[rows].astype(np.float32)
-        mean = (grey * window).sum(axis=(1, 2), keepdims=True) / window.sum()
+        mean = (grey * window).sum(axis=(1, 2), keepdims=True) / window.sum()  # weighted by the window
         frequencies = dctn((grey - mean) * window, axes=(1, 2), norm="ortho")[:, :N_FREQUENCIES, :N_FREQUENCIES]
         low[rows] = frequencies.reshape(len(grey), N_FREQUENCIES * N_FREQUENCIES)[:, 1:]
     return low

@@ -71,8 +71,8 @@ def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "he
              above 1, the value 1 is bright.
 
     Soft edges and JPEG noise are rounded to the nearer side. Raises UnreadableImage if the image is evidently no mask:
-    if more than half of its pixels are grey (within GREY_RANGE), as in 9 of 10 photographs, or if some pixels are grey
-    and all pixels are on the same side of the threshold.
+    if more than half of its pixels are grey (within GREY_RANGE), which is so in 9 of 10 photographs, or if some pixels
+    are grey and all pixels are on the same side of the threshold.
     """
     values = np.asarray(_decode_upright(content, path, "L"))
     holds_zeros_and_ones = values.max() <= 1
@@ -124,8 +124,8 @@ def _decode_upright(content: bytes, path: str, mode: str, white: int | None = No
     mode:  Pillow's mode of the result, such as "RGB" or "L".
     white: the 16-bit value that becomes 255; None means 65535.
 
-    The context variable IN_FILE is set by `task=describe`, which reports how many bits of a file are in use. The
-    largest 16-bit value of the file is then noted in it. Any error becomes an UnreadableImage that names `path`.
+    If the context variable IN_FILE is set, the file's largest 16-bit value is noted in it: `task=describe` reports how
+    many bits of a file are in use. Any error becomes an UnreadableImage that names `path`.
     """
     with _errors_as_unreadable(path), _open_without_decoding(content, path) as image:
         if side := REDUCED.get():  # the shorter side to which the image will be resized
@@ -134,18 +134,18 @@ def _decode_upright(content: bytes, path: str, mode: str, white: int | None = No
             white = WHITE  # the file (PGM or PPM) states which value is white, and Pillow scales that to 65535
 
         # Pillow reads only the high bytes of 16-bit colours, which are enough for the pixels if white is 65535. The low
-        # bytes are read, too, for another `white`, and if the largest value has to be noted in IN_FILE.
-        notes_largest = IN_FILE.get() is not None  # `task=describe` asks for it
+        # bytes are read, too, if a `white` is given, which may be lower, or if the largest value is to be noted.
+        notes_largest = IN_FILE.get() is not None
         low_bytes = _low_bytes(content, image, white) if white or notes_largest else None
 
-        # Pillow cannot read the low bytes of some files with 16-bit colours. Their largest value is estimated from the
-        # high bytes, after loading. Whether the colours have 16 bits must be asked before: an image has raw modes
-        # (Pillow's names of how pixels are stored) only until it is loaded.
-        lacks_low_bytes = notes_largest and low_bytes is None and len(_raw_modes_of_16_bits(image)) > 0
+        # Pillow has no way to the low bytes of some files with 16-bit colours. Their largest value is estimated from
+        # the high bytes, once the image is loaded. But whether a file is of that kind is asked before: its raw modes
+        # (Pillow's names of how pixels are stored) are gone after loading.
+        estimates_largest = notes_largest and low_bytes is None and len(_raw_modes_of_16_bits(image)) > 0
 
         ImageOps.exif_transpose(image, in_place=True)
         image.load()
-        if lacks_low_bytes:
+        if estimates_largest:
             _note_largest_by_high_bytes(image, white)
 
         upright = _to_eight_bits(image, low_bytes, white)
@@ -203,10 +203,11 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
     High and low bytes together are needed to scale colours to a `white` below 65535. Pillow reads only the high byte of
     such colours. Here it is made to read the file in the other byte order, so that the byte that it keeps is the low
     one. For some kinds of files it has no decoder of the other byte order. Then the result is None, too, but ValueError
-    is raised if `white` is not 65535.
+    is raised if `white` is below 65535.
 
     content: the file's bytes.
     image:   the same file, opened but not decoded.
+    white:   the 16-bit value that becomes 255; None means 65535.
     """
     raw_modes = _raw_modes_of_16_bits(image)
     if not raw_modes:
@@ -270,8 +271,8 @@ def _to_eight_bits(image: Image.Image, low_bytes: Image.Image | None, white: int
     low_bytes: the low bytes of 16-bit colours, of which `image` holds the high bytes; None for all other images.
     white:     the value that becomes 255; None means 65535.
 
-    The largest 16-bit value is noted in IN_FILE, if that is set. Raises ValueError for floating point or 32-bit pixels,
-    and for values above `white`.
+    The largest 16-bit value is noted in IN_FILE, if that is set and `white` is None: then nobody has chosen a white
+    yet. Raises ValueError for floating point or 32-bit pixels and, when values are scaled, for a value above `white`.
     """
     if image.mode == "F":
         raise ValueError("floating point pixels have no agreed range; store 8 or 16 bits")
@@ -280,13 +281,13 @@ def _to_eight_bits(image: Image.Image, low_bytes: Image.Image | None, white: int
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > WHITE:
             raise ValueError("32-bit pixels have no agreed range; store 8 or 16 bits")
-        _note_largest(values, white)
+        _note_largest(values, white)  # only if `white` is None
         return Image.fromarray(_scaled_to_eight_bits(values, white))
 
     if low_bytes is not None:
         values = np.asarray(image).astype(np.int64) * 256 + np.asarray(low_bytes)
         colours = values[..., :3] if image.mode == "RGBA" else values
-        _note_largest(colours, white)
+        _note_largest(colours, white)  # only if `white` is None
         if white not in (None, WHITE):  # else the high bytes, which `image` holds, are the scaled values
             image = _with_scaled_colours(image, colours, white)
 
@@ -460,14 +461,14 @@ class Directory:
         dead_links: list[str] = []
         link_targets: set[str] = set()  # of all links that were followed
 
-        # The tree is read one depth after another, the folders of one depth in parallel. For each folder of the present
-        # depth: whether it was reached through a link. "" is the root.
-        is_behind_link_of_folder = {"": False}
+        # The tree is read one depth after another, the folders of one depth in parallel. `depth` maps each folder of
+        # the present depth to whether it was reached through a link. "" is the root.
+        depth = {"": False}
         with ThreadPoolExecutor(READER_THREADS) as pool:
-            while is_behind_link_of_folder:
-                entries_of_folders = pool.map(self._entries, is_behind_link_of_folder)
+            while depth:
+                entries_of_folders = pool.map(self._entries, depth)
                 next_depth: dict[str, bool] = {}
-                for is_behind_link, entries in zip(is_behind_link_of_folder.values(), entries_of_folders, strict=True):
+                for is_behind_link, entries in zip(depth.values(), entries_of_folders, strict=True):
                     paths += entries.files
                     dead_links += entries.dead_links
                     next_depth |= dict.fromkeys(entries.folders, is_behind_link)  # as the folder around them
@@ -480,8 +481,8 @@ class Directory:
                         link_targets.add(target)
 
                 # Sorted, so that the same links are followed whatever the order on the disk.
-                is_behind_link_of_folder = dict(sorted(next_depth.items()))
-                folders += is_behind_link_of_folder.keys()
+                depth = dict(sorted(next_depth.items()))
+                folders += depth.keys()
             file_tables = map_in_batches(self._file_table, paths, pool)
 
         _warn_of_dead_links(self.root, tuple(sorted(dead_links)))

@@ -71,7 +71,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     ignored_splits = {name for name, our_name in (splits or {}).items() if our_name is None}
 
     def is_used(path: str) -> bool:
-        """Whether a file or folder is in no ignored split. What is above the folders of splits is in none."""
+        """Whether a file or folder is in no ignored split; true for all that is beside or above the splits' folders."""
         names = path.split("/")
         return split_depth is None or len(names) <= split_depth or names[split_depth] not in ignored_splits
 
@@ -101,8 +101,9 @@ def _folders_without_images(
     """The folders that are neither a class nor a split and hold no image, not even in folders inside them.
 
     If such a folder is inside another one, only the outer one is returned. Raises FcaError if a class or split holds no
-    image. A folder in the place of a class is not taken for a class if its name is usual for annotations (one of
-    ANNOTATIONS, such as "labels").
+    image; the error names it and all folders in it. A folder in the place of a class is not taken for a class if its
+    name is usual for annotations (one of ANNOTATIONS, such as "labels"). A folder with a usual or mapped name of a
+    split is taken for a split, whatever the role at its depth.
 
     images, folders: paths relative to the root.
     splits:          the set's own name of a split -> ours.
@@ -125,7 +126,7 @@ def _folders_without_images(
         outermost = next(parent for parent in folder_and_parents if parent not in with_images)
         is_class = role_at_depth[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
         if is_class or known_split(outermost[-1], splits):
-            lost_folders.add(path)
+            lost_folders.add(path)  # the error names all such folders, also those inside of the outermost
         else:
             without_images.add("/".join(outermost))
 
@@ -143,8 +144,8 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
 
     A folder that wraps all others is skipped ("*"). If the folders below it have usual (or mapped) names of splits,
     they are splits that hold classes. If all of them hold folders with such names, they are classes that hold splits.
-    Otherwise they are classes, and the folder around them, if there is one, is a split. A few images beside these
-    folders change nothing.
+    Otherwise they are classes, and the innermost folder around them, if there is one, is a split. Images directly in
+    the root change nothing, nor do those directly in a wrapping folder, if the folders in it hold more.
 
     Raises FcaError if the top folders hold no image themselves and two of them hold a folder of the same name (inside
     of wrappers, too): the top folders could be splits of those classes, or classes.
@@ -172,7 +173,9 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
 
     _check_top_folders_are_classes(images)
     if roles:
-        roles[-1] = "split"  # the lone folder around classes, which dataset.splits may name
+        # One folder is around the classes. As a split it can be mapped by dataset.splits. Unmapped it changes nothing:
+        # the images of a single split and those of a set without splits are treated alike.
+        roles[-1] = "split"
     return "/".join([*roles, "class"])
 
 
@@ -266,9 +269,11 @@ def _is_one_wrapper(images: Images) -> bool:
 def _are_splits(images: Images, splits: Splits) -> bool:
     """Whether the top folders are splits. Not all of them need the name of a split, and a class may be called "train".
 
-    They are splits in three cases. All names are known as names of splits. Or folders with two known meanings (as train
-    and test) hold folders. Or there is one known meaning, whose folder holds only folders, and no other folder holds
-    images directly, as folders of classes would.
+    They are splits in three cases:
+    1. All their names are known as names of splits.
+    2. The known names of those that hold folders have two meanings, as train and test.
+    3. A folder with a known name holds only folders, and no folder with an unknown name holds images directly, as a
+       class would.
 
     images: a folder (the names on its path) -> how many images are directly in it.
     splits: the set's own name of a split -> ours; these names are known, too.
@@ -276,16 +281,19 @@ def _are_splits(images: Images, splits: Splits) -> bool:
     top_folders = {folder[0] for folder in images}
     with_direct_images = {folder[0] for folder in images if len(folder) == 1}
     known_tops = {top for top in top_folders if known_split(top, splits)}
-    if not known_tops or known_tops == top_folders:
-        return bool(known_tops)
+    if not known_tops:
+        return False
+    if known_tops == top_folders:  # case 1
+        return True
 
     # Some names are known and some are not.
     known_with_folders = {folder[0] for folder in images if len(folder) > 1} & known_tops
-    if len({_split_meaning(top, splits) for top in known_with_folders}) > 1:  # train/cat, test/cat, extra/cat
+    if len({_split_meaning(top, splits) for top in known_with_folders}) > 1:  # case 2: train/cat, test/cat, extra/cat
         return True
 
+    known_with_only_folders = known_with_folders - with_direct_images
     unknown_with_images = (top_folders - known_tops) & with_direct_images  # these look like classes
-    return bool(known_with_folders - with_direct_images) and not unknown_with_images
+    return len(known_with_only_folders) > 0 and not unknown_with_images  # case 3: train/cat, extra/cat
 
 
 def _hold_splits(images: Images, splits: Splits) -> bool:
@@ -415,7 +423,7 @@ def groups_of(file_inventory: Inventory, paths: Sequence[str], group: str) -> li
     the file does not list, or lists with different values.
     """
     root = file_inventory.files.root
-    sizes = file_inventory.listing.sizes
+    sizes = file_inventory.listing.sizes  # path -> bytes, for every file of the root
     if INDEX not in sizes:
         needs, step = f"null, or a column of an {INDEX} in {root}", f"write one with columns path and {group}"
         raise FcaError("dataset.group", group, needs, step)

@@ -89,7 +89,8 @@ class HuggingFace:
         """The class keys (names of classes) of the images of all files, one file after another.
 
         An integer label is a position in `classes`, or else in the list of names that its own file declares. If there
-        is neither, its key is the integer with leading zeros. A label that is text is a class key itself.
+        is neither, its key is the integer with leading zeros. A label that is text is a class key itself. A file may
+        hold integers with names while another holds text.
 
         paths:  the files.
         labels: for each file, the labels of its images, as text.
@@ -116,10 +117,12 @@ class HuggingFace:
         if self.classes is not None and any(names != declared_names[0] for names in declared_names):
             allowed = "null: the files declare their classes in several orders"
             raise FcaError("dataset.classes", ", ".join(self.classes[:5]), allowed, "leave it out")
-        if self.classes is not None or not declared_names:  # then `keys_of` makes the keys of all files alike
+        if self.classes is not None or not declared_names:
+            # No file's own list of names is used, so one call makes the keys of all files. `keys_of` looks integers up
+            # in `classes`, or adds leading zeros without `classes`. It returns labels that are text as they are.
             return keys_of(pd.concat(labels, ignore_index=True), self.classes)
 
-        # Each file has its own list of names, or its labels are names.
+        # From here on each file has its own list of names, or its labels are names.
         keys = []
         for path, labels_of_file, kind in files:
             if kind.is_number and kind.names:

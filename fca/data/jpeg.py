@@ -31,7 +31,8 @@ def damage(content: bytes) -> str:
         )
     except ValueError as error:
         warning = str(error)
-        # Other errors do not count: this decoder refuses CMYK files with reduced colour resolution, for example.
+        # Other errors do not count: this decoder refuses CMYK files with reduced colour resolution, for example. Nor
+        # does a warning about the colour profile, which begins alike: the pixels are intact.
         is_about_pixels = warning.startswith(PIXEL_WARNINGS) and COLOUR_PROFILE_WARNING not in warning
         return warning if is_about_pixels and not _is_harmless(warning, content) else ""
     return ""
@@ -60,5 +61,6 @@ def _is_harmless(warning: str, content: bytes) -> bool:
     last_data = content[end - n_extraneous - 4 : end - n_extraneous]  # four bytes are enough to find another value
     repeats_one_value = len(set(extraneous)) == 1
     is_padding = repeats_one_value and set(last_data) != set(extraneous)
-    is_short = n_extraneous <= max(MAX_PADDING, len(content) // 100)  # more is not what cameras fill up
+    # Some cameras fill up what they write. That is accepted up to MAX_PADDING bytes, or a hundredth of a larger file.
+    is_short = n_extraneous <= max(MAX_PADDING, len(content) // 100)
     return is_padding and is_short
