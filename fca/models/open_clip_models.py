@@ -95,17 +95,20 @@ class OpenClip(Model):
         return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
-        """What enters the ids of runs: all fields, but names and templates only for a zero-shot classifier.
+        """What enters the ids of runs: all fields, but `names` and `templates` only for a zero-shot classifier.
 
-        No other use of the model reads names and templates, from which the texts of its classes are made.
+        A zero-shot classifier, which has weights and classes, compares images with a text for each class. Its texts are
+        made from names and templates, which no other use of the model reads.
 
         Raises FcaError for impossible settings.
         """
         self._check()
         prompts: dict[str, Any] = {"templates": None, "names": None}
         if self.weights is not None and self.classes is not None:
+            # `classes` may be a text such as imagenet-1k: it stands for the classes and for their usual names, so only
+            # the configured names are added.
             prompts = {"templates": self.templates, "names": self.names or {}}
-            if not isinstance(self.classes, str):  # the name of an ImageNet stands for its classes and their names
+            if not isinstance(self.classes, str):  # a list of class keys: the names that stand in the texts
                 keys = [str(key) for key in self.classes]
                 prompts["names"] = list(display_names(keys, self.names or {}))
 
@@ -131,9 +134,9 @@ class OpenClip(Model):
         module: Any
         if self.weights is None:  # a tower to train from scratch
             keys = tuple(trainable(classes))
-            module = _tower_with_head(self, None, len(keys))
+            module = _tower_with_head(self, None, len(keys))  # None: random weights
         elif not self.is_tag and f"{HEAD}.weight" in read_weights(self.weights):  # a trained tower with its head
-            make = partial(_tower_with_head, self, None)
+            make = partial(_tower_with_head, self, None)  # number of logits -> tower with random weights
             module, keys = with_weights(make, (HEAD,), self.weights, class_keys(self.classes), classes)
         elif keys and classes is None:
             module = _zero_shot(self, keys)
@@ -299,6 +302,7 @@ def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
 
     clip = _image_and_text_model(model, model.weights)
     allowed_models = "models whose tokenizer is here (CLIP's own always is)"
+    # OSError: a tokenizer of Hugging Face that could not be fetched
     with _refusing_models_without_library(model, allowed_models, ImportError, OSError):
         tokenizer = _open_clip().get_tokenizer(model.name)
 
@@ -327,7 +331,7 @@ def _image_and_text_model(model: OpenClip, weights: str | None) -> Any:
                 weights_only=True,
             )
     except RuntimeError as error:  # for a tag: its weights could not be downloaded
-        if tag is None:  # nothing was downloaded
+        if tag is None:  # nothing was to be downloaded: an error of another kind
             raise
         record = record_of(model)
         hub = record.get("hf_hub", "").rstrip("/")

@@ -152,7 +152,7 @@ def _with_an_output_for_each_depth(model: Any, depths: Sequence[str]) -> Any:
 
     del graph.output[:]
     for depth, source in zip(depths, sources, strict=True):
-        # An output must have the name of a layer's result: the identity renames it.
+        # The name of an output is the name of a layer's result. An identity gives the features the name of the depth.
         graph.node.append(helper.make_node("Identity", [source], [depth], name=f"output_{depth}"))
         shape = ["images", None]
         graph.output.append(helper.make_tensor_value_info(depth, onnx.TensorProto.FLOAT, shape))
@@ -252,7 +252,7 @@ def quantised(program: bytes, images: Bytes) -> bytes:
 
     model = onnx.load_from_string(program)
     layer_kinds = {node.op_type for node in model.graph.node}
-    if not layer_kinds & {"Conv", "MatMul"}:
+    if not layer_kinds & {"Conv", "MatMul"}:  # the layers with weights among those that are quantised
         allowed = f"networks of convolutions or matrix products; this has {', '.join(sorted(layer_kinds))}"
         raise FcaError("precision", INT8, allowed, "take fp32")
 
@@ -283,9 +283,13 @@ def quantised(program: bytes, images: Bytes) -> bytes:
 def _layers_to_keep_in_fp32(model: Any) -> list[str]:
     """Names of the operations that stay in fp32 in an int8 program: the last one with weights, which gives the logits.
 
-    Empty for the program of an encoder, which has no logits. `model` is an ONNX model, whose nodes are its operations.
+    It is a small share of the work, and decides between classes. The list is empty for the program of an encoder, which
+    has no logits.
+
     The search begins at the logits and goes back until it meets an operation with weights. If it first meets one that
-    joins the results of several others, that one stays in fp32 instead.
+    takes the results of several others, such as a sum of several heads, or of none, that one stays in fp32 instead.
+
+    model: an ONNX model, whose nodes are its operations.
     """
     graph = model.graph
     if LOGITS not in {output.name for output in graph.output}:
@@ -295,7 +299,7 @@ def _layers_to_keep_in_fp32(model: Any) -> list[str]:
     node = node_by_output[LOGITS]
     while node.op_type not in ("Gemm", "MatMul", "Conv"):
         source_nodes = [node_by_output[name] for name in node.input if name in node_by_output]
-        if len(source_nodes) != 1:  # several results are joined: behind them no single layer gives the logits
+        if len(source_nodes) != 1:  # no single layer before this one gives the logits
             return [node.name]
         node = source_nodes[0]
     return [node.name]
@@ -454,8 +458,8 @@ def _weights_and_int8_values(graph: Any, constants: Mapping[str, list[int]]) -> 
     """The shapes of weights by the names under which layers read them, and the names of values that are kept in int8.
 
     Layers of an int8 program read their weights from a DequantizeLinear: its output has the shape of the constant that
-    it reads. onnxruntime keeps the values around DequantizeLinear and QuantizeLinear in int8, although their recorded
-    type is float.
+    it reads. What a DequantizeLinear gives and what a QuantizeLinear takes is recorded as float. But onnxruntime fuses
+    both with the layers beside them, so that these values are kept in int8.
 
     constants: name of a constant of the graph -> its shape.
     """
@@ -475,7 +479,7 @@ def _weights_and_int8_values(graph: Any, constants: Mapping[str, list[int]]) -> 
 def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, list[int]]) -> int:
     """Operations of one layer: 2 x number of outputs x weights per output, for convolutions and matrix products.
 
-    Other layers count as 0, as do layers whose shapes are unknown.
+    Other layers count as 0, as do layers whose outputs have an unknown shape.
 
     node:    a layer of an ONNX program, with the names of its inputs and outputs.
     shapes:  name of a value between layers -> its shape.
@@ -486,10 +490,13 @@ def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, lis
 
     n_outputs = math.prod(shapes[node.output[0]])
     if node.op_type == "Conv":
-        kernel_shape = weights.get(node.input[1], [0])  # output channels, input channels of a group, height, width
+        # A kernel has output channels, input channels of a group, height and width. One of unknown shape, [0], counts
+        # as one weight per output, since the product of no sides is 1.
+        kernel_shape = weights.get(node.input[1], [0])
         weights_per_output = math.prod(kernel_shape[1:])
     else:
-        weights_per_output = shapes.get(node.input[0], [0])[-1]  # columns of the first matrix
+        # Columns of the first matrix; 0 if its shape is unknown.
+        weights_per_output = shapes.get(node.input[0], [0])[-1]
     return 2 * n_outputs * weights_per_output
 
 

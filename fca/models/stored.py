@@ -68,8 +68,8 @@ class StoredRun(Model):
         """
         model, trained_classes = self._trained_model_and_classes()
         weights = self._weights_file()
-        # `compare` raises DamagedFile unless the file has the size and hash that the run recorded. `noting` then leaves
-        # a note in the run's folder, because of which the store compares all files of this run from then on.
+        # `compare` raises DamagedFile if the file has another size or hash than the run recorded. Then `noting` leaves
+        # a note in the run's folder: while it is there, the store compares all files of this run with their hashes.
         with noting():
             compare(weights)
 
@@ -226,7 +226,7 @@ class Probed(Model):
         from fca.models.checkpoints import read_weights
         from fca.models.networks import Joined
 
-        if classes is not None or self.weights is None:  # without weights it is a description, which cannot predict
+        if classes is not None or self.weights is None:  # without weights it is not trained yet
             step = f"train the network itself: model={self.label()} with its weights"
             raise FcaError("model", "a probe", "a model to predict with: it has nothing to be trained further", step)
 

@@ -137,6 +137,9 @@ class TimmModel(LibraryModel):
         head = module.get_classifier()
         if isinstance(head, nn.Conv2d):  # such a head takes maps: the pooled features become maps of one pixel
             head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
+        # `split` checks on an image of this size that head(pooled(images)) are the logits. If they are not, as with
+        # networks of several heads, `embed` is the whole network, whose logits serve as features, and `layer` the
+        # identity. self.refused: turns an error of the network into an FcaError.
         embed, layer = split(module, pooled, head, geometry.size, self.refused)
         return Classifier(module, keys, geometry, normalise, embed, layer)
 
@@ -323,15 +326,16 @@ def _with_weights(
 
     from fca.models.networks import with_weights
 
-    # timm calls the last layer the classifier. A projection is loaded from the weights like any other layer, so the
-    # network then has no head.
+    # The head: names of the modules that give logits, which timm calls the classifier. `with_weights` makes them anew
+    # for `classes`, and leaves them out of an encoder. A projection has to be loaded from the weights like the layers
+    # before it, so a network that gives it has no head.
     classifier_names = record_of(model.name).classifier or ()
     if isinstance(classifier_names, str):
         classifier_names = (classifier_names,)
     head = () if gives_projection else tuple(classifier_names)
 
     def make(logits: int) -> nn.Module:
-        """The network with this number of logits; a projection keeps the width that it has in timm's own weights."""
+        """The network with this number of logits. A projection instead has the width of timm's own weights (None)."""
         return network(model, None if gives_projection else logits)
 
     if model.is_packaged:
@@ -360,7 +364,8 @@ def _with_pretrained_weights(
         check_count(file_keys, logits)
     # The last layer gives the known classes, or with `projection` the features (CLIP's joint space with texts).
     keeps_last_layer = bool(file_keys) or model.projection
-    return network(model, None if keeps_last_layer else 0, pretrained=True), tuple(file_keys)
+    width = None if keeps_last_layer else 0  # None: as published; 0: no last layer
+    return network(model, width, pretrained=True), tuple(file_keys)
 
 
 def _with_packaged_weights(
@@ -390,7 +395,7 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
     logits: their number; 0 = none, so that it gives features; None = as many as the published weights have.
     Raises FcaError for keywords that it does not take, and for pretrained weights that cannot be downloaded.
     """
-    kwargs = dict(model.kwargs)  # the keywords for timm's function of this architecture
+    kwargs = dict(model.kwargs)  # keywords of timm's function for this architecture; channels: width of each stage
     if model.stem == "cifar" and "channels" in kwargs:
         # The cifar stem takes over the width of the stem that timm builds, which has to be that of the first stage.
         # timm's plain stem always has 64 channels; a deep one has 2 * stem_width.

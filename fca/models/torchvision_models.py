@@ -51,10 +51,11 @@ class TorchvisionModel(LibraryModel):
             weights = str(fetched(record.url))
             file_keys = file_keys or class_keys("imagenet-1k")
 
-        make = partial(network, self)
-        head = logit_layers(make)
+        make = partial(network, self)  # number of logits -> network with random weights
+        head = logit_layers(make)  # names of the layers that give the logits; each architecture has its own
+        make_any = with_optional_head(make, head)  # also makes networks of 0 logits, without a head
         # tidy: gives tensors of old files their present names, and drops auxiliary heads
-        module, keys = with_weights(with_optional_head(make, head), head, weights, file_keys, classes, tidy)
+        module, keys = with_weights(make_any, head, weights, file_keys, classes, tidy)
 
         geometry, normalise = _geometry_and_normalisation(self, record)
         return classifier(module, keys, head, geometry, normalise, self.refused)

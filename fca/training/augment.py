@@ -156,7 +156,8 @@ class Augment:
         rotation, threshold of solarize, bits that posterize keeps, or relative change of brightness and the like.
         """
         n_operations = self.ops if self.policy == "randaugment" else 1
-        operation = rng.integers(N_CHOICES, size=(images, n_operations))  # the first N_CHOICES of OPERATIONS
+        # The first N_CHOICES of OPERATIONS. Those behind them, such as grayscale, belong to other policies.
+        operation = rng.integers(N_CHOICES, size=(images, n_operations))
 
         # Largest strength of each operation. STRENGTHS has translations as shares of the side: to pixels.
         translations = (OPERATION_NUMBERS["translate_x"], OPERATION_NUMBERS["translate_y"])
