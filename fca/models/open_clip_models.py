@@ -95,10 +95,10 @@ class OpenClip(Model):
         return replace(self, weights=None)
 
     def identity(self) -> dict[str, Any]:
-        """What enters the ids of runs: all fields, but `names` and `templates` only for a zero-shot classifier.
+        """What enters the ids of runs: all fields, but `names` and `templates` only beside weights and classes.
 
-        A zero-shot classifier, which has weights and classes, compares images with a text for each class. Its texts are
-        made from names and templates, which no other use of the model reads.
+        A zero-shot classifier has both. It compares images with a text for each class, made from names and templates,
+        which no other use of the model reads.
 
         Raises FcaError for impossible settings.
         """

@@ -479,7 +479,7 @@ def _weights_and_int8_values(graph: Any, constants: Mapping[str, list[int]]) -> 
 def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, list[int]]) -> int:
     """Operations of one layer: 2 x number of outputs x weights per output, for convolutions and matrix products.
 
-    Other layers count as 0, as do layers whose outputs have an unknown shape.
+    Other layers count as 0, as do layers of which the shape of the outputs or of the weights is unknown.
 
     node:    a layer of an ONNX program, with the names of its inputs and outputs.
     shapes:  name of a value between layers -> its shape.
@@ -490,12 +490,11 @@ def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, lis
 
     n_outputs = math.prod(shapes[node.output[0]])
     if node.op_type == "Conv":
-        # A kernel has output channels, input channels of a group, height and width. One of unknown shape, [0], counts
-        # as one weight per output, since the product of no sides is 1.
-        kernel_shape = weights.get(node.input[1], [0])
-        weights_per_output = math.prod(kernel_shape[1:])
+        # a kernel has output channels, input channels of a group, height and width
+        kernel_shape = weights.get(node.input[1])
+        weights_per_output = 0 if kernel_shape is None else math.prod(kernel_shape[1:])
     else:
-        # Columns of the first matrix; 0 if its shape is unknown.
+        # columns of the first matrix; 0 if its shape is unknown
         weights_per_output = shapes.get(node.input[0], [0])[-1]
     return 2 * n_outputs * weights_per_output
 

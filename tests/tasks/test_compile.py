@@ -3,6 +3,7 @@
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
 from fca.cli import export
 from fca.cli.configure import load_model
@@ -54,6 +55,15 @@ def test_operations_of_a_program_are_those_that_torch_counts(encoder, program):
     of_torch = cost(encoder.build())
     assert cost_of(program).flops == pytest.approx(of_torch.flops, rel=0.01)
     assert cost_of(program).params == pytest.approx(of_torch.params, rel=0.01)  # batch norms are part of convolutions
+
+
+def test_a_convolution_whose_weights_are_computed_is_not_counted():
+    """No constant has the shape of its kernel, so the number of its operations is unknown."""
+    shapes = {"pixels": [1, 3, 8, 8], "kernel": [4, 3, 3, 3], "features": [1, 4, 6, 6]}
+    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()}
+    layer = helper.make_node("Conv", ["pixels", "kernel"], ["features"])
+    graph = helper.make_graph([layer], "convolution", [values["pixels"], values["kernel"]], [values["features"]])
+    assert cost_of(helper.make_model(graph).SerializeToString()).flops == 0
 
 
 @pytest.mark.slow
