@@ -268,12 +268,14 @@ def _texts_of_pickle(file: Path) -> set[str]:
         with zipfile.ZipFile(file) as archive:
             pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
             content = archive.read(pickles[0])  # `file_format` has refused archives without one
-    else:  # torch's format before 1.6, one pickle after another; the first megabytes have the names of all tensors
+    else:  # torch's format before 1.6: first the pickles, with the names of all tensors, then the numbers
         with file.open("rb") as legacy:
             content = legacy.read(SCANNED_BYTES)
 
+    # A pickle holds a text as the letter X, its length in four bytes (the lowest first), and the text itself.
+    # _SHORT_TEXT matches the letter and the four bytes if the last three are 0; its group is the first of the four.
     texts = set()
-    for match in _SHORT_TEXT.finditer(content):  # the mark before each text, which has its length
+    for match in _SHORT_TEXT.finditer(content):
         length = match[1][0]  # the byte as a number
         text = content[match.end() : match.end() + length]
         texts.add(text.decode(errors="replace"))
@@ -391,8 +393,8 @@ def no_weights() -> FcaError:
 def build_model(model: Model) -> Classifier:
     """Build a model with its own weights, to predict or to embed.
 
-    Raises FcaError if it has none. Any error in the `build` of a user's class is also raised as FcaError: before it is
-    trained, such a model often can only be built for given classes.
+    Raises FcaError if it has none. Any error in the `build` of a user's class is also raised as FcaError, with the
+    advice to train the model first: before its training, such a model often can only be built for given classes.
     """
     try:
         return model.build()
@@ -462,7 +464,8 @@ def class_keys(classes: Any) -> tuple[str, ...]:
 def classes_meaning(classes: Any) -> str | list[str] | None:
     """Class keys as they enter the ids of runs: as a list of texts; None if there are none.
 
-    The name of an ImageNet stays a name, since its list of keys is timm's and an id must not need timm.
+    The name of an ImageNet stays a name: the list of its class keys comes with timm, and ids must not depend on whether
+    timm is installed.
 
     classes: the setting `model.classes`: a list of class keys, the name of an ImageNet, or None.
     Raises FcaError for another text, for keys that are neither texts nor whole numbers, for repeated keys and for an

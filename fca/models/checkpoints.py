@@ -219,8 +219,9 @@ def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
 def _first_out_of_place(names: Names) -> str | None:
     """The first tensor name that breaks the order of layers; None if all are in order.
 
-    Two rules hold. The tensors of a module stand together: none follows a tensor of another module. Numbers at the
-    same place of the names ascend: `blocks.2` may not come before `blocks.1`.
+    Two rules hold. The tensors of a module, and of the modules in it, stand together: after a tensor from outside the
+    module no further tensor of the module follows. Numbers at the same place of the names never descend: `blocks.2` may
+    not come before `blocks.1`.
 
     >>> _first_out_of_place(["a.1.bn1", "a.1.bn2", "a.2.bn1"]), _first_out_of_place(["a.bn2", "a.bn1"])
     (None, 'a.bn1')
@@ -298,7 +299,8 @@ def _load_without_code(weights: str) -> Any:
     try:
         if file_format(path) == SAFETENSORS:
             return load_file(path)
-        # Where the pickle calls a class of logged values, torch calls `_Skipped` instead, which does nothing.
+        # LOGGED_CLASSES make values that trainings log into their files. Where the pickle calls one of these classes,
+        # torch calls `_Skipped` instead, which does nothing.
         skipping = torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED_CLASSES])
         with path.open("rb") as file, skipping:  # an open file: torch reads a path by its suffix
             return torch.load(file, map_location="cpu", weights_only=True)
@@ -372,7 +374,7 @@ def _without_prefix(prefix: str, tensors: State) -> tuple[State, frozenset[str]]
     """Remove a prefix such as `module.net.` from the names of a state dict.
 
     A name that begins only with the first words of the prefix loses these words: `module.head.bias` becomes
-    `head.bias`, since a head may stand beside its network in a wrapper.
+    `head.bias`, since a training may keep the other layers of a network in one module (`net`) and the head beside it.
 
     prefix:  ends with a full stop, or is empty.
     tensors: the state dict.
@@ -446,7 +448,7 @@ def _warn_once(line: str) -> None:
 
 
 def _warn_of_changes(name: str, candidate: Candidate, wrappers: set[str], left_out: Names) -> None:
-    """Log a warning, once a process, if a file was not read as a plain state dict under its own names.
+    """Log a warning if a file was not read as a plain state dict under its own names, each text once in a process.
 
     name:      the file's name.
     candidate: the state dict that was read, with the keys (`wrapper`) that lead to it in the file.

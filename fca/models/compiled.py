@@ -93,7 +93,8 @@ class Compiled(Model):
         DamagedFile for a file with impossible values.
         """
         path = self._folder / DESCRIPTION
-        if not is_run_id(self.run_id) or not path.is_file():  # no id: such as `../elsewhere`, outside the store
+        # is_run_id: a text that is no id, such as `../elsewhere`, could lead to a file outside the store
+        if not is_run_id(self.run_id) or not path.is_file():
             step = "compile a network: fca run task=compile model=..."
             raise FcaError("model.run_id", self.run_id, f"a run of task=compile in {self.outputs}", step)
 

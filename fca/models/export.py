@@ -131,7 +131,8 @@ def compare_logits(
 
     The allowed difference is TOLERANCE times the largest absolute logit of the network, which counts as at least 1.
     FcaError is raised if any logit differs by more. It is also raised if the file predicts another class than the
-    network, unless the network's logits of these two classes differ by no more: then rounding may exchange them.
+    network, unless the network's own logits of these two classes differ by at most the allowed difference: then
+    rounding may exchange the classes.
 
     >>> compare_logits(np.array([[2.0, 1.0]], np.float32), np.array([[2.0, 1.0]], np.float32))
     LogitDifference(images=1, largest=0.0, allowed=0.002)

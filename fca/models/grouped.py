@@ -81,7 +81,7 @@ class Grouped(Model):
                 sums = [log_probabilities[:, positions].logsumexp(dim=1) for positions in logits_by_group.values()]
                 return torch.stack(sums, dim=1)
 
-        # the base's network, whose head is followed by the sums
+        # features of the base -> its head -> sums over groups
         module = Joined(base, nn.Sequential(base.head, GroupLogits()))
         keys = tuple(logits_by_group)
         return Classifier(module, keys, base.geometry, base.normalise, base.embed, module.head)

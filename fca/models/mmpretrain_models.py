@@ -64,7 +64,7 @@ class MmpretrainModel(LibraryModel):
             weights = str(fetched(weights_of(self.name)))
             file_keys = file_keys or _class_keys_of_test_data(config)
 
-        # To find the layers that give logits, only the component (the head) that has them is built.
+        # To find the layers that give logits, only the component that has them (of most networks, `head`) is built.
         component = _logit_component(config)
         settings = config.model[component]
         layers = logit_layers(lambda logits: _build_component(self, {**settings, "num_classes": logits}))
@@ -169,13 +169,13 @@ def _import_mmpretrain() -> None:
     declare_torchvision_ops()  # mmpretrain imports torchvision, which fails without this on a CPU build of torch
     try:
         with warnings.catch_warnings():
-            # Their causes: torch compiles its own optimisers by torch.jit; mmcv-lite comes without this operator;
-            # Python compiles files of these packages for the first time.
+            # Three warnings: torch compiles its own optimisers by torch.jit; mmcv-lite lacks the operator named below;
+            # Python warns of escape sequences when it compiles files of these packages for the first time.
             warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
             warnings.filterwarnings("ignore", "Fail to import ``MultiScaleDeformableAttention``", UserWarning)
             warnings.filterwarnings("ignore", "invalid escape sequence", DeprecationWarning)
             import mmpretrain.datasets
-            import mmpretrain.models  # noqa: F401  (else the first look-up would import it, and warn then)
+            import mmpretrain.models  # noqa: F401  (else it is imported, and warns, at the first look-up of a model)
             from mmengine.logging import MMLogger
     except ImportError as error:
         step = "libGL.so.1: pip install opencv-python-headless over opencv-python; else docs/adr/0009-model-families.md"
@@ -209,7 +209,7 @@ def _config(model: MmpretrainModel) -> Any:
     _import_mmpretrain()
     from mmengine.config import Config
 
-    # lazy_import=False: mmengine would guess the style of the file, wrongly for RepLKNet.
+    # lazy_import=False is the style of mmpretrain's files. Without it mmengine guesses, wrongly for RepLKNet.
     config = Config.fromfile(record_of(model.name).config, lazy_import=False)
     if model.kwargs:
         config.merge_from_dict({"model": model.kwargs})
@@ -293,6 +293,7 @@ def _class_keys_of_test_data(config: Any) -> tuple[str, ...]:
 
     config: the network's configuration, which names this data set.
     Empty if mmpretrain does not list the classes of that data set, or lists another number than the network has logits.
+    For ImageNet the class keys are always its 1,000 wnids: mmpretrain lists only names in words.
     """
     from mmpretrain.registry import DATASETS
 
@@ -332,9 +333,9 @@ def _geometry(model: MmpretrainModel, steps: Sequence[dict[str, Any]]) -> Resize
         raise FcaError("model.input_size", None, allowed, "set model.input_size (and model.crop_pct=1)")
 
     side = settings.get("side") or crop  # a pipeline may crop without resizing
-    # resize_crop: the model's own input_size and crop_pct replace crop and the ratio crop / side
     interpolation = model.interpolation or settings.get("interpolation") or "bilinear"
     squash = settings.get("squash", False)
+    # where the model has its own input_size and crop_pct, they replace crop and the ratio crop / side
     return resize_crop(crop, side, model.input_size, model.crop_pct, interpolation, squash)
 
 
@@ -353,7 +354,7 @@ def _normalisation(model: MmpretrainModel, config: Any, steps: Sequence[dict[str
 
     mean = in_unit_range("mean")
     std = in_unit_range("std")
-    if not any(std):  # a configuration without a std leaves values at 0 to 255
+    if not any(std):  # no std is configured: values stay at 0 to 255, as after a division of [0, 1] by 1 / 255
         std = (1 / 255,) * 3
 
     reads_bgr = any(step["type"] == "LoadImageFromFile" for step in steps)  # this step reads by OpenCV: BGR
@@ -374,7 +375,10 @@ def _geometry_of_step(step: dict[str, Any]) -> dict[str, Any]:
     """
 
     def pixels(value: Any) -> int:
-        """A size given as one number, or as height and width, of which the larger counts."""
+        """A size given as one number or as two sides.
+
+        The larger side counts: in mmpretrain's test pipelines the other is equal, or -1 for one that keeps the ratio.
+        """
         return int(value if isinstance(value, int) else max(value))
 
     kind = step["type"]

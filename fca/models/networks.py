@@ -59,11 +59,11 @@ def with_weights(
     fresh = head  # the modules that keep random weights
     if classes is None and file_keys:  # the head of the file stays
         fresh = ()
-        # A file that lacks tensors below the head is of another network: `fit_weights` raises an error that names them.
-        # BATCH_COUNT: counts of batches, which older files lack and no prediction needs.
-        names = module.state_dict()
-        has_all_below_head = all(name in state or belongs(name, head) or name.endswith(BATCH_COUNT) for name in names)
-        if has_all_below_head:
+        # The head is checked only if the file has all other tensors. A file that lacks some of them is of another
+        # network: `fit_weights` then raises an error that names them. Counts of batches (BATCH_COUNT) may be missing:
+        # older files lack them, and no prediction needs them.
+        outside_head = [name for name in module.state_dict() if not belongs(name, head)]
+        if all(name in state or name.endswith(BATCH_COUNT) for name in outside_head):
             _check_head_has_logit_per_key(state, head, file_keys, weights)
 
     state = {name: value for name, value in state.items() if not belongs(name, fresh)}
@@ -90,8 +90,9 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
     """
     _check_number_types(module, state, name)
 
-    # A state dict may carry version numbers of modules. MNASNet requires one for the root module. Layers get none, so
-    # they treat the file as an old one: they rename tensors that older versions of their library named differently.
+    # A state dict may carry version numbers of modules. Only the root module gets one here, since MNASNet requires it.
+    # Layers without a version number take the file for an old one: they rename tensors that older versions of their
+    # library named differently.
     versioned = OrderedDict(state)
     versioned._metadata = {"": {"version": module._version}}  # type: ignore[attr-defined]
     try:
@@ -172,10 +173,10 @@ def restored(model: Model, path: Path, trained_keys: Names, classes: Names | Non
     classes:      None = build the network for the same classes. Otherwise it gets a fresh head for these classes, and
                   every tensor whose shape does not depend on the number of classes comes from the file.
 
-    The model is built without the weights that its own configuration names, so any model can be restored.
-    Raises FcaError, naming the tensors, for a network that the stored ones do not fit.
+    The network is first built without the weights that its training began with, since their file may be gone by now.
+    Raises FcaError, naming the tensors, for a network that the stored tensors do not fit.
     """
-    scratch = _from_scratch(model)  # the file of weights that its training began with may be gone by now
+    scratch = _from_scratch(model)  # the model without the weights that its training began with
     keys = list(trained_keys if classes is None else classes)
     built = scratch.build(keys)
     check_built(model, built, keys)
@@ -270,13 +271,14 @@ class CifarNetwork(nn.Module):
     """
 
     def __init__(self, depth: int, logits: int) -> None:
-        """Make the network with random weights.
+        """Make the residual network for small images of arXiv:1512.03385, section 4.2, with random weights.
 
-        depth:  6 n + 2 layers.
-        logits: 0 = without a linear layer.
+        depth:  6 n + 2 layers: the first convolution, three stages of n blocks with two convolutions each, and the
+                linear layer.
+        logits: outputs of the linear layer; 0 = without a linear layer.
         """
         super().__init__()
-        blocks_per_stage = (depth - 2) // 6
+        blocks_per_stage = (depth - 2) // 6  # n
 
         def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
             """Blocks of which the first changes the number of channels and has the stride."""
@@ -292,7 +294,7 @@ class CifarNetwork(nn.Module):
         self.linear = nn.Linear(64, logits) if logits else nn.Identity()
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
-                nn.init.kaiming_normal_(layer.weight)  # arXiv:1502.01852, as in the paper
+                nn.init.kaiming_normal_(layer.weight)  # of arXiv:1502.01852, as in arXiv:1512.03385
 
     def embed(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch features"]:
         """The mean over the last feature map: 64 numbers an image."""
@@ -437,8 +439,9 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
     was_training = module.training
     module.eval()
     image = torch.linspace(-1, 1, 3 * size * size).view(1, 3, size, size)
-    # Not inference_mode: some networks keep tensors of their first pass. A head of zeros would give 0 for any features,
-    # and so seem to fit. Therefore the head gets other weights while the two ways to compute logits are compared.
+    # A head of zeros would give 0 for any features, and so seem to fit. Therefore `_ramp_weights` gives the head other
+    # weights while the two ways to compute logits are compared. no_grad is used instead of inference_mode, since some
+    # networks keep tensors of their first pass, and a later training cannot use tensors made in inference_mode.
     with torch.no_grad(), _ramp_weights(head):
         try:
             logits = module(image)
