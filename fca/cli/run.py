@@ -55,7 +55,7 @@ def complete(job: Job) -> None:
         clear(store.folder(planned.run_id))  # removes the claim of a killed process, which would still hold the run
     job.context.tracker.connect()
     with shared():  # a warning that several processes repeat is printed once, with its count
-        _execute_and_close(job, alone=True)
+        _execute_and_close(job, alone=True)  # alone: no sweep, so it waits for runs that other commands compute
     Weights([job]).remove_unneeded()  # removes the weights that machine.keep_weights does not ask to keep
 
 

@@ -242,7 +242,7 @@ class SkippedPoints:
             data = data_of(config)
             ncl = config.subset.ncl  # the number of classes; below 1, a share of the classes of the data set
             has_enough_classes = 1 <= ncl <= len(data.classes)
-            # not because of a small data set: ncl=1 or ncl=-3, which no data set allows
+            # the data set is not to blame: no data set allows such a number, 1 or -3 for example
             if ncl <= 0 or has_enough_classes:
                 raise
             self._skip(error, data, ncl)

@@ -59,11 +59,12 @@ def with_weights(
     fresh = head  # the modules that keep random weights
     if classes is None and file_keys:  # the head of the file stays
         fresh = ()
-        # The head is checked only if the file has all other tensors. A file that lacks some of them is of another
-        # network: `fit_weights` then raises an error that names them. Counts of batches (BATCH_COUNT) may be missing:
-        # older files lack them, and no prediction needs them.
+        # Counts of batches (BATCH_COUNT) may be missing: older files lack them, and no prediction needs them.
         outside_head = [name for name in module.state_dict() if not belongs(name, head)]
-        if all(name in state or name.endswith(BATCH_COUNT) for name in outside_head):
+        has_all_outside_head = all(name in state or name.endswith(BATCH_COUNT) for name in outside_head)
+        # Otherwise the file is of another network. Then the head is not checked here, because the error that
+        # `fit_weights` raises below is more useful: it names the tensors that are missing.
+        if has_all_outside_head:
             _check_head_has_logit_per_key(state, head, file_keys, weights)
 
     state = {name: value for name, value in state.items() if not belongs(name, fresh)}

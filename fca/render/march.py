@@ -348,8 +348,8 @@ def _advance_through_grid(solid: Solid, eye: Column, rays: Rays) -> Rays:
     """Move rays ahead through empty space, up to the depth to which the grid guarantees that they meet nothing.
 
     The clearance of a grid cell is a lower bound on the distance of its points to the object. A ray moves by the
-    clearance of its cell again and again, until the clearance is small. Rays that leave the ball are left out: they
-    miss the object.
+    clearance of its cell again and again, until the clearance is small. A ball encloses the object, and the `end` of a
+    ray is the depth at which it leaves the ball. Rays that get there are left out: they miss the object.
     """
     start = solid.in_cells(eye)
     directions = solid.to_cells(rays.directions)

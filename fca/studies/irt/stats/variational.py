@@ -431,6 +431,9 @@ def subjects_step(state: State, log_chances: Logs, items: Items, prior: Populati
 def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, float]:
     """One round of the fit: the posterior of items given subjects, the priors of both, then subjects given items.
 
+    Items with equal responses form a group, computed once; `data.count` has the number of items of each group. An item
+    with a cap has a chance of a right response that ends below 1 (its feasibility), however able the subject.
+
     Returns the new state, the posterior of the items, and the evidence lower bound at `state`, before the round.
     θ is ability, with mean `state.ability` and variance `state.variance`. The evidence is the sum of log P(responses)
     over items, E log (prior(θ) / q(θ)) over subjects, and what the uncertain means and precisions of the priors add.
