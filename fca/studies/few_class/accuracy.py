@@ -228,7 +228,8 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     subset: accuracies (`top1`, means over initialisations), one line for each subset, model and protocol.
     """
     group_columns = [DATASET, PROTOCOL, NCL]
-    by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)  # DRAW: seed and classes identify a subset
+    # DRAW: subset seed and classes, which identify a subset; dropna: a subset that no seed drew counts too
+    by_draw = subset.groupby([*group_columns, *DRAW], dropna=False)
     rank = by_draw["top1"].rank(ascending=False)
     n_models = subset.groupby(group_columns)["model"].transform("nunique")  # in the group of each line
     is_complete = by_draw["model"].transform("size") == n_models  # all of them were evaluated on the line's subset
@@ -271,7 +272,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
             {
                 **key,
                 **_mean_cells(RANKING_RHO, subsets, SIGNED_FRACTION),
-                MODELS: subsets[MODELS].max(),
+                MODELS: subsets[MODELS].max(),  # the most models on any of the subsets
                 SUBSETS: len(subsets),
             }
         )
@@ -286,8 +287,8 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     than open full models, by the interval of the mean difference. Column `at_chance` stays empty here:
     with_all_at_chance fills it in.
 
-    partial: accuracies (`top1`), one line for each subset, model and protocol, without the subsets of all classes, on
-             which a sub-model is a full model.
+    partial: accuracies (`top1`), one line for each subset, model and protocol. Subsets of all classes are left out: a
+             sub-model of all classes is a full model.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])  # a line for each pair, a column a protocol
     # a protocol that no model has becomes an empty column, so that no pair is left

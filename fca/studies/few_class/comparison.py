@@ -188,7 +188,7 @@ def _is_significant(pairs: pd.DataFrame) -> pd.Series:
     high = pairs[LEAD.high]
     p = pairs[P_HOLM]
 
-    has_small_p = p < 1 - LEVEL  # LEVEL: of the intervals, 0.95
+    has_small_p = p < 1 - LEVEL  # LEVEL is 0.95, the level of the intervals
     excludes_0 = (low > 0) | (high < 0)
     has_interval = low.notna() & high.notna()
     is_decided = p.notna() & (has_interval | ~has_small_p)
@@ -204,7 +204,8 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     """
     top1 = common[["top1_a", "top1_b"]].to_numpy()  # subsets x 2
     differences = top1[:, 0] - top1[:, 1]
-    seed_codes = pd.factorize(common["subset_seed"])[0]  # 0, 1 ... for each seed; -1: named by the user, not drawn
+    # 0, 1 ... for each seed; -1 for a subset that no seed drew, for example because the user named it
+    seed_codes = pd.factorize(common["subset_seed"])[0]
     differences_of_draws = differences[seed_codes >= 0]
     n_draws = len(differences_of_draws)
 
@@ -228,7 +229,8 @@ def _compare_pair(common: pd.DataFrame) -> dict[str, Any]:
     if why_no_order:
         notes.append(f"order_kept: {why_no_order}")
 
-    # models x models: the share of bootstrap resamples of the seeds in which a pair keeps its order
+    # models x models: the share of bootstrap resamples of the seeds in which a pair keeps its order. A subset that no
+    # seed drew (-1) is in every resample
     share_of_resamples = rank_stability(top1, seed_codes).kept
     return {
         **image_counts,
@@ -274,7 +276,8 @@ def _compare_images(common: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, 
         "p": mcnemar(only_a, only_b),
     }
 
-    # the fourfold table: both right, only a, only b, none; each image adds its shares
+    # the fourfold table: images that both models, only a, only b, or neither gets right. An image adds to each cell the
+    # share of pairs (an initialisation of a, one of b) with this outcome, which is a product of shares
     interval = paired_interval(
         float((right_a * right_b).sum()),
         float((right_a * (1 - right_b)).sum()),

@@ -95,10 +95,12 @@ class Correlation(OfSubsets):
         """
         rows = embed_rows(store, self.query, self.split)
         require_rows(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
-        # without the data sets whose runs differ in configuration, number of classes or sampler: not comparable
+        # leave out data sets whose models differ in configuration, because their accuracies are not comparable
         # (per_model: columns of the configuration that may differ between models)
         comparable_rows = drop_conflicting_rows(rows, rows.models, "model", self.per_model)
-        rows = of_one_draw(comparable_rows)  # one sampler and number of classes: a seed draws the same classes in all
+        # leave out data sets whose rows, of models, scores or `embed` runs, differ in number of classes or in sampler:
+        # a subset seed would not draw the same classes in all rows
+        rows = of_one_draw(comparable_rows)
 
         # SimSS and accuracy of every subset, joined by its draw: subset seed and classes
         subsets = subsets_of(rows, self)
@@ -215,6 +217,7 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
     best_without_each_model = _best_without_each_model(target.table)
 
     all_subsets = np.ones(len(ncl), dtype=bool)
+    # name in the table, name and values of the predictor, subsets of the scope, and groups within which r is computed
     scopes = [
         _Scope("all", "simss", simss, is_included=all_subsets, groups=None),
         _Scope("within ncl", "simss", simss, is_included=all_subsets, groups=ncl),

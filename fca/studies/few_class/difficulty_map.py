@@ -116,7 +116,7 @@ class Mapped:
         The result is empty if fewer than two classes are usable, that is, have two images or more. Raises FcaError for
         unknown classes in the options.
         """
-        if not len(self.usable):  # a single usable class is not listed: it has no pair
+        if not len(self.usable):  # also empty if only one class has two images or more: it has no pair
             return {}
 
         subsets = pd.DataFrame(self._subsets())
@@ -230,14 +230,15 @@ class Mapped:
         The first lines add each of the other classes to the subset, beginning with the class that lowers SimSS most.
         The later lines merge two classes of the subset into one, beginning with the pair that raises SimSS most.
         """
-        similarity = self.embedding.similarity  # usable images x usable classes
-        labels = self.embedding.labels
+        similarity = self.embedding.similarity  # of each image to each usable class (two images or more)
+        labels = self.embedding.labels  # of these images
         keys = self.embedding.keys
         subset = self._subset_to_change()  # labels of the user's classes, or of the hardest few
         simss_before = subset_scores(similarity, labels, subset).simss
         shared_cells = {"subset": tuple(keys[label] for label in subset), "simss_before": simss_before}
 
-        changes = what_if_added(similarity, labels, subset)  # of each usable class; NaN for classes of the subset
+        # changes[i] is for adding the class with the label self.usable[i]; NaN for classes that the subset has already
+        changes = what_if_added(similarity, labels, subset)
         n_other_classes = len(changes) - len(subset)
         for i in np.argsort(changes, kind="stable")[:n_other_classes]:  # NaN is sorted last and cut off
             yield {
@@ -312,7 +313,7 @@ class DifficultyMap:
         frames_by_table: dict[TableSpec, list[pd.DataFrame]] = {spec: [] for spec in self.tables}
         for row in records(embed.sort_values(["dataset", "encoder", "run_id"])):
             key_cells = {key: str(row[key]) for key in KEY}  # data set, encoder and split
-            mapped = Mapped(embedded(store, row), self)
+            mapped = Mapped(embedded(store, row), self)  # computes all tables of one data set and encoder
             for spec, frame in mapped.frames().items():
                 frames_by_table[spec].append(frame.assign(**key_cells))
         if not frames_by_table[DIFFICULTY_PAIRS]:  # every run with two usable classes has pairs

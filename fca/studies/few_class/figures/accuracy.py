@@ -123,7 +123,7 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     for protocol, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
         new_names = dict(zip(interval_columns(column), interval_columns(_DIFFERENCE), strict=True))
         difference = gap.frame.rename(columns=new_names).assign(protocol=protocol)
-        # the number of pairs is in the chart's data, but not in a tooltip
+        # the chart's data have the columns of the tooltip and, in addition, the number of pairs behind each mean
         differences.append(difference[[*hover, accuracy.N_PAIRS]])
 
     title = style.title(
@@ -245,12 +245,13 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     """
     frame = findings.frame.assign(words=findings.frame[UNIT].map(dict(UNIT.choices)))
     frame["panel"] = style.panels(frame, DATASET, "words")
-    measures = [measure for measure, _ in MEASURES.values()]
+    measures = [measure for measure, _ in MEASURES.values()]  # in words; the other part is the unit
     rows = kinds.category(alt.Y, MEASURE, measures, labelLimit=480)
     axis = kinds.quantity(alt.X, FINDING_VALUE, "")
     # line: the column with the place of the dashed line
     chart = kinds.points_with_intervals(FINDING_VALUE, rows, findings.columns, scale=axis, line=str(NO_EFFECT))
 
+    # the verdict on a measure without an interval is the reason why it has none
     reasons_for_no_interval = frame.loc[frame[FINDING_VALUE.low].isna(), FINDING_VERDICT]
     title = style.title(
         PAPER_FINDINGS.question,
@@ -486,8 +487,7 @@ def _gain_at_fewest_classes(line: Mapping[Any, Any], is_at_chance: bool) -> str:
 def _gain_without_interval(line: Mapping[Any, Any], where: str) -> str:
     """A clause, without a full stop, on what a gain over masked full models shows if the gain has no interval.
 
-    A gain of 0 over several subsets answers with "No" whether sub-models are better. Any other gain answers "Not
-    known".
+    The clause answers whether sub-models are better: "No" if the gain over several subsets is 0, else "Not known".
     line:  a line of table `gap`.
     where: the number of classes and the data set, in words.
     """
@@ -548,7 +548,7 @@ def rank_statements(ranks: pd.DataFrame) -> Iterator[Statement]:
 def _best_ranks(ranks: pd.DataFrame) -> str:
     """The models with the best mean rank at each number of classes, as text: `a (ncl 2, 5); a and b (ncl 10)`.
 
-    Where all models are at the level of chance, or all have the same rank, the text is "none" and this reason.
+    Where all models are at the level of chance, or all have the same rank, the text is "none" with the reason.
     ranks: lines of table `ranks`, of one data set and protocol; 1 is the rank of the most accurate model.
     """
     ncl_of_names: dict[str, list[str]] = {}

@@ -86,7 +86,8 @@ def stability_figure(stability: Table) -> alt.FacetChart:
         "Would other draws of the classes have another winner?",
         "Each number is the share of bootstrap resamples of the subset seeds in which the model is the most accurate.",
     )
-    return models_by_ncl(frame, tables.P_BEST, stability.columns, title, (0.0, 1.0))
+    ends_of_colours = (0.0, 1.0)  # the lowest and the highest share
+    return models_by_ncl(frame, tables.P_BEST, stability.columns, title, ends_of_colours)
 
 
 def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator[Statement]:
@@ -170,8 +171,8 @@ def _lead(paired: pd.DataFrame, first: str, second: str, protocol: str, ncl: int
 def paired_statements(paired: pd.DataFrame) -> Iterator[Statement]:
     """One statement for each protocol: how many pairs of models differ significantly at each ncl.
 
-    It ends with the number of further subset seeds that would make the difference of another pair significant, if such
-    a number is known.
+    The statement ends with the number of further subset seeds that would make the difference of another pair
+    significant, if such a number is known.
     paired: lines of table `paired`, of one data set.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "significant": False}

@@ -132,7 +132,8 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     rows = kinds.category(alt.Y, "named", lowest_first, grid=False)
     x = kinds.quantity(alt.X, tables.SIMSS_CHANGE, zero=True, padding=0)
     bars = kinds.bars(x, rows, what_if.columns, kinds.hue(tables.CHANGE, frame, _TWO_COLOURS))
-    zero_line = kinds.reference(kinds.ZERO, upright=False)  # vertical; not upright: its value is on the horizontal axis
+    # a vertical line at 0; `upright` is about the axis on which the 0 is, here the horizontal one
+    zero_line = kinds.reference(kinds.ZERO, upright=False)
     chart = kinds.layers(zero_line, bars)
 
     # each encoder may have its own subset; the title names the subset only if it is the same for all
@@ -164,7 +165,8 @@ def subsets_statements(subsets: pd.DataFrame) -> Iterator[Statement]:
     The 2 classes of zoo easiest to separate by hog are b and c (SimSS 0.500; mean of random ones 0.300).
     """
     is_opening = True  # the first sentence opens a page; it is shorter, without size and encoder
-    has_random = subsets["random"] > 1  # a single subset of a size, of all classes, has nothing to compare with
+    # a size that all classes together make up has only one subset, so nothing to compare it with
+    has_random = subsets["random"] > 1
     for encoder, lines_of_encoder in subsets[has_random].groupby(ENCODER, sort=False):
         sizes = set(lines_of_encoder[NCL])
         smallest = min(sizes)

@@ -89,7 +89,7 @@ def _one_row_per_predictor(
 
     height = 24 * len(predictors)
     columns = min(2, frame["panel"].nunique())
-    # no filters: a line has no single data set or number of classes to filter by
+    # there are no filters, because a line of the table is about several data sets and numbers of classes
     return style.faceted(chart, frame, title, filters=(), height=height, columns=columns)
 
 
@@ -105,7 +105,7 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
     coloured = kinds.hue(NCL, frame, shapes=None, title=NCL.meaning, ordered=True)
 
     base: Any = alt.Chart().encode(y=y)
-    # measured accuracy on both axes: the line on which a prediction is exact
+    # x and y are both the measured accuracy: on this line a prediction is exact
     diagonal = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x=f"{TOP1}:Q")
     faint = base.encode(color=coloured.colour(), opacity=coloured.opacity(0.3))
     intervals = kinds.interval_marks(faint, TOP1_PREDICTED, upright=False)
@@ -131,17 +131,23 @@ def _points_of_best_predictors(points: pd.DataFrame, prediction: pd.DataFrame) -
     prediction: lines of table `prediction`, which has the errors.
     """
     alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
-    ranked = prediction[prediction[tables.BEYOND_NCL] != "baseline"].sort_values(tables.ERROR, kind="stable")
-    rank_in_panel = ranked.groupby(PANEL).cumcount() + 1
+    # the verdict is "baseline" for ncl alone, which has place 0 below, and for other baselines, which are not drawn
+    is_predictor = prediction[tables.BEYOND_NCL] != "baseline"
+    ranked = prediction[is_predictor].sort_values(tables.ERROR, kind="stable")
+    rank = ranked.groupby(PANEL).cumcount() + 1  # PANEL: the columns encoder, target and held-out unit
     # place: 0 for ncl alone, then the rank of the predictor by its error
-    places = pd.concat([alone.assign(place=0), ranked.assign(place=rank_in_panel)])
+    places = pd.concat([alone.assign(place=0), ranked.assign(place=rank)])
     is_among_best = places["place"] <= BEST
     places = places.loc[is_among_best, [*PANEL, PREDICTOR, "place"]]
 
     predicted_points = points.dropna(subset=TOP1_PREDICTED)
     # merge on the columns that both have: it keeps only the points of the best predictors
-    frame = _with_panels(predicted_points.merge(places), "place")
-    # these panels are narrow: each part of the heading has a line of its own, and so has the predictor
+    points_of_best = predicted_points.merge(places)
+    # _with_panels adds the heading `panel` of each combination, and `named`, the predictor in words. It sorts the
+    # points of a combination by place
+    frame = _with_panels(points_of_best, "place")
+    # each predictor has a panel of its own, so its name joins the heading. These panels are narrow: each part of the
+    # heading has a line of its own
     return frame.assign(panel=frame["panel"].str.replace(" · ", "\n") + "\n" + frame["named"])
 
 
@@ -195,7 +201,7 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
         # the chart: the three best predictors above the number of classes alone
         ordered = lines.sort_values(tables.ERROR, kind="stable")
         alone = ordered[ordered[PREDICTOR] == tables.BASELINE]
-        predictors = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]  # nor the mean, nor ncl without logarithm
+        predictors = ordered[~ordered[PREDICTOR].isin(tables.BASELINES)]  # BASELINES: ncl, log ncl, the mean
         charted = pd.concat([predictors.head(3), alone])
         charted = charted.assign(**{PREDICTOR_NAME: charted[PREDICTOR].map(NAMES)})  # in words
         chart = small.dots(charted, PREDICTOR_NAME, ERROR, (PREDICTOR_NAME, *interval_columns(ERROR)))
@@ -289,7 +295,7 @@ r = 0.10 [-0.20, 0.40] among subsets of equal ncl; its mean error is 3.0 points,
     for line in lines_of_simss.to_dict("records"):
         unseen = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[line[tables.HELD_OUT]]
         predicts = f"SimSS by {line[ENCODER]} {_VERDICTS[line[tables.BEYOND_NCL]]} accuracy ({line[TARGET]})"
-        # SimSS and accuracy are correlated among subsets of equal ncl
+        # the correlation of SimSS with accuracy, among subsets of equal ncl
         r = "undefined" if pd.isna(line[WITHIN_R]) else format_with_interval(line, WITHIN_R)
         note = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
 

@@ -49,7 +49,8 @@ def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
     Neighbouring scores are joined until each group of subjects expects one right and one wrong response. Degrees of
     freedom: number of groups minus number of the item's parameters.
 
-    With fewer than 3 or more than 300 items, or without subjects that count, statistics are NaN, with df 0.
+    With fewer than 3 or more than 300 items, or without subjects that count, statistics are NaN, with df 0. Above
+    300 items groups would be nearly empty, and the time grows with the square of the number of items.
 
     responses: subjects x items; 1, 0, NaN for no response.
     bank: items fitted to these responses.
@@ -77,7 +78,7 @@ def score_fit(responses: Matrix, bank: ItemBank) -> ScoreFit:
         right_by_score = np.bincount(score, weights=complete[:, item], minlength=n_items + 1)[1:-1]
         statistic[item], n_groups[item] = _grouped_chi2(subjects_by_score, right_by_score, expected_shares[:, item])
 
-    n_parameters = len(LEARNED[bank.model])
+    n_parameters = len(LEARNED[bank.model])  # LEARNED: the fitted parameters of an item, for each kind of model
     df = n_groups - n_parameters
     has_df = df >= 1
     statistic = np.where(has_df, statistic, np.nan)
@@ -105,8 +106,8 @@ def expected_share(p: PerNode, weight: Float[np.ndarray, " nodes"]) -> Float[np.
     is_high = p > 0.5
     low_p = np.where(is_high, 0.0, p)  # 0 where `upwards` is not used, so that it does not overflow there
     high_p = np.where(is_high, p, 1.0)  # 1 where `downwards` is not used
-    lower_score = np.zeros_like(p)
-    higher_score = np.zeros_like(p)
+    lower_score = np.zeros_like(p)  # T of the score that was solved last, going up
+    higher_score = np.zeros_like(p)  # the same, going down
     for k in range(n_items):
         lower_score = (all_items[:, k, None] - low_p * lower_score) / (1 - low_p)
         upwards[:, k] = lower_score
