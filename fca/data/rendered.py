@@ -74,6 +74,7 @@ class RenderedObjects:
         listed = listed.assign(cue=self.cue, cue_strength=strength, cue_class=cue_classes)
         version += f", cue {CUE_VERSION} {self.cue} {strength} of {', '.join(self.classes)}"
         data = self._assembled(f"rendered {self.cue} {self.cue_strength:g}", listed, version)
+        # With the images without their objects, an object can be put over the background of another image.
         return replace(data, background=self._background)
 
     def _assembled(self, name: str, listed: pd.DataFrame, version: str) -> ImageData:
@@ -85,11 +86,11 @@ class RenderedObjects:
             name,
             listed,
             lambda image_id: self._draw(image_id)[0],
-            Share(0.1, self.seed),  # not used if there are validation images
+            Share(0.1, self.seed),  # held out for validation only if `val_per_class` is 0
             version=version,
             mask=lambda image_id: self._draw(image_id)[1],
             mirror=self.mirror and self.cue != "texture",  # a mirrored grating is the cue of another class
-            official=True,  # no warning that validation images are held out
+            official=True,  # for `assemble`, a published set: it does not warn that validation images are held out
         )
         return replace(data, side=self.size)
 

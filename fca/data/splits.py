@@ -131,7 +131,7 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
     also have equal sizes, they are drawn as single images would be.
     """
     group_of_image, counts = _groups_in_random_order(items, group, seed)
-    class_counts_by_group = _class_counts_by_group(counts)
+    class_counts_by_group = _class_counts_by_group(counts)  # of each group, pairs: class c, its n images of c
     n_images = counts.sum(axis=0).tolist()  # of each class
     missing = [[share * n for n in n_images] for share in shares]  # sides x classes: images that a side still lacks
 
@@ -140,10 +140,11 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
         previous_sides = list(side_of_group)
         for i, class_counts in enumerate(class_counts_by_group):
             previous = previous_sides[i]
-            # The side then lacks the group's images again. In the first pass nothing changes: it is on no side yet.
+            # The group leaves its side. That side then lacks the group's images again. In the first pass nothing
+            # changes, because the group is on no side yet.
             _leave_side(missing, previous, class_counts)
 
-            # By how much the group would reduce the error of each side. With n images of a class in the group:
+            # By how much the group would reduce the error of each side. For a class with n images in the group:
             # missing^2 - (missing - n)^2 = (2 missing - n) n
             gains = []
             for missing_of_class in missing:
@@ -229,9 +230,10 @@ def _sides_of_connected_groups(
 
     Each side but the last gets about its share of every class, and no group is split.
 
-    The random draw of `group_sides` depends on the names of groups. A joined group has the smallest of its names.
-    Copies that are in no group are a group, whose name is their content. So if no picture is in two groups, the sides
-    are the same as without joining. Adding an image does not rename the groups of other images.
+    The random draw of `group_sides` depends on the names of groups. A joined group has the name that comes first in
+    alphabetical order among its names. Copies that are in no group are a group, whose name is their content. So if no
+    picture is in two groups, the sides are the same as without joining. Adding an image does not rename the groups of
+    other images.
 
     group:  the column that names the groups.
     shares: of each side but the last.
@@ -242,10 +244,10 @@ def _sides_of_connected_groups(
 
     group_names = items[group].astype("str").mask(without_group(items, group))
     connected = connected_images(items, group)  # numbers of the joined groups
-    # For each image, the smallest name in its joined group; missing if no image of that group has a name.
-    smallest_name = group_names.groupby(connected).transform("min")
+    # For each image, the first name in its joined group; missing if no image of that group has a name.
+    first_name = group_names.groupby(connected).transform("min")
     content_of_copies = items[CONTENT].astype("str").where(is_copy)
-    joined_group = smallest_name.fillna(content_of_copies)
+    joined_group = first_name.fillna(content_of_copies)
     return group_sides(items.assign(**{UNIT: joined_group}), UNIT, shares, seed)
 
 
@@ -277,14 +279,15 @@ def _groups_in_random_order(items: pd.DataFrame, group: str, seed: int) -> tuple
     counts: how many images of each class a group has (groups x classes, a sparse array). Classes are in alphabetical
     order. An image without a value in the column is a group by itself.
     """
-    from scipy.sparse import csr_array  # imported here and below: planning needs neither
+    from scipy.sparse import csr_array  # imported here: only sets with groups or copies need it
 
     items = items.reset_index(drop=True)
     has_no_group = without_group(items, group)
     names = items[group].astype("str").mask(has_no_group, "\x1f" + items["image_id"])  # no group's name has \x1f
 
-    # Groups are sorted by a hash. For a group it depends on its name and its first class. For an image without a group
-    # it depends on the image id, as in a draw of single images.
+    # Groups are sorted by a hash of the seed and a key. The key of an image without a group is its id, as in a draw of
+    # single images. The key of a group is its name and the alphabetically first of its classes. With \x1f between
+    # these, it never equals an image id.
     first_label = items["label"].groupby(names).min()
     hashes = []
     for name, label in zip(first_label.index.tolist(), first_label.tolist(), strict=True):
@@ -330,7 +333,7 @@ def _with_classes_on_all_sides(
     counts:   how many images of each class a group has (groups x classes, a sparse array).
     side:     the present side of each group.
     """
-    from scipy.optimize import LinearConstraint, milp
+    from scipy.optimize import LinearConstraint, milp  # imported here: few sets need it
     from scipy.sparse import csr_array, eye_array, hstack, kron
 
     has_class = (counts > 0).astype(float)
@@ -351,8 +354,9 @@ def _with_classes_on_all_sides(
     n_groups = int(may_move.sum())
     n_classes = counts.shape[1]
 
-    # Small random surcharges make the optimum unique: among groups of equal size the first one moves. A surcharge is
-    # below 1 / n_groups of a group's images, so it may decide between groups of nearly equal size, too.
+    # Small random surcharges make the optimum unique. They ascend, so that among groups of equal size the first one
+    # moves. Their seed is fixed, so that the same images always give the same sides. A surcharge is below 1 / n_groups
+    # of a group's images, so it may decide between groups of nearly equal size, too.
     surcharge = np.sort(np.random.default_rng(0).random(n_groups))
     images = counts[may_move].sum(axis=1) * (1 + surcharge / n_groups)
     cost = np.where(np.arange(n_sides) == side[may_move, None], 0, images[:, None])  # groups x sides
@@ -395,7 +399,7 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
     val:   the share, and the seed of the draw.
     group: a column; images that share its value are held out together.
     """
-    split = np.array(items["split"].tolist(), dtype=object)
+    split = np.array(items["split"].tolist(), dtype=object)  # a copy, which is changed below
     labels_with_val = items["label"][split == "val"].unique()
     has_val = items["label"].isin(labels_with_val).to_numpy()
     candidates = np.flatnonzero((split == "train") & ~has_val)
@@ -453,22 +457,22 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
 
 
 def _warn_of_held_out_val(
-    name: str, images: pd.DataFrame, items: pd.DataFrame, val_used_as_test: Sequence[str]
+    name: str, images_before: pd.DataFrame, images_after: pd.DataFrame, val_used_as_test: Sequence[str]
 ) -> None:
     """Warn that validation images were held out from training images, with the reason; no warning if none were.
 
     name:             of the data set.
-    images, items:    the images before and after validation images were held out.
+    images_before, images_after: the same images before and after validation images were held out.
     val_used_as_test: the set's own names of validation splits that are used as the test split.
     """
-    was_train = (images["split"] == "train").to_numpy()
-    classes_with_val = set(images["label"][images["split"] == "val"].unique())
-    lacking = sorted(set(images["label"].unique()) - classes_with_val)  # classes without validation images
+    was_train = (images_before["split"] == "train").to_numpy()
+    classes_with_val = set(images_before["label"][images_before["split"] == "val"].unique())
+    lacking = sorted(set(images_before["label"].unique()) - classes_with_val)  # classes without validation images
     if not was_train.any() or not lacking:  # then nothing was held out
         return
 
-    n_held_out = int((was_train & (items["split"] == "val").to_numpy()).sum())
-    n_train = int((was_train & images["label"].isin(lacking).to_numpy()).sum())
+    n_held_out = int((was_train & (images_after["split"] == "val").to_numpy()).sum())
+    n_train = int((was_train & images_before["label"].isin(lacking).to_numpy()).sum())
     if classes_with_val:
         class_words = lacking[0] if len(lacking) == 1 else "these classes"
         text = "%s: its validation split lacks %s; held out for validation: %d of %d training images of %s"
@@ -542,10 +546,11 @@ def _warn_of_copies(data: ImageData, is_drawn: bool) -> None:
     Warnings name pictures with copies in several splits, the number of copies that were kept in one split if the splits
     were drawn here (`is_drawn`), and pictures whose copies have different labels.
     """
-    copies = pictures_of_copies(data.items)
-    n_splits = (copies[list(SPLITS)] > 0).sum(axis=1)
-    crossing = copies[n_splits > 1]
-    several_labels = copies[copies["labels"] > 1]
+    # One line per picture that has copies. Columns: how many copies each split has, and how many labels they have.
+    pictures = pictures_of_copies(data.items)
+    n_splits = (pictures[list(SPLITS)] > 0).sum(axis=1)
+    crossing = pictures[n_splits > 1]
+    several_labels = pictures[pictures["labels"] > 1]
     step = "fca run task=describe lists them, and near duplicates"
 
     if len(crossing):
@@ -555,18 +560,18 @@ def _warn_of_copies(data: ImageData, is_drawn: bool) -> None:
             data.name,
             with_count(len(crossing), "picture"),
             _ids_of_first_picture(crossing),
-            copies_in_test(copies),
+            copies_in_test(pictures),
             step,
         )
-    elif is_drawn and len(copies):
-        n_images = int(copies[list(SPLITS)].to_numpy().sum())
-        pictures = with_count(len(copies), "picture")
-        log.warning("%s: %d images are copies of %s: the cut keeps copies in one split", data.name, n_images, pictures)
+    elif is_drawn and len(pictures):
+        n_images = int(pictures[list(SPLITS)].to_numpy().sum())
+        number = with_count(len(pictures), "picture")
+        log.warning("%s: %d images are copies of %s: the cut keeps copies in one split", data.name, n_images, number)
 
     if len(several_labels):
-        pictures = with_count(len(several_labels), "picture")
+        number = with_count(len(several_labels), "picture")
         example = _ids_of_first_picture(several_labels)
-        log.warning("%s: copies of %s have different labels, such as %s; %s", data.name, pictures, example, step)
+        log.warning("%s: copies of %s have different labels, such as %s; %s", data.name, number, example, step)
 
 
 def _ids_of_first_picture(pictures: pd.DataFrame) -> str:

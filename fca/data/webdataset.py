@@ -149,6 +149,7 @@ def _sample_table(path: Path, label: str) -> pa.Table:
             if not has_end_block:
                 raise ValueError("it has no end: it is cut or damaged")
             return samples.table()
+    # JSON without the class raises LookupError or TypeError, and JSON that is nested too deeply RecursionError.
     except (tarfile.TarError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         allowed = f"a whole .tar, not compressed, with key.jpg (or another image) and key.{samples.suffix}"
         raise FcaError("file", path, allowed, f"write it again, or set dataset.label: {error}") from error
@@ -227,7 +228,8 @@ class _SampleCollector:
         for key, image in self.images_by_content.items():
             images.setdefault(key, image)
 
-        labelled_keys = {key for key, text in self.labels.items() if text}  # "": the member of the class is blank
+        # The text of a label is "" if the member that should hold the class is blank.
+        labelled_keys = {key for key, text in self.labels.items() if text}
         unlabelled = sorted(set(images) - labelled_keys)
         if unlabelled:
             raise ValueError(f"no {self.label} of {first_few(unlabelled)}")
@@ -236,7 +238,8 @@ class _SampleCollector:
         lines: list[tuple[str | int | None, ...]] = [(key, self.labels[key], *images[key], None) for key in images]
         for key, label in self.labels.items():
             if key not in images:
-                reason = self.why_not_read.get(key, "none there")  # else the sample has no picture at all
+                # `why_not_read` has the samples with a picture that cannot be read; the others have no picture.
+                reason = self.why_not_read.get(key, "none there")
                 lines.append((key, label, None, None, None, reason))
 
         columns = [*zip(*lines, strict=True)] if lines else [()] * len(SAMPLE_SCHEMA)
@@ -338,8 +341,8 @@ def split_names_of(root: str, paths: Iterable[Path], splits: Splits) -> list[str
 def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
     """The class key (the name of the class) of each label.
 
-    labels:  as text. If all of them are integers, a label is a position in `classes`, or -1 for an image without a
-             class. Otherwise each label is a class key itself.
+    labels:  as text. If all of them are integers from 0 on, or -1 for an image without a class, a label is a position
+             in `classes`. Otherwise each label is a class key itself.
     classes: the class keys of the labels 0, 1, 2 ...; None = the key of an integer is the integer with leading zeros.
 
     The key of the label -1 is missing (None). Raises FcaError if labels that are names are not among `classes`, for a
@@ -385,7 +388,8 @@ def _labelled(name: str, listed: pd.DataFrame, splits: Splits) -> tuple[pd.DataF
     """Leave out the images without a class: returns the other lines, and how many were left out in used splits.
 
     name:   of the data set, for messages.
-    listed: one line per image, with `label` (missing if the image has none) and `split` (the set's own name).
+    listed: one line per image, with `split` (the set's own name) and `label`, which is missing if the image has none
+            (-1 in its file).
     splits: the set's own name of a split -> ours, or null if the split is not used.
 
     A warning states the numbers. Raises FcaError for a used split in which no image has a class.

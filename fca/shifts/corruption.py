@@ -267,7 +267,7 @@ def defocus_blur(image: Image, radius: Number, softness: Number) -> Image:
     radius:   of the disk, in pixels.
     softness: standard deviation of the Gaussian, in pixels.
 
-    Beyond its edge the image is mirrored at the centre of the last pixel. The sum over the disk's weights is computed
+    Beyond its edge the image is mirrored, without repeating the last pixel. The sum over the disk's weights is computed
     directly if they are few, otherwise by Fourier transforms.
 
     >>> defocus_blur(np.ones((9, 9, 3), np.float32), 1, 0.2).round(3).max()
@@ -302,13 +302,14 @@ def _disk(radius: Number, softness: Number) -> Float[np.ndarray, "side side"]:
 
     radius, softness: of the disk, and the standard deviation of the Gaussian, both in pixels.
     """
-    reach, taps = (8, 1) if radius <= 8 else (int(radius), 2)  # pixels to each side of the centre
+    # Pixels to each side of the centre: of the disk's grid, and of the Gaussian (1 makes 3 taps, 2 make 5).
+    reach, gaussian_reach = (8, 1) if radius <= 8 else (int(radius), 2)
     x = np.arange(-reach, reach + 1)
     # 1 where row² + column² <= radius², counted from the centre
     disk = (x[:, None] ** 2 + x**2 <= radius**2).astype(np.float32)
     disk /= disk.sum()
 
-    gaussian = np.exp(-(np.arange(-taps, taps + 1) ** 2) / (2 * softness**2))
+    gaussian = np.exp(-(np.arange(-gaussian_reach, gaussian_reach + 1) ** 2) / (2 * softness**2))
     gaussian /= gaussian.sum()
     disk = ndimage.correlate1d(disk, gaussian, axis=0, mode="mirror")
     disk = ndimage.correlate1d(disk, gaussian, axis=1, mode="mirror")
@@ -352,7 +353,8 @@ def _sources(height: int, width: int, reach: int, rng: Rng) -> Int[np.ndarray, "
     """
     n_pixels = height * width
     pixel = np.arange(n_pixels).reshape(height, width)
-    # Only pixels whose possible neighbours are all inside the image copy.
+    # Only pixels whose possible neighbours are all inside the image copy. That holds for row and column `reach`, too,
+    # but the published generator leaves them out.
     is_copying = np.zeros((height, width), bool)
     is_copying[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
     copying = pixel[is_copying]
@@ -527,7 +529,7 @@ def _light_on_water(liquid: np.ndarray) -> Map:
         depth = np.full(liquid.shape, 20.0)
     depth = ndimage.uniform_filter(np.minimum(depth, 20).astype(np.float32), 3, mode="mirror")
 
-    # Depths are spread over all levels from 0 to 255, so that flat slopes reflect light, too. Then embossing: the
+    # Depths are spread over all levels from 0 to 255, so that gentle slopes reflect light, too. Then embossing: the
     # correlation is large where the depth rises towards the lower right.
     relief = ops.equalised(depth.astype(np.uint8)).astype(np.float32)
     emboss = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
@@ -555,8 +557,8 @@ def brightness(image: Image, increase: Number) -> Image:
 def saturate(image: Image, factor: Number, increase: Number) -> Image:
     """Change the saturation s of HSV to factor s + increase, clipped to [0, 1]. Value and hue stay the same.
 
-    A channel of HSV is value - share * saturation * value. Its share, between 0 and 1, depends only on the hue. Grey
-    has no hue; it gets the hue of red, as is usual in HSV.
+    In terms of HSV, each channel (red, green and blue) is value - share * saturation * value. The share of a channel,
+    between 0 and 1, depends only on the hue. Grey has no hue; it gets the hue of red, as is usual in HSV.
 
     >>> saturate(np.array([[[0.2, 0.4, 0.4]]], np.float32), 0.1, 0).round(2)
     array([[[0.38, 0.4 , 0.4 ]]], dtype=float32)
@@ -598,8 +600,8 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     """
     height, width = image.shape[:2]
     middle = np.array([height // 2, width // 2])
-    side = min(height, width) // 3  # half the side of the square
-    corners = middle + side * np.array([[1, 1], [-1, 1], [-1, -1]])  # three, each as (row, column)
+    half_side = min(height, width) // 3  # of the square
+    corners = middle + half_side * np.array([[1, 1], [-1, 1], [-1, -1]])  # three, each as (row, column)
     moved_corners = corners + rng.uniform(-jitter, jitter, corners.shape)
 
     # The affine map A (2 x 3) that takes the moved corners back to the corners: (row, column) = A (row', column', 1).
