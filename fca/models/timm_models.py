@@ -445,7 +445,7 @@ def _geometry_and_normalisation(model: TimmModel, module: nn.Module) -> tuple[Re
     """How images are resized, cropped and normalised: by timm's record of the network, or the model's own settings.
 
     module: the network, which has the record.
-    Raises FcaError for a network whose input is no square, or is padded by a border.
+    Raises FcaError for a network whose input is not square, or is padded by a border.
     """
     names = ("crop_pct", "interpolation", "mean", "std")
     configured = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
@@ -456,5 +456,6 @@ def _geometry_and_normalisation(model: TimmModel, module: nn.Module) -> tuple[Re
         allowed = f"networks whose input is a filled square, not {height} x {width} in mode {config['crop_mode']}"
         raise FcaError("model.name", model.name, allowed, "choose another network")
 
-    geometry = ResizeCrop(height, config["crop_pct"], config["interpolation"], config["crop_mode"] == "squash")
+    is_squashed = config["crop_mode"] == "squash"
+    geometry = ResizeCrop(height, config["crop_pct"], config["interpolation"], squash=is_squashed)
     return geometry, Normalise(tuple(config["mean"]), tuple(config["std"]))

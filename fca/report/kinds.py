@@ -159,25 +159,25 @@ def category(channel: type, column: str, order: Any = "ascending", title: str | 
     return channel(f"{column}:N", title=title, sort=order, axis=look)
 
 
-def interval_marks(base: alt.Chart, value: Column, upright: bool) -> alt.Chart:
+def interval_marks(base: alt.Chart, value: Column, on_y: bool) -> alt.Chart:
     """The rule from the lower to the upper end of a value's interval, for lines that have one.
 
-    upright: whether the value is on the vertical axis.
+    on_y: whether the value is on the vertical axis.
     """
     rule: Any = base.transform_filter(f"isValid(datum.{value.low})").mark_rule(strokeWidth=2, clip=True)
-    if upright:
+    if on_y:
         return rule.encode(y=f"{value.low}:Q", y2=f"{value.high}:Q")
     return rule.encode(x=f"{value.low}:Q", x2=f"{value.high}:Q")
 
 
-def reference(at: float | str, upright: bool) -> alt.Chart:
+def reference(at: float | str, on_y: bool) -> alt.Chart:
     """A dashed line across a panel: at a number, or at the values of a column of this name.
 
-    upright: whether the number is on the vertical axis.
+    on_y: whether the number is on the vertical axis, so that the line is level.
     """
     place = alt.datum(at) if isinstance(at, float) else f"{at}:Q"
     rule: Any = alt.Chart().mark_rule(strokeDash=[4, 3])
-    return rule.encode(y=place) if upright else rule.encode(x=place)
+    return rule.encode(y=place) if on_y else rule.encode(x=place)
 
 
 def layers(*charts: Any) -> alt.LayerChart:
@@ -211,21 +211,21 @@ def points_with_intervals(
     scale:    the axis of the value; None: an axis in the number format of its column.
     size:     of a dot, square pixels.
     """
-    upright = isinstance(along, alt.X)
-    value_channel = "y" if upright else "x"
-    category_channel = "x" if upright else "y"
+    on_y = isinstance(along, alt.X)
+    value_channel = "y" if on_y else "x"
+    category_channel = "x" if on_y else "y"
 
     encoding: dict[str, Any] = {category_channel: along}
     if dodge is not None:
-        offset = alt.XOffset if upright else alt.YOffset
-        encoding[f"{category_channel}Offset"] = offset(f"{dodge}:N", scale=_dodge_scale(coloured, upright))
+        offset = alt.XOffset if on_y else alt.YOffset
+        encoding[f"{category_channel}Offset"] = offset(f"{dodge}:N", scale=_dodge_scale(coloured, on_y))
     base = alt.Chart() if where is None else alt.Chart().transform_filter(where)
     base = base.encode(**encoding, **_colour_channels(coloured))
 
     # from back to front: reference, lines, intervals, dots
     charts: list[Any] = []
     if line is not None:
-        charts.append(reference(line, upright))
+        charts.append(reference(line, on_y))
     if joined is not None:
         lines = base.mark_line(strokeWidth=1.5).encode(**{value_channel: f"{value}:Q"}, detail=f"{joined}:N")
         joins_within_category = along.shorthand == f"{joined}:O"
@@ -233,9 +233,9 @@ def points_with_intervals(
             lines = lines.encode(order=f"{value}:Q")
         charts.append(lines)
     if value.low in hover:
-        charts.append(interval_marks(base, value, upright))
+        charts.append(interval_marks(base, value, on_y))
 
-    value_axis = scale or quantity(alt.Y if upright else alt.X, value)
+    value_axis = scale or quantity(alt.Y if on_y else alt.X, value)
     dots: Any = base.mark_point(filled=True, size=size)
     dots = dots.encode(**{value_channel: value_axis}, tooltip=tooltips(hover))
     if coloured is not None:
@@ -251,7 +251,7 @@ def _colour_channels(coloured: Hue | None) -> dict[str, Any]:
     return {"color": coloured.colour(), "opacity": coloured.opacity()}
 
 
-def _dodge_scale(coloured: Hue | None, upright: bool) -> alt.Scale:
+def _dodge_scale(coloured: Hue | None, on_y: bool) -> alt.Scale:
     """Which values get a place of their own beside each other.
 
     In rows all values of the hue do, so that places compare between figures; in columns, which are narrow, only the
@@ -259,7 +259,7 @@ def _dodge_scale(coloured: Hue | None, upright: bool) -> alt.Scale:
     """
     if coloured is None:
         return alt.Scale()
-    return alt.Scale(domain=[value for value in coloured.words if not upright or value in coloured.present])
+    return alt.Scale(domain=[value for value in coloured.words if not on_y or value in coloured.present])
 
 
 def heat_map(

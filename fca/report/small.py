@@ -34,10 +34,10 @@ def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Col
     """
     base: Any = alt.Chart().encode(x=_steps(along), tooltip=kinds.tooltips(hover))
     values = base.encode(y=_axis(alt.Y, value))
-    layers = [] if line is None else [kinds.reference(line, upright=True)]
+    layers = [] if line is None else [kinds.reference(line, on_y=True)]
     layers += [
         values.mark_line(strokeWidth=1.5, color=COLOUR),
-        kinds.interval_marks(base.encode(color=alt.value(COLOUR)), value, upright=True),
+        kinds.interval_marks(base.encode(color=alt.value(COLOUR)), value, on_y=True),
         values.mark_point(filled=True, size=60, opacity=1, color=COLOUR),
     ]
     return _sized(kinds.layers(*layers), frame)
@@ -57,9 +57,9 @@ def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column]
     colour = alt.condition("datum.first", alt.value(COLOUR), alt.value(kinds.GREY))
     base: Any = alt.Chart().encode(y=name_axis, color=colour, tooltip=kinds.tooltips(hover))
 
-    layers = [] if line is None else [kinds.reference(line, upright=False)]
+    layers = [] if line is None else [kinds.reference(line, on_y=False)]
     if value.low in first_lines:
-        layers.append(kinds.interval_marks(base, value, upright=False))
+        layers.append(kinds.interval_marks(base, value, on_y=False))
     layers.append(base.mark_point(filled=True, size=70, opacity=1).encode(x=_axis(alt.X, value)))
     return _sized(kinds.layers(*layers), first_lines)
 

@@ -219,7 +219,9 @@ class Batches:
             # One generator for each batch. The 2 separates it from the other generators of this epoch.
             rng = epoch_rng(self.seed or 0, epoch, index, 2)  # without a seed nothing is drawn from it
 
+            # `positions` select pixels only where all images are preloaded
             pixels = self._batch_pixels(images, positions, rng, batch_size)
+            # the augmentation of the recipe, of this process's images; the warp is apart from it
             changes = self._draw_changes(rng, batch_size)
             yield Batch(
                 pixels,

@@ -410,7 +410,7 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     begins_second_round = frame[frame["round"] == 2].groupby("panel")["place"].min()
     first_rows_of_panels = frame["panel"].drop_duplicates()
     frame["between"] = first_rows_of_panels.map(begins_second_round) - 0.5  # missing in all other rows
-    dashes: Any = kinds.reference("between", upright=False)
+    dashes: Any = kinds.reference("between", on_y=False)
     dashes = dashes.transform_filter("isValid(datum.between)")
 
     places = sorted(frame["place"].unique().tolist())
@@ -571,7 +571,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     x = kinds.quantity(alt.X, TRUTH, "on all images of the attribute")
     y = kinds.quantity(alt.Y, ESTIMATE, "estimated by the test")
     pale = alt.Chart().encode(x=x, color=coloured.colour(), opacity=alt.value(0.35))
-    intervals = kinds.interval_marks(pale, VALUE, upright=True)
+    intervals = kinds.interval_marks(pale, VALUE, on_y=True)
     points = kinds.scatter(x, y, (*_TEST_HOVER, ATTRIBUTE), coloured, size=40)
 
     title = style.title(

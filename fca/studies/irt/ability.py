@@ -72,7 +72,7 @@ class Ability:
             # `calibrated` yields the fits of all data sets (their clean images) first, then those of their corruptions,
             # which are not needed here: `takewhile` stops at the first of them
             fits = calibrated(store, Irt(self.query, self.responses))
-            fitted_scales = list(takewhile(lambda scale: scale.is_of_data_set, fits))
+            fitted_scales = list(takewhile(lambda scale: scale.is_clean_or_of_file, fits))
             bank = pd.concat([items(scale) for scale in fitted_scales], ignore_index=True)
             clean_sources = [scale.gathered for scale in fitted_scales]
         else:

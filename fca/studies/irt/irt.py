@@ -251,14 +251,16 @@ class Irt:
     compat: Annotated[Compat, "seed001: fitted as the paper did, by variational inference"] = None
 
     def __call__(self, store: Store) -> list[Table]:
-        """Fit the responses to the clean images of every data set and to every kind of corruption; tabulate all fits.
+        """Fit item response models, and return tables of all fits.
 
-        Returns the tables irt_abilities, irt_fits, irt_items, irt_plane, irt_severity and irt_curves, and with
-        model=auto also irt_choice. A saved irt_items is an item bank: with it, new models are tested on fewer images.
-        The tables irt_curves and irt_choice describe only the fits of clean images and of files, each of which is
-        fitted with all its images. The other tables also describe the fits of stored corruptions. The parameter
-        not_estimable lists the fits whose responses do not determine a scale such as the spread of ability, which is
-        then taken from the prior.
+        There is a fit for the clean images of each data set, for each file of responses, and for each kind of
+        corruption of a data set (for each of its severities where calibration=separate).
+
+        The tables are irt_abilities, irt_fits, irt_items, irt_plane, irt_severity and irt_curves, and with model=auto
+        also irt_choice. A saved irt_items is an item bank: with it, new models are tested on fewer images. The tables
+        irt_curves and irt_choice have only the fits of clean images and of files, on which the model is chosen. The
+        parameter not_estimable lists the fits whose responses do not determine a scale such as the spread of ability,
+        which is then taken from the prior.
         """
         runs: set[str] = set()
         left_out: list[str] = []
@@ -277,15 +279,16 @@ class Irt:
             frames_by_spec[IRT_ABILITIES].append(abilities(scale, self.trait))
             frames_by_spec[IRT_FITS].append(fit_line(scale, self))
             frames_by_spec[IRT_ITEMS].append(items(scale))
-            if scale.is_of_data_set:
+            if scale.is_clean_or_of_file:
                 frames_by_spec[IRT_CURVES].append(curves(scale, self.trait))
-            if scale.is_of_data_set and self.model == "auto":
+            if scale.is_clean_or_of_file and self.model == "auto":
                 frames_by_spec[IRT_CHOICE].append(choice(scale, self))
 
         joined_frames = {spec: pd.concat(frames, ignore_index=True) for spec, frames in frames_by_spec.items()}
         joined_frames[IRT_PLANE] = plane(joined_frames[IRT_ITEMS], self.seed)
         joined_frames[IRT_SEVERITY] = severity_shares(joined_frames[IRT_ITEMS])
 
+        # "answers": the digests of all responses, under the name by which the ids of saved tables are made
         parameters = {**asdict(self), **METHOD, "left_out": left_out, "answers": digests}
         if not_estimable:
             parameters["not_estimable"] = not_estimable
@@ -362,7 +365,7 @@ class Calibrated(NamedTuple):
     fit: IrtFit
 
     @property
-    def is_of_data_set(self) -> bool:
+    def is_clean_or_of_file(self) -> bool:
         """Whether this is the fit of a data set itself: its clean images, or all responses of a file.
 
         Responses of a file have no fingerprint, which identifies the images of a stored data set.
@@ -544,7 +547,7 @@ def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
 
     For the data set on which model "auto" was chosen, the score is on responses that took no part in the choice.
     """
-    if scale.is_of_data_set and analysis.model == "auto":
+    if scale.is_clean_or_of_file and analysis.model == "auto":
         score = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).outer
     else:
         score = fits.held_out(scale.gathered, scale.fit.model, analysis.seed, analysis.hold_out)

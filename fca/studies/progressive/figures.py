@@ -350,7 +350,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     points = kinds.scatter(x, y, _SCORE_HOVER, coloured)
     # Intervals and names are drawn for the hierarchical scores alone.
     scores: Any = alt.Chart().transform_filter("datum.series == 'hierarchical score'").encode(x=x)
-    rules = kinds.interval_marks(scores.encode(color=coloured.colour()), FOLLOWING, upright=True)
+    rules = kinds.interval_marks(scores.encode(color=coloured.colour()), FOLLOWING, on_y=True)
     text = scores.encode(text=f"{MODEL}:N")
     text_below = text.transform_filter("datum.below").mark_text(dy=10, fontSize=11).encode(y="lower:Q")
     text_above = text.transform_filter("!datum.below").mark_text(dy=-8, fontSize=11).encode(y="upper:Q")
@@ -554,7 +554,9 @@ def _dots_by_attribute(
 def bins_figure(bins: Table) -> alt.FacetChart:
     """Share of the images of each level in each bin of confidence: bars are means over models, lines their range.
 
-    Each bin has a bar in another colour for each level.    bins: the table confidence_levels.
+    Each bin has a bar for each level, whose colour is the level.
+
+    bins: the table confidence_levels.
     """
     frame = bins.frame.assign(panel=style.panels(bins.frame, DATASET))
     frame[BIN] = [f"{100 * low:.0f}-{100 * high:.0f}" for low, high in frame[["bin_low", "bin_high"]].to_numpy()]
@@ -598,7 +600,7 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     long[CONFIDENCE.high] = pd.concat([highest] * 3, ignore_index=True).where(is_first_level)
 
     y = kinds.category(alt.Y, "named", rows)
-    rules = kinds.interval_marks(alt.Chart().encode(y=y), CONFIDENCE, upright=False)
+    rules = kinds.interval_marks(alt.Chart().encode(y=y), CONFIDENCE, on_y=False)
     coloured = kinds.hue(LEVEL, long, ordered=True)
     dots = kinds.points_with_intervals(CONFIDENCE, y, trends.columns, coloured, size=70)
     title = style.title(

@@ -48,8 +48,8 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
         y=kinds.quantity(alt.Y, INFIT_Z, "infit, standard deviations from expected"),
         tooltip=kinds.tooltips(sample.columns),
     )
-    # level lines; upright: their values are on the vertical axis
-    limits = [kinds.reference(limit, upright=True) for limit in (-LIMIT, LIMIT)]
+    # level lines at both limits
+    limits = [kinds.reference(limit, on_y=True) for limit in (-LIMIT, LIMIT)]
 
     title = style.title(
         "Which images do not follow their curve?",
@@ -177,7 +177,7 @@ def dif_figure(sample: Table) -> alt.FacetChart:
     difficulty_axis = kinds.quantity(alt.X, DIFFICULTY, "difficulty")
     delta_axis = kinds.quantity(alt.Y, DELTA, "ETS delta")
     dots = kinds.scatter(difficulty_axis, delta_axis, sample.columns, coloured, size=30)
-    zero_line = kinds.reference(kinds.ZERO, upright=True)  # level; upright: its value is on the vertical axis
+    zero_line = kinds.reference(kinds.ZERO, on_y=True)
 
     title = style.title(
         "Which images are harder for one kind of model at equal ability?",

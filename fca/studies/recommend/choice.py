@@ -442,15 +442,15 @@ class Comparison:
                 "give more images, and look at the labels",
                 "the model is no better than guessing on these images",
             )
-            yield from self._weights_step()
+            yield from self._pretrained_weights_step()
             return
-        yield from self._weights_step()
+        yield from self._pretrained_weights_step()
         if not self.is_sure:
             yield self._more_images_step()
         yield from self._limits_step()
         yield from self._finetuning_step()
 
-    def _weights_step(self) -> Iterator[tuple[str, str]]:
+    def _pretrained_weights_step(self) -> Iterator[tuple[str, str]]:
         """The step to install pretrained weights, if no candidate has any: nothing else gains as much."""
         if not any(candidate.program.weights for candidate in self.candidates):
             yield (

@@ -132,8 +132,8 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     rows = kinds.category(alt.Y, "named", lowest_first, grid=False)
     x = kinds.quantity(alt.X, tables.SIMSS_CHANGE, zero=True, padding=0)
     bars = kinds.bars(x, rows, what_if.columns, kinds.hue(tables.CHANGE, frame, _TWO_COLOURS))
-    # a vertical line at 0; `upright` is about the axis on which the 0 is, here the horizontal one
-    zero_line = kinds.reference(kinds.ZERO, upright=False)
+    # a vertical line at 0 of the horizontal axis
+    zero_line = kinds.reference(kinds.ZERO, on_y=False)
     chart = kinds.layers(zero_line, bars)
 
     # each encoder may have its own subset; the title names the subset only if it is the same for all

@@ -108,7 +108,7 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
     # x and y are both the measured accuracy: on this line a prediction is exact
     diagonal = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x=f"{TOP1}:Q")
     faint = base.encode(color=coloured.colour(), opacity=coloured.opacity(0.3))
-    intervals = kinds.interval_marks(faint, TOP1_PREDICTED, upright=False)
+    intervals = kinds.interval_marks(faint, TOP1_PREDICTED, on_y=False)
     dots = kinds.scatter(x, y, points.columns, coloured, size=60)
 
     title = style.title(

@@ -148,15 +148,16 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     """The figure of the difference between two SimSS of every subset, against the number of classes.
 
     The difference is the score by the script that was released with the paper, minus the score by the paper's
-    definition. There is one panel for each data set and encoder.
+    definition. The script adds the images of each subset to lists that it does not empty, so that a score depends on
+    the subsets before it. There is one panel for each data set and encoder.
 
     released:  table with a line for each subset. Lines without a released score are not drawn.
     agreement: table released_agreement, with the mean difference and r for the headings of the panels.
     """
     scored = released.frame.dropna(subset=tables.SIMSS_RELEASED)
-    # dots are drawn in the order of the script's loop; by_encoder adds column `panel`, a heading for each data set and
-    # encoder
-    frame = by_encoder(scored.sort_values(tables.STEP, kind="stable"))
+    # sorted as the script visits the subsets (STEP), so that of overlapping dots the latest is in front
+    in_order_of_script = scored.sort_values(tables.STEP, kind="stable")
+    frame = by_encoder(in_order_of_script)  # adds column `panel`, a heading for each data set and encoder
 
     heading_by_encoder = {}
     for line in agreement.frame.to_dict("records"):
@@ -168,7 +169,7 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     x = style.ncl_axis(gap=None)  # single marks: no gap between the steps of the axis
     y = kinds.quantity(alt.Y, tables.RELEASED_MINUS_OURS)
     marks = kinds.scatter(x, y, released.columns, coloured)
-    zero_line = kinds.reference(kinds.ZERO, upright=True)  # level; upright: its value is on the vertical axis
+    zero_line = kinds.reference(kinds.ZERO, on_y=True)
 
     title = style.title(
         "How far is the released similarity script from the definition?",

@@ -96,8 +96,8 @@ def classes_figure(shown: Table) -> alt.FacetChart:
     share_axis = alt.X(f"{_SIGNED_SHARE}:Q", title=_SIGNED_SHARE.meaning, axis=_AXIS_WITHOUT_SIGNS)
     chart = kinds.layers(
         kinds.bars(share_axis, rows, shown.columns, kinds.hue(QUARTER, frame, kinds.CONTRAST)),
-        kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED_SHARE, upright=False),  # horizontal
-        *(kinds.reference(share, upright=False) for share in (-0.25, 0.0, 0.25)),  # vertical lines at these shares
+        kinds.interval_marks(alt.Chart().encode(y=rows), _SIGNED_SHARE, on_y=False),  # horizontal
+        *(kinds.reference(share, on_y=False) for share in (-0.25, 0.0, 0.25)),  # vertical lines at these shares
     )
     title = style.title(
         "Which classes are hard, and which separate models?",

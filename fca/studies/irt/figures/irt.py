@@ -116,7 +116,8 @@ def _tau_in_words(fit: Mapping[Any, Any]) -> str:
 def plane_figure(plane: Table) -> alt.FacetChart:
     """Draw discrimination against difficulty of sampled items, coloured by the ceiling of the chance to be right.
 
-    The ceiling is the item's feasibility where the model has one, else p_max, the ablest subject's chance.
+    The ceiling is the item's feasibility where the item response model has one, else p_max, the ablest subject's
+    chance.
     One panel per data set and corruption. plane: table irt_plane.
     """
     # `panels` takes the last field as the heading if no field differs: a data set is a better heading than "clean"

@@ -627,19 +627,22 @@ def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = Fal
 def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
     """Which of the scales that `mode` learned are determined by the responses: spread of difficulty, unit of ability.
 
-    The unit of ability is learned as the mean log discrimination (`learning.slope`): subjects with a standard deviation
-    of 1 unit differ by exp(mean log discrimination) logits.
+    The result states whether each is: `spread` (of difficulty), and `slope` (the unit of ability). Abilities have a
+    standard deviation of 1 unit. The unit in logits is the slope that items have on average, exp(prior.log_slope): it
+    is how much subjects spread in logits (`ability_spread`).
 
     A scale is in doubt if it is small, or if the fit did not converge. It is then rejected unless the variance of
-    difficulty (for the spread) or of ability (for the unit) is larger than chance explains. If both are in doubt, the
+    difficulty (for the spread) or of ability (for the unit) is larger than chance explains. A spread at its floor
+    (SPREAD_FLOOR), which a fit does not go below, is rejected in any case. If both are in doubt, the
     unit is tested first. If the unit is rejected, the spread is not tested here: the caller fits again with a fixed
     unit, and in that fit the spread may be estimable.
 
-    With fixed abilities the unit is given. The mean log discrimination is then rejected only if it grows without end.
+    With fixed abilities the unit is given. The mean slope is then rejected only if it grows without end.
     """
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits
-    learns_slope = learning.slope and len(mode.state.item) > 1  # in 1pl all slopes are 1
+    has_slopes = len(mode.state.item) > 1  # the parameters of an item; the 1pl has difficulty alone, and all slopes 1
+    learns_slope = learning.slope and has_slopes
     if learns_slope and fixed_ability:  # at LARGEST_LOG_SLOPE it is taken to grow without end
         learning = learning._replace(slope=prior.log_slope < LARGEST_LOG_SLOPE)
     doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)

@@ -113,7 +113,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     dots = dots.add_params(by_verdict.picked)  # a click in the legend dims the other verdicts
     # names beside the recommended candidates: the smallest, the best, and one of half the time
     names = [_line_names(line, value, across, **place) for line, place in _PLACES_OF_NAMES.items()]
-    layers = [kinds.interval_marks(base, value, upright=True), dots, *names]
+    layers = [kinds.interval_marks(base, value, on_y=True), dots, *names]
 
     # the limit of the time is in the first layers, so that marks are drawn over it
     limit = candidates.parameters.get("latency_ms")

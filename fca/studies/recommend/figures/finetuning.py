@@ -30,10 +30,8 @@ def finetuning_figure(gains: Table) -> alt.FacetChart:
         "Each mark is a fine-tuned network against the linear probe on the same network, on the same test images, with "
         "the 95 % interval. To the right of the dashed line, fine-tuning is better.",
     )
-    # upright=False: the gain is on the horizontal axis, so the dashed line at 0 is vertical
-    layers = kinds.layers(
-        kinds.reference(0.0, upright=False), kinds.interval_marks(base, TUNING_GAIN, upright=False), dots
-    )
+    # on_y=False: the gain is on the horizontal axis, so the dashed line at 0 is vertical
+    layers = kinds.layers(kinds.reference(0.0, on_y=False), kinds.interval_marks(base, TUNING_GAIN, on_y=False), dots)
     return style.faceted(layers, frame, title, filters=(DATASET,), row=24)
 
 
