@@ -99,7 +99,7 @@ SIGNATURES = (
 
 
 def why_not_read(head: bytes, path: str) -> str | None:
-    """The reason why a picture cannot be read; None for an image of FORMATS, and for a file that is no picture at all.
+    """The reason why a picture cannot be read; None if it can (see FORMATS), and for a file that is no picture at all.
 
     head: the file's first bytes, up to HEAD_BYTES.
     path: its suffix distinguishes some formats with equal starts.
@@ -111,7 +111,7 @@ def why_not_read(head: bytes, path: str) -> str | None:
     if head.startswith(TIFF_STARTS) and suffix in RAW_SUFFIXES:  # many raw files are TIFFs
         return RAW_REASON
     if is_heic(head):
-        return None if reads_heic() else HEIC_REASON
+        return None if reads_heic() else HEIC_REASON  # an optional package reads it
     for at, start, reason in SIGNATURES:
         if head.startswith(start, at):
             return reason

@@ -65,6 +65,7 @@ def check_files(what: str, paths: Iterable[str], files: Collection[str], root: s
     if not missing:
         return
 
+    # The keys have / in place of \, as do the paths for which `_file_probably_meant` looks among them.
     file_by_key = {comparison_key(path.replace("\\", "/")): path for path in files}
     descriptions = []
     for path in missing[:MAX_NAMES]:  # the message shows no more

@@ -116,7 +116,7 @@ class Manifest:
         mask_of_image = dict(zip(listed["image_id"], masks, strict=True))
 
         def read(image_id: str) -> UInt8[np.ndarray, "height width 3"]:
-            """The pixels of an image."""
+            """The pixels of an image; `self.white` is the value of 16-bit files that is shown white."""
             return image_of(files, path_of_image[image_id], self.white)
 
         def read_mask(image_id: str) -> Bool[np.ndarray, "height width"] | None:
@@ -124,7 +124,8 @@ class Manifest:
             mask = mask_of_image[image_id]
             path = path_of_image[image_id]
             if isinstance(mask, tuple):
-                return box_mask(mask, *content_of(files, path))  # the image's file gives the size of the mask
+                image_bytes, name_in_messages = content_of(files, path)
+                return box_mask(mask, image_bytes, name_in_messages)  # the mask gets the size of the image
             return mask_of(files, mask, path, self.mask_object) if mask else None
 
         # Another value for the white of 16-bit files changes the pixels, so `with_white` adds it to each `content`.
@@ -172,7 +173,8 @@ class Manifest:
 
         The columns that fca uses (path, label, ...) are texts; others have the types that fit their values.
 
-        files, sizes: the root, and path -> bytes of all files below it.
+        files: reads files below the root.
+        sizes: path -> number of bytes, for all files below the root.
 
         Raises FcaError if the manifest does not exist or cannot be read as a table.
         """
@@ -190,8 +192,10 @@ class Manifest:
     def _parse(self, content: bytes) -> pd.DataFrame:
         """The table in a manifest's bytes.
 
-        Our columns (path, label, image_id, split, mask) and the group are text, "" where a value is missing, because a
-        class may be called NA or 01. Other columns have the types that pandas infers, or the types in the Parquet file.
+        Our columns (path, label, image_id, split, mask) and the column `self.group` are text, "" where a value is
+        missing, because a class may be called NA or 01. Other columns have the types that pandas infers, or the types
+        in the Parquet file.
+
         Raises ValueError for too many lines, and FcaError if one of our columns holds lists or structs.
         """
         text_columns = set(self._file_columns().values())
@@ -225,7 +229,8 @@ class Manifest:
 
         Raises FcaError for missing columns, and proposes how to map them.
         """
-        file_columns = self._file_columns()
+        file_columns = self._file_columns()  # our name of a column -> its name in the file
+        # The file must have a path and a label, and every column for which the user gave its name in the file.
         needed = {file_columns[column] for column in (*REQUIRED, *(self.columns or {}))}
         missing = sorted(needed - set(frame))
         if missing:
@@ -328,6 +333,7 @@ class Manifest:
 
         The same image could otherwise be in train and in test. The message has the labels and splits of these lines.
         """
+        # `self.splits`: the set's own name of a split -> ours, or None if its images are left out.
         unused_splits = [own_name for own_name, our_name in (self.splits or {}).items() if our_name is None]
         used = listed
         if unused_splits and "split" in listed:
@@ -437,7 +443,7 @@ class Generated:
         left_out = sorted(decisions.out(rejected))  # what the person struck, and rejected images that were not kept
         # A line with another state than "drawn" is a prompt that the generator refused to draw.
         where = f"state == 'drawn' and image_id not in {left_out!r}"
-        val = Share(0.1, 0)  # not used, as all images are test
+        val = Share(0.1, 0)  # not used: all lines have the split test, and val is held out of training images only
         data = Manifest(self.root, MANIFEST, val, self.name, where=where, mirror=self.mirror).load()
 
         # `data.read` reads the image at a position: it looks up the image id there, and calls its function `of` with
@@ -532,8 +538,8 @@ def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float |
     Masks of the exam and the checks are compared with true masks.
 
     lines:       one line per mask: worker, phase (exam, check or work), image_id, and iou with the true mask.
-    exam_least:  to pass the exam, a worker must draw masks of all its images, with at least this mean IoU; None = there
-                 is no exam.
+    exam_least:  to pass the exam, a worker must draw masks of all images of the exam, with at least this mean IoU;
+                 None = there is no exam.
     check_least: a worker with a lower mean IoU on attention checks is removed; a worker without checks stays. None =
                  checks remove nobody.
 
@@ -737,7 +743,8 @@ class AnnotatedImages(Manifest):
     def _report(self, lines: pd.DataFrame, workers: pd.DataFrame, items: pd.DataFrame) -> None:
         """Log who was removed, which images need more masks, and how well workers did on attention checks.
 
-        The last line is a warning if fewer than the share `self.checks` of the checks and work are attention checks.
+        The last line is a warning if the share of attention checks, among the masks of checks and work, is below
+        `self.checks`. It also has the mean agreement, the IoU of an image's masks with their majority.
 
         lines:   all annotations, with `iou`.
         workers: as `screened` returns them.

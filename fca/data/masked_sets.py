@@ -131,7 +131,7 @@ class MaskedImageNet:
         image_of_id = dict(zip(listed["image_id"], listed.pop("image"), strict=True))
         mask_of_id = dict(zip(listed["image_id"], listed.pop("mask"), strict=True))
         images = Directory(str(images_root))
-        read_mask = partial(mask_of, mask_inventory.files, objects="bright", images=images)
+        read_mask = partial(mask_of, mask_inventory.files, objects="bright", images=images)  # the object is bright
         return assemble(
             self.name,
             listed,

@@ -88,7 +88,7 @@ def open_pixels(
 def open_originals(
     data: ImageData, geometry: Geometry, cache: Path, workers: int = 0, limit_gb: float = 4.0, *, rows: Rows
 ) -> WithMargins:
-    """The images of a data set, resized as for evaluation but not cropped (see `ResizeCrop.resized`).
+    """The images of a data set, resized as for evaluation but not cropped, so that they keep their margins.
 
     They are for a training, which crops them anew in every epoch. Large JPEGs are decoded at a smaller scale, which is
     faster. The images are stored in cache files, the shards, which all runs share.
@@ -215,7 +215,7 @@ def _shards_with(data: ImageData, key: str, image_bytes: int, rows: Rows | None)
     A shard is a cache file with the decoded images of consecutive classes. Which images share a shard depends on the
     whole data set alone, not on `rows`, so that all runs use the same shards.
 
-    key: of the geometry (resize and crop), part of a shard's name.
+    key:         identifies the geometry (resize and crop), and is part of a shard's name.
     image_bytes: the size of one decoded image (an estimate will do), which limits the number of images in a shard.
     """
     split_number = np.unique(data.items["split"].to_numpy(str), return_inverse=True)[1]  # of each image
@@ -254,7 +254,8 @@ def _shard_bounds(sections: Int[np.ndarray, " images"], n_classes: int, max_imag
         split = int(sections[begin]) // n_classes
 
         fits_open_shard = n_shards == 1 and split == open_split and end - bounds[-1] <= max_images
-        if bounds[-1] < begin and not fits_open_shard:  # the last shard has images, and this class begins a new one
+        # If the last bound is `begin`, a new shard begins here already: at the start, and after a large class.
+        if bounds[-1] < begin and not fits_open_shard:
             bounds.append(begin)
 
         if n_shards == 1:
@@ -297,7 +298,7 @@ def _stored(
         rows = leased_shards[name]
         heights = np.array(record["height"], np.int64)
         widths = np.array(record["width"], np.int64)
-        n_pixels = heights * widths
+        n_pixels = heights * widths  # 0 for an unreadable image, which has height and width 0
         shard[rows] = len(paths)
         start[rows] = np.cumsum(n_pixels) - n_pixels  # the number of pixels of all images before this one
         height[rows] = heights
@@ -340,7 +341,8 @@ def _read_or_write_shards(
     for lock_timeout in (0, -1):
         missing = [name for name in shards if name not in records]
         lengths = [len(shards[name]) for name in missing]
-        # Many small shards have one progress bar. A shard of MANY_IMAGES has a bar of its own, see `_write_shard`.
+        # Small shards that hold many images together have one progress bar, which `watched` shows if `long` is true.
+        # A shard of MANY_IMAGES has a bar of its own, see `_write_shard`, so then there is no common bar.
         has_common_bar = sum(lengths) >= MANY_IMAGES > max(lengths, default=0)
         for name in watched(missing, progress_label, long=has_common_bar):
             lock = cache / f".{name}.lock"
@@ -377,7 +379,8 @@ class Lease:
         file.write(json.dumps(sizes))
         file.flush()
         # `_end_lease` runs when this object is deleted, but not at the end of the process: the lock then ends anyway,
-        # and other processes remove the file. It leaves the file in a forked process, which has another process id.
+        # and other processes remove the file. In a forked process, which it recognises by another process id,
+        # `_end_lease` does not remove the file, because the parent may still lease the shards.
         finalizer = weakref.finalize(self, _end_lease, path, file, os.getpid())
         finalizer.atexit = False
 
@@ -489,7 +492,7 @@ def _leased_bytes(cache: Path) -> dict[str, int]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:  # its process is running
                 lease = read_object(path)
-                # A damaged lease may hold anything: what is no size is ignored.
+                # A damaged lease may hold anything: a value that cannot be a size is ignored.
                 sizes.update({name: size for name, size in lease.items() if isinstance(size, int)})
             else:  # the lock was free, so its process has ended
                 path.unlink()
@@ -596,14 +599,16 @@ def _write_images(file: BinaryIO, images: Iterable[UInt8[np.ndarray, "height wid
 def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
     """The images of one split, in their order, each changed by `shift` before a network's geometry is applied.
 
-    The masks are resized and cropped where the shift does this to the images. The fingerprint of the result serves only
-    to distinguish its pixels from others in the cache; results of runs state the fingerprint of `data`.
+    Some shifts, such as corruptions, resize and crop large images; they do the same to the masks. The fingerprint of
+    the result serves only to distinguish its pixels from others in the cache; results of runs state the fingerprint of
+    `data`.
 
-    Raises FcaError if the shift is a published set that lacks some of these images.
+    Raises FcaError if the shift reads published copies of the images, as of ImageNet-C, and some of them are missing.
     """
     shift_identity = json.dumps(shift.identity(), sort_keys=True)
     shift_digest = hashlib.sha256(shift_identity.encode()).hexdigest()[:12]
-    masks = shift.masks(data) if isinstance(shift, DependsOnSize) else data.mask  # such a shift may resize images
+    # A shift of the type DependsOnSize treats large images differently from small ones: it may resize and crop them.
+    masks = shift.masks(data) if isinstance(shift, DependsOnSize) else data.mask
     return at_rows(
         replace(data, mask=masks),
         data.rows(split),

@@ -99,7 +99,7 @@ def splits_as_released(compat: str | None) -> bool:
 def find_tree(root: str, places: Sequence[str], source: str, fetch: Fetch | None = None) -> Path:
     """The folder of a public set's extracted tree; it is fetched first if it is missing and `fetch` is given.
 
-    root:   `~` is expanded.
+    root:   the folder around `places`; a `~` at its start is expanded.
     places: the folders below `root` where the tree may be; the first one is where `fetch` puts it.
     source: where people find the set, for messages.
     fetch:  downloads the set into a temporary folder, which is renamed at the end: a tree that exists is whole.
@@ -309,7 +309,8 @@ class Caltech(Downloaded):
 
         # Clutter is the folder of pictures that show none of the classes.
         is_clutter = listed["label"] == edition.clutter
-        check_count(f"images of {self.name}", int((~is_clutter).sum()), self.images, folder, "images")
+        n_images = int((~is_clutter).sum())
+        check_count(f"images of {self.name}", n_images, self.images, folder, key="images")  # the setting dataset.images
         keeps_clutter = as_released and self.name == "caltech256"  # the released code took it for a class there
         if not keeps_clutter:
             listed = listed[~is_clutter].reset_index(drop=True)
@@ -380,7 +381,7 @@ class Dtd(Downloaded):
             raise FcaError("dataset.fold", self.fold, "1 with compat=fca", "leave fold or compat as it was")
 
         source = "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz"
-        folder = self.folder(["dtd/dtd", "dtd"], source, "DTD")
+        folder = self.folder(["dtd/dtd", "dtd"], source, "DTD")  # DTD: torchvision's class, which downloads the set
         published_name = {"train": "train", "val": "val", "test": "test"}  # our split -> the name of the list
         if as_released:
             published_name = {"train": "train", "test": "val"}  # the released code tests on val
@@ -483,7 +484,10 @@ class Gtsrb(Downloaded):
     group: str | None = "track"
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError if images or annotations are absent, and for another group."""
+        """List the images, each training image with the `track` that it is a frame of.
+
+        Raises FcaError if images or annotations are absent, and if `group` is neither track nor None.
+        """
         check_choice("dataset.group", self.group, ("track", None))
         as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
         source = f"{', '.join(GTSRB_ARCHIVES)} of {GTSRB_URL}"
@@ -492,7 +496,8 @@ class Gtsrb(Downloaded):
 
         tables = sorted((folder / TRAINING_FOLDER).glob("*/GT-*.csv"))  # one per class
         if not tables:
-            needs, step = "00000/GT-00000.csv and so on", f"bring {next(iter(GTSRB_ARCHIVES))}"
+            training_archive = next(iter(GTSRB_ARCHIVES))  # the first one
+            needs, step = "00000/GT-00000.csv and so on", f"bring {training_archive}"
             raise FcaError("dataset.root", folder / TRAINING_FOLDER, needs, step)
         annotations = [
             _read_annotations(file, f"{TRAINING_FOLDER}/{file.parent.name}", TRAINING_NAME) for file in tables
@@ -512,6 +517,7 @@ class Gtsrb(Downloaded):
             test_labels = next((file for file in places if file.is_file()), places[0])
             test = _read_annotations(test_labels, TEST_FOLDER, TEST_NAME)
             listed = pd.concat([frames.assign(split="train"), test.assign(split="test")], ignore_index=True)
+        # With the group "track", the training frames of one sign stay together when val is held out of them.
         return public_data("gtsrb", folder, listed, self, group=self.group)
 
 
@@ -525,6 +531,7 @@ def _read_annotations(file: Path, image_folder: str, name_pattern: str) -> pd.Da
 
     Raises FcaError for another table, and naming the first lines whose file name or class does not fit.
     """
+    # `read_table` takes bytes. The file is read by `lines`, whose error for a missing file names what to bring.
     table = read_table("\n".join(lines(file)).encode(), file)
     if not {"Filename", "ClassId"} <= set(table):
         columns, step = ", ".join(map(str, table)), f"bring the {file} that has the classes"
@@ -608,7 +615,8 @@ def _with_half_of_test_as_val(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
     Raises FcaError for a class with only one test image.
     """
     test_images = listed[listed["split"] == "test"]
-    too_small = sorted(test_images["label"][class_sizes(test_images) < 2])
+    size_of_class = class_sizes(test_images)  # for each test image, how many test images its class has
+    too_small = sorted(test_images["label"][size_of_class < 2])
     if too_small:
         needs = f"at least 2 with dataset.split={VAL_HALF}: one for test, one for val"
         step = "add images, leave these classes out, or set dataset.split=null"
@@ -628,7 +636,8 @@ def _extract_archive(root: Path, name: str) -> bool:
         return False
     try:
         torchvision_sets().ImageNet(root, split=name)  # torchvision checks and extracts when it makes the object
-    except Exception as error:  # the devkit is missing, an archive is damaged or a pickle, the disk is full: many kinds
+    # Many kinds: the devkit is missing, a file is damaged or replaced by a pickle (which is not run), the disk is full.
+    except Exception as error:
         step = f"bring it again, and remove {root / name} if it is there ({error})"
         raise FcaError("dataset.root", root, f"whole archives, and {DEVKIT} beside them", step) from error
     return True
