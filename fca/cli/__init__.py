@@ -47,7 +47,7 @@ class Words(argparse.ArgumentParser):
         all options and the values that `offer` added. The shell keeps the words that begin like the typed word.
         """
         previous_word = words[-2] if len(words) > 1 else ""
-        # the folder of the store, if it is typed in full before the last word
+        # the folder of the store. The last word may be incomplete: [:-2] ensures that the folder is a word before it
         outputs = words[words.index("--outputs") + 1] if "--outputs" in words[:-2] else "outputs"
         for action in self._actions:
             if previous_word in action.option_strings and action.nargs != 0:  # an option that takes a value
@@ -60,6 +60,7 @@ class Words(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise FcaError in place of argparse's error, with what was typed, what is allowed, and what to do.
 
+        These are the last three arguments of FcaError; the first is the option, or "words" if no option is at fault.
         message: argparse's text. The regular expressions below match the forms that argparse's messages have.
         """
         from fca.types import FcaError  # imports pandas, for which a tab or --help need not wait
@@ -83,6 +84,7 @@ class Words(argparse.ArgumentParser):
         if choice:
             raise FcaError(option, choice[1], choice[2].replace("'", ""), "take one of these")
 
+        # the other messages are a reason and perhaps a value, such as "unrecognized arguments: --modl"
         reason, _, value = reason.partition(": ")
         raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", self._step(value))
 
@@ -161,7 +163,7 @@ def sub_command(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]
         try:
             return main(arguments)
         except Exception as error:
-            command_name = main.__module__.rpartition(".")[2]
+            command_name = main.__module__.rpartition(".")[2]  # fca.cli.clean -> clean: modules are named like commands
             refusal = _refusal(error, command_name, arguments)
             if refusal is None:
                 raise

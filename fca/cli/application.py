@@ -262,7 +262,9 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     """
     register(root)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing tracebacks and exiting
-    words = list(arguments)  # an error names one of these; `_prepare_words` below replaces them by the words for Hydra
+    # The message of an error names one of these words. At first they are the typed words. Once `_prepare_words` below
+    # has checked them, they are the overrides for Hydra: a typed word may stand for several overrides
+    words = list(arguments)
 
     def job(config: DictConfig) -> None:
         """Call `work` with one configuration. An error that the user can correct ends this process with exit code 2.
@@ -290,7 +292,8 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         # the completion for this name, which has to be a program: fca
         is_completion = {"-sc", "--shell-completion"} & set(flags)
         program = "fca" if is_completion else f"fca {root}"
-        # for a command that another package brings, overrides that keep Hydra from making folders and logs; else none
+        # Hydra must not make folders and logs. The files of fca's own commands, in conf/, have the keys for that, and
+        # this list is empty. For a command that another package brings, it has these keys as overrides
         against_folders = _overrides_against_folders(root)
         # `with_free_keys` adds ++, so that Hydra accepts keys which only some options of a swept group have
         sys.argv = [program, *flags, *against_folders, *with_free_keys(words)]  # in which Hydra reads its words
@@ -341,7 +344,7 @@ def _call_hydra(root: str, job: Callable[[DictConfig], None], package: str | Non
     Raises FcaError for an unknown package, where Hydra prints a text of its own and exits with code 1.
     """
     try:
-        with redirect_stderr(io.StringIO()) if package else nullcontext():  # hides that text
+        with redirect_stderr(io.StringIO()) if package else nullcontext():  # hides Hydra's text
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
     except SystemExit as end:
         if package and end.code == 1:
@@ -465,11 +468,12 @@ def check_word(root: str, word: str) -> None:
     Each word is checked alone, before Hydra composes, because Hydra's errors do not name the word that was typed.
     root: the name of the command.
     """
-    key, _, value = word.partition("=")
-    override, content = _parsed(root, word)
+    key, _, value = word.partition("=")  # the key as typed, for messages
+    override, content = _parsed(root, word)  # override.key_or_group is the key without +, ~ and @PACKAGE
     _check_paths(key, content)
 
     is_number = isinstance(content, int | float) and not isinstance(content, bool)
+    # whether the schema allows only true and false: its description of the key is that of the type bool
     takes_truth_value = _allowed_in_words(root, override.key_or_group) == WORDS_BY_TYPE[bool]
     if takes_truth_value and is_number and content not in (0, 1):  # OmegaConf would take any number for true
         raise FcaError(key, value, WORDS_BY_TYPE[bool], f"correct {key}")
@@ -523,9 +527,10 @@ def _unreadable_word(word: str) -> FcaError:
         return FcaError(key, value, allowed, f"quote every KEY=VALUE alone: {word}")
 
     # the shell takes the outer quotes away, and Hydra the inner ones
-    quoted = f"""'{key}="..."'"""
     if value and '"' not in value:
         quoted = shlex.quote(f'{key}="{value}"')
+    else:  # no value to show, or one with a quote, which would end the inner quotes: show only the form
+        quoted = f"""'{key}="..."'"""
     step = f"correct it, or quote what has spaces, commas, brackets or odd letters twice: {quoted}"
     return FcaError(key, value, allowed, step)
 
@@ -805,11 +810,12 @@ def _top_keys(root: Mapping[str, Any]) -> set[str]:
 def _culprit_error(error: Exception, words: Sequence[str]) -> FcaError:
     """The FcaError for an error of Hydra whose message is of no known kind, with the word that probably caused it.
 
-    The word is the first whose value is in the message; else the first with ${...}; else the first whose key is in the
-    message. Without such a word, the error names the whole command line.
+    The word is the first whose value is in the message; else the first with ${...}, a reference to another key, which
+    messages do not repeat as it was typed; else the first whose key is in the message as it is shown (`one_line` omits
+    some lines). Without such a word, the error names the whole command line.
     words: the typed overrides.
     """
-    reason = one_line(error)
+    reason = one_line(error)  # the message as it is shown
 
     def has_its_value_in_message(word: str) -> bool:
         value = word.partition("=")[2]
@@ -838,7 +844,8 @@ def _missing_option_error(file: str, names: Sequence[str], root: str, words: Seq
     """
     path = file.split("/")
     typed_keys = [word.partition("=")[0].lstrip("+") for word in words]
-    # the group has two parts if it is Hydra's, or was typed so (recipe/augment=NAME); else one (shift=corruption/NAME)
+    # The group has two parts if it is one of Hydra's (hydra/launcher), or if it was typed so (recipe/augment=NAME).
+    # Else it has one part, and the option may have a slash (shift=corruption/NAME)
     is_nested_group = path[0] == "hydra" or "/".join(path[:2]) in typed_keys
     depth = 2 if is_nested_group else 1
     group = "/".join(path[:depth])
@@ -849,7 +856,8 @@ def _missing_option_error(file: str, names: Sequence[str], root: str, words: Seq
     ]
     # the group as typed may be model@encoder, an option of the group model
     typed_group = next((key for key in keys_with_name if key.partition("@")[0] == group), group)
-    return unknown_option(root, typed_group, name, [*names, *options.nested_options(group)], file)
+    all_names = [*names, *options.nested_options(group)]  # nested: in subfolders, such as corruption/fog
+    return unknown_option(root, typed_group, name, all_names, file)  # the error proposes to add conf/<file>.yaml
 
 
 def _allowed_in_words(root: str, key: str) -> str | None:

@@ -66,7 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--yes", action="store_true", help=f"remove it; without a kind: {', '.join(FREE)}")
     for kind, meaning in KINDS.items():
         parser.add_argument(f"--{kind}", action="store_true", help=meaning)
-    options = parser.parse_intermixed_args(as_options(arguments, ("outputs", "query")))
+    words = as_options(arguments, ("outputs", "query"))  # query=..., as in fca results, becomes --query=...
+    options = parser.parse_intermixed_args(words)
     check_store(options.outputs)
     try:
         return _clean(options)
@@ -91,7 +92,8 @@ def _clean(options: argparse.Namespace) -> int:
     kinds = named_kinds or FREE
     to_remove = [item for item in removable if item.kind in kinds]
 
-    # kinds that may be in use while runs are at work stay: print a note if such a kind was asked for, or in an overview
+    # While runs are at work, `waste` leaves out the kinds that they may be using. Print a note about it if the kinds
+    # to remove have such a kind, and always if nothing will be removed (without --yes)
     if n_at_work and (not options.yes or any(kind in KEPT_DURING_WORK for kind in kinds)):
         if n_at_work == 1:
             print(f"1 run or sweep is at work here: {', '.join(KEPT_DURING_WORK)} stay until it ends")
@@ -186,7 +188,7 @@ def _waste_of_run(store: Store, run_id: str, train_s: float, has_diverged: bool)
     kind_by_path = {}
     weights = store.weights(run_id)
     for path in weights:
-        kind_by_path[path] = "weights" if path.stem == BEST else "snapshots"
+        kind_by_path[path] = "weights" if path.stem == BEST else "snapshots"  # BEST: the weights of the best epoch
         if has_diverged:
             kind_by_path[path] = "diverged"
     kind_by_path[folder / "last.ckpt"] = "checkpoints"
@@ -244,6 +246,8 @@ def _line(kind: str, items: Sequence[Waste]) -> str:
 def _remove(store: Store, item: Waste) -> None:
     """Remove a file or folder of the store. If that fails, the OSError has the path in its `filename`.
 
+    A claim is a file in a run's folder with which a process reserves the run while it computes it. A claim whose
+    process has died can be removed.
     item: the file or folder, with the kind of files to which it belongs.
     """
     folder = item.path.parent
@@ -251,7 +255,7 @@ def _remove(store: Store, item: Waste) -> None:
         # this also records the removal; without the record, missing weights would count as damage
         store.remove_weights(folder.name, [item.path], "fca clean")
     elif item.path.name == claims.CLAIM:
-        claims.clear(folder)  # checks again that the claim is stale
+        claims.clear(folder)  # removes it only if it is still stale: another process may have taken the run over
     else:
         with naming(item.path):  # else an error inside a folder would name only the last part of a path
             remove(item.path)

@@ -73,13 +73,14 @@ class Composer(ConfigLoaderImpl):
         """The configuration of one point of the grid, without the node `hydra`; for planning.
 
         `varying_keys` are the keys that vary over the grid and can be set in what Hydra composed. Points that differ
-        only in their values share one object, in which each call sets its values: a copy for each point would take
-        longer. So the result is valid until the next call.
+        only in the values of these keys share one object, in which each call sets its values: a copy for each point
+        would take longer. So the result is valid until the next call.
 
         master_config: the configuration of the sweep.
         words: the overrides of the point.
         """
         composed_config, overrides_to_set = self._composed(master_config, words)
+        # points that set other keys do not share: a key that only an earlier point sets would keep that point's value
         set_keys = tuple(str(override.key_or_group) for override in overrides_to_set)
         points = _POINTS.setdefault(self.sweep, {})
         shared_by = (tuple(self._words_to_compose(words)), set_keys)  # points that are equal in these share an object

@@ -322,7 +322,7 @@ def _allowed_inside(component_class: Any, key: str) -> str | None:
     if field not in rules_by_field(component_class):
         return None
     if inner_key:
-        type_of_field = rules_by_field(component_class)[field][0]
+        type_of_field, _rule = rules_by_field(component_class)[field]
         return _allowed_inside(type_of_field, inner_key)
     return describe_allowed(component_class, field)
 
@@ -531,12 +531,13 @@ def store_with_images(outputs: str | Path) -> Store:
 
 
 def _images_of(store: Store, fingerprint: str) -> ImageData | None:
-    """The data set with this fingerprint, from which pages take their pictures.
+    """The data set with this fingerprint, from which pages take their pictures; None if it is not found.
 
-    It is listed with the configuration of a recent run on it. None if no such run is found whose images are still on
-    this machine. A store may come from a stranger and name any
-    folder. So only fca's own loaders are called, none downloads, and none lists a folder or archive that this user has
-    not listed before.
+    The runs on this data set have configurations in the store, which name its loader and folder. The latest of these
+    runs are tried until one of the configurations gives the data set, with its images still on this machine.
+    A store may come from a stranger, and its configurations may name any loader and folder. So only fca's own loaders
+    are called (`_may_be_listed`), none downloads, and none lists a folder or archive that this user has not listed
+    before.
     """
     rows = store.rows()
     rows = rows[rows["fingerprint"] == fingerprint].sort_values("finished", ascending=False)
@@ -552,8 +553,8 @@ def _images_of(store: Store, fingerprint: str) -> ImageData | None:
             if "download" in values:
                 config.dataset.download = False
             data = data_of(config)
-            # A set without splits is all test images. A training splits it, which gives another fingerprint. So draw
-            # the same split; images with the same value in the column `group` stay together in it
+            # A set without splits is all test images. A training splits it, which gives another fingerprint. If the
+            # wanted fingerprint is of such a split, draw it again. It keeps the groups of column data.group together
             data = as_trained_on(data, fingerprint, data.group)
         except Exception as error:  # whatever is wrong there, a page without these pictures is better than no page
             log.info("no images of %s from run %s: %s", fingerprint, run_id, error)
