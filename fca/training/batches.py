@@ -156,7 +156,8 @@ class Batches:
                      changed; None = each image once, as it is stored.
         progress:    show a bar while images are read into memory.
         rank, world: the number of this process, from 0, and how many processes there are.
-        min_images:  fewest images of a batch, over all processes.
+        min_images:  fewest images of a batch, over all processes: batch norm may need two in each process.
+
         Raises FcaError if the recipe crops originals (images with their margins) and the examples have none.
         """
         self.examples = examples
@@ -203,8 +204,8 @@ class Batches:
             images_by_batch = read_ahead(self._read_to_device, (self.examples.rows[own] for own in own_positions))
         else:
             preloaded = self.preloaded
-            # `select` gives where these images begin in `preloaded.pixels`, and their sizes. The pixels stay those of
-            # all images: `_batch_pixels` takes out what it needs.
+            # `select` copies no pixels: it gives the sizes of these images, and where they begin in `preloaded.pixels`,
+            # which has the pixels of all examples. `_batch_pixels` then takes out the pixels of these images.
             images_by_batch = (preloaded.select(own) for own in own_positions)
 
         # The same positions on the device, where they select labels and pixels, and the random numbers for `warp`.
@@ -228,7 +229,8 @@ class Batches:
                 self.labels[positions],
                 warp_draws if warp_draws.shape[1] else None,  # no columns: the recipe does not warp
                 changes,
-                # This process's images over the mean of all processes, batch_size / world: the weight of its loss.
+                # The weight of this process's loss: its number of images over the mean number in a process, which is
+                # batch_size / world.
                 share=len(positions) * self.world / batch_size,
             )
 
@@ -251,8 +253,9 @@ class Batches:
         n_draws = DRAWS_PER_IMAGE if is_warped else 0
         draws = rng.random((len(order), n_draws), dtype=np.float32)
         if self.passes == self.repeats == 1:
-            # Here row i belongs to example i, so the rows are put into the order in which the examples are shown.
-            # Stored trainings drew their numbers so, before there were passes and repeats; they stay reproducible.
+            # Here row i of `draws` was drawn for example i, so the rows are put into the order in which examples are
+            # shown. Trainings stored before there were passes and repeats drew their numbers in this way: they stay
+            # reproducible.
             draws = draws[order]
         return torch.from_numpy(order), torch.from_numpy(draws)
 
@@ -262,15 +265,16 @@ class Batches:
         """The pixels of this process's images in a batch, cropped at random if the recipe crops originals.
 
         images:     where this process's images begin in `images.pixels`, and their sizes: originals of any shape if the
-                    recipe crops, else at input size. If all images are preloaded, the pixels are those of all.
-        positions:  their positions in the examples.
+                    recipe crops, else at input size. `images.pixels` has the pixels of all examples if they are
+                    preloaded, else of this process's images alone.
+        positions:  positions of this process's images in the examples.
         rng:        the batch's random numbers.
         batch_size: number of images of the batch over all processes.
         """
         recipe = self.recipe
         if recipe is None or self.seed is None or not self.crops:  # nothing to crop: all images have one size
             pixels = images.pixels.view((-1, self.size, self.size, 3))
-            return pixels if self.preloaded is None else pixels[positions]
+            return pixels if self.preloaded is None else pixels[positions]  # preloaded: `pixels` has all examples
 
         # 2 * TRIES + 2 numbers for the crop; the last number is for mirroring.
         uniform = rng.random((batch_size, 2 * TRIES + 3))[self._rank_slice]
@@ -369,7 +373,8 @@ def warp(
 
         x_in = a x_out + t   along each axis; x runs from -1 to 1 over the image, from edge to edge.
 
-    a is the window's share of the side (negative along x if the image is mirrored), t its centre plus the shift.
+    a is the side of the window over that of the image (negative along x if the image is mirrored), t the position of
+    the window's centre plus the shift.
 
     draws:     uniform in [0, 1), DRAWS_PER_IMAGE of them for each image.
     flip:      mirror the images whose first number is below one half.

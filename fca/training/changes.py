@@ -97,7 +97,7 @@ def apply_changes(
     images, which fit into its cache. Rectangles are not erased here: `erase` follows after the images are normalised.
     """
     n_rounds = changes.operation.shape[1]
-    if n_rounds == 0:  # without operations the images are not rounded to bytes
+    if n_rounds == 0:  # no operation is applied to any image: they are not rounded to bytes
         return images
 
     results = []
@@ -146,7 +146,7 @@ def apply(name: str, images: Bytes, strength: Strength) -> Bytes:
               of solarize, from 0 to 1 = white; sigma of a blur in pixels; relative change of brightness, color,
               contrast and sharpness. The other operations ignore it.
     """
-    if name in AFFINE:
+    if name in AFFINE:  # shears, translations and the rotation
         return _affine_transformed(name, images, strength)
 
     strengths = torch.from_numpy(strength.astype(np.float32)).to(images.device)[:, None, None, None]

@@ -204,8 +204,8 @@ def devices_name(accelerator: str, devices: Any) -> str:
 def launch(work: Callable[..., Any], args: Sequence[Any], devices: Sequence[torch.device], logger: Any) -> None:
     """Run `work(*args, process)` in a new process for every device, and return when it has returned in all of them.
 
-    work:   a function of any module; its last argument is the TrainingProcess in which it runs. All processes form a
-            group of torch.distributed.
+    work:   the function that every process calls; its last argument is the TrainingProcess in which it runs. All
+            processes form a group of torch.distributed.
     args:   are copied to the processes. Arrays in memory maps are not copied: each process maps their files again.
     logger: a Lightning logger that gets the metrics of the first process, or False. Log records of the first process
             come here, too.
@@ -282,7 +282,7 @@ def _handle_message(connection: Any, running: dict[Any, Popen[bytes]], logger: A
     handled as if it had been made in this process. RuntimeError is raised if the process has died.
 
     connection: our end of the pipe to the process.
-    running: such an end -> its process, for all that still work.
+    running:    our end of each pipe -> the process at the other end, for all processes that still work.
     """
     try:
         message = connection.recv()
@@ -310,7 +310,7 @@ def _pickled_with_maps_by_name(value: object) -> bytes:
     class MapByName(Pickler):  # type: ignore[misc]
         def reducer_override(self, value: object) -> Any:
             """The function and its arguments that make this value again; cloudpickle calls this for every object."""
-            # Only whole maps: a slice of a map, whose base is an array, does not know its own place in the file.
+            # Only whole maps: a slice of a map does not know its own place in the file. Its base is an array, no mmap.
             if type(value) is np.memmap and isinstance(value.base, mmap.mmap) and value.flags.c_contiguous:
                 return np.memmap, (value.filename, value.dtype, "r", value.offset, value.shape)
             return super().reducer_override(value)  # cloudpickle pickles all other objects
@@ -378,6 +378,6 @@ def run_process(handle: int) -> None:
             error = RuntimeError(f"{type(error).__name__}: {error}")
         send(error)
 
-    # Wait until `launch` kills this process. If it ended now, its connections would close, and others that still use
-    # them would fail.
+    # Wait until `launch` kills this process. If it ended now, its connections to the other processes would close, and
+    # those processes that still use them would fail.
     threading.Event().wait()

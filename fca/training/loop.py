@@ -138,13 +138,14 @@ class Keeper(pl.Callback):
         checkpoint_s: float = 0.0,
         start_rank: Sequence[float] = NO_RANK,
     ) -> None:
-        """Begin with the network's weights as the best weights so far, with epoch 0 as their epoch.
+        """Begin to keep the best weights: before the first epoch the network's initial weights, as those of epoch 0.
 
         folder:       the run's folder, where all files go.
-        snapshots:    number of steps done -> the fractions of the training whose weights are saved then.
+        snapshots:    number of steps done -> the fractions of the training that end with this step; the weights are
+                      saved once for each fraction.
         checkpoint_s: seconds between two checkpoints; 0 = one after each epoch.
-        start_rank:   [accuracy, -loss] of these weights on validation images. NO_RANK: any epoch is better than they
-                      are.
+        start_rank:   [accuracy, -loss] of the initial weights on validation images. NO_RANK: any epoch is better than
+                      they are.
         """
         self.folder = folder
         self.run_id = folder.name
@@ -193,7 +194,9 @@ class Keeper(pl.Callback):
             self.best["weights"] = gathered_weights(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, index: int) -> None:
-        """Update the running average, save the snapshots that are due after this step, and at times write the progress.
+        """After a step, update the running average of the weights, save snapshots that are due, and write the progress.
+
+        The progress is written every PROGRESS_S seconds, by the first process.
 
         Raises Diverged instead of saving a snapshot if a loss of this epoch was not finite.
 
@@ -368,8 +371,9 @@ def fit(
     """Train `classifier.module` in place, and leave it with the weights of the best epoch on `val`.
 
     recipe:       how to train. Its learning rate is given for a batch size of lr_batch, and is scaled here to
-                  batch_size. For a network with given weights, the caller takes `Recipe.scaled(finetune=True)`, which
-                  also multiplies it by finetune_lr; scaling such a recipe once more changes nothing.
+                  batch_size. A caller that trains a network with given weights has called `scaled(finetune=True)`
+                  before, which also multiplies the learning rate by finetune_lr. Such a recipe has lr_batch=0 (any
+                  batch size), so its learning rate stays as it is here.
     seed:         batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU the same call gives the
                   same bits, whether it was interrupted or not.
     place:        folder, devices and display. The folder then has best.safetensors, the snapshots of the recipe
@@ -403,7 +407,8 @@ def fit(
         process = TrainingProcess(devices)
         return _train_in_process(classifier, train, val, recipe, seed, place, forward_size, start_counts, process)
 
-    place_of_processes = replace(place, logger=bool(place.logger))  # a logger stays in this process
+    # A logger stays in this process. True in its place: the first process sends its metrics, which `launch` logs here.
+    place_of_processes = replace(place, logger=bool(place.logger))
     args = (classifier, train, val, recipe, seed, place_of_processes, forward_size, start_counts)
     launch(_train_in_process, args, devices, place.logger)
     fitted = _load_fitted(place.folder, classifier.module)
@@ -456,12 +461,12 @@ def _fewest_images_per_forward(
     can_be_alone = smallest_chunk < 2 and not is_synchronised
     forward_size = smallest_forward(classifier) if can_be_alone else 1
 
-    # Devices among which a batch can be divided: each needs an image for each chunk.
+    # The most devices that can share a batch: each needs an image for each of its chunks.
     most_devices = batch_images // recipe.accumulate
     if forward_size > 1:
-        # Chunks and batches that are too small become larger: `training_step` cuts fewer chunks than `accumulate`, down
-        # to one, and `Batches` makes fewer batches. So the limit is a batch of full size that is not cut into chunks:
-        # each device needs `forward_size` images of it.
+        # This limit does not hold here, because chunks and batches that are too small are made larger: `training_step`
+        # cuts fewer chunks than `accumulate`, down to one, and `Batches` makes fewer batches. So it is enough that each
+        # device gets `forward_size` images of a batch of full size.
         full_batch_images = min(n_train, recipe.batch_size)
         most_devices = full_batch_images // forward_size
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
@@ -497,7 +502,8 @@ def _train_in_process(
     n_processes = len(process.devices)
     device = process.devices[process.rank]
     if n_processes > 1:
-        # The logger stays in the process that started this one; only the first process shows a bar.
+        # place.logger is True if there is a logger, which stays in the process that started this one. Only the first
+        # process shows a bar.
         logger = process.forwarding_logger() if place.logger else False
         place = replace(place, logger=logger, progress=place.progress and process.rank == 0)
         if device.type == "cuda":  # by timm: torch's own would drop the activations inside timm's batch norms
@@ -510,14 +516,15 @@ def _train_in_process(
     val_batches = Batches(val, batch_size_of(classifier.input_size), device, **for_this_process)
     steps = len(batches) * recipe.epochs
 
-    # `keeper` ranks epochs by validation accuracy, then loss, and keeps the weights of the best one. The initial
-    # weights have a rank only if they count.
+    # `keeper` ranks epochs by validation accuracy, then loss, and keeps the weights of the best one. With NO_RANK any
+    # epoch is better than the initial weights.
     start_rank = _rank_before_training(classifier, val, place.accelerator) if start_counts else NO_RANK
     snapshots = recipe.snapshot_steps(steps)
     keeper = Keeper(place.folder, snapshots, classifier.module, place.checkpoint_s, start_rank)
     # `Sharded`: with FSDP each process holds only a share of the weights
     training_class = Sharded if n_processes > 1 and place.strategy == "fsdp" else Training
-    n_pixels = steps * recipe.batch_size * classifier.input_size**2  # of the images of all steps
+    # Compiling takes minutes, which only long trainings make up for; the length is measured in pixels over all steps.
+    n_pixels = steps * recipe.batch_size * classifier.input_size**2
     is_compiled = _should_compile(place.compile, device, n_pixels)
 
     # Train.
@@ -533,7 +540,7 @@ def _train_in_process(
         except Diverged:  # a loss or a weight was not finite
             has_diverged = True
         finally:
-            remove(place.folder / PROGRESS)
+            remove(place.folder / PROGRESS)  # the progress is shown while the training runs
 
     # Keep the best epoch.
     best = keeper.best

@@ -91,7 +91,7 @@ class Training(pl.LightningModule):
             self.network.to(torch.bfloat16)
         # Only the forward pass is compiled: a compiled module would have other names for its weights.
         self.compiled_forward = torch.compile(self.network.forward) if is_compiled else None
-        self.figures: dict[str, float] = {}
+        self.figures: dict[str, float] = {}  # of the latest epoch; empty until one has ended
 
     def train(self, mode: bool = True) -> Training:
         """PyTorch's switch to training or evaluation; batch norms that the recipe freezes stay in evaluation mode."""
@@ -149,7 +149,7 @@ class Training(pl.LightningModule):
         images, targets = self.network_inputs(batch)
 
         # All processes make the same number of chunks, so that they stay in step: as many as the process with the
-        # fewest images can make. By `batch.share`, the whole batch has this number of images:
+        # fewest images can make. The size of the whole batch follows from the definition of `batch.share`.
         n_processes = self.trainer.world_size
         whole_batch_size = round(len(images) * n_processes / batch.share)
         fewest_images = whole_batch_size // n_processes
@@ -359,9 +359,9 @@ def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int],
         average ← d average + (1 - d) value,   d = min(ema, (1 + t) / (10 + t)) for t = 1, 2, ...
 
     After the first step of a training AveragedModel copies the weights; t counts the steps from the second one on.
-    Without ema_warmup d = ema; then the first weights keep a large part of the average for about 3 / (1 - ema) steps.
-    Integers are copied at every
-    step: they count the batches that a batch norm has seen, and have no average.
+    Without ema_warmup d = ema; then the weights after the first step weigh ema^t in the average, which becomes small
+    only after about 3 / (1 - ema) steps. Integers are copied at every step: they count the batches that a batch norm
+    has seen, and have no average.
     """
 
     @torch.no_grad()

@@ -140,7 +140,7 @@ class Recipe:
             "patience": (self.patience >= 0, "at least 0"),
             "batch_size": (self.batch_size >= 2, "at least 2"),
             "accumulate": (1 <= self.accumulate <= self.batch_size, f"from 1 to batch_size={self.batch_size}"),
-            "optimiser": _is_optimiser_of_timm(self.optimiser),  # such a pair, as from `at_least_0`
+            "optimiser": _is_optimiser_of_timm(self.optimiser),  # a pair like the others
             "lr": (0 < self.lr < math.inf, "a finite number above 0"),
             "lr_batch": (self.lr_batch >= 0, "at least 0"),
             "finetune_lr": (0 < self.finetune_lr <= 1, "above 0 and at most 1, a share of lr"),

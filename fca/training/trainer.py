@@ -75,7 +75,7 @@ class TrainerKeys:
             module, _, _ = target.rpartition(".")
             if not is_within(module, *plugins()):
                 raise FcaError(key, target, ", ".join(keywords_by_class), STEP)  # STEP: how to allow a class
-            declare_torchvision_ops()  # the user's module may import Lightning, which needs them
+            declare_torchvision_ops()  # before `class_of`: the user's module may import Lightning, which needs them
             class_of(key, target)  # raises if it is no dataclass of that module
 
     def meaning(self) -> list[Any]:
@@ -123,7 +123,8 @@ def _made_from_entry(key: str, entry: Mapping[str, Any], keywords_by_class: Keyw
                        callback, LOGGERS if it is a logger.
     folder:            the run's folder, where Lightning's loggers write.
 
-    Raises FcaError if the class refuses its keywords, or is neither a callback nor a logger as the entry should be.
+    Raises FcaError if the class refuses its keywords, or if an entry for a callback names a class that is no callback,
+    or an entry for a logger a class that is no logger.
     """
     target = entry["_target_"]
     keywords = {name: value for name, value in entry.items() if name != "_target_"}
