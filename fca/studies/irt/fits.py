@@ -90,8 +90,8 @@ def fitted(
     compat: None for the default fit; "seed001" for variational inference as in the paper (Sharma et al. 2023).
     seed: of the responses held out by "auto", and of the noise at the start under compat.
 
-    A warning lists scales that the responses do not determine. Another one names a group of subjects whose abilities
-    cannot be compared with the others, because too few common items link them.
+    A warning lists scales, such as the spread of ability, that the responses do not determine. Another one names a
+    group of subjects whose abilities cannot be compared with the others, because too few common items link them.
     Raises FcaError for responses that cannot be fitted.
     """
     name = chosen(gathered, seed, hold_out).model if model == "auto" else model
@@ -141,8 +141,8 @@ def priors_taken(fitted_sets: Iterable[tuple[DatasetResponses, IrtFit]]) -> dict
 def weak_link_note(responses: Responses, link: Link) -> str:
     """A clause that names a group of subjects whose abilities cannot be compared with the others, and gives the reason.
 
-    Subjects with responses to different items are on one scale only through items to which both responded.
-    link: the group of these subjects that has least in common with the others (`weakest_link`), if its link is weak.
+    Abilities of two groups with different items are on one scale only through the items to which both responded.
+    link: the group of subjects that has least in common with the others (`weakest_link`), if its link is weak.
 
     `link.shift_se` is the standard error of the difference of the two groups' mean abilities by the responses alone,
     `link.kept` the share of this difference that the prior leaves.

@@ -80,6 +80,7 @@ def linked_parts(gathered: DatasetResponses, image: Int[np.ndarray, " items"] | 
         linked_part = select_responses(gathered, is_in_part, has_response)
         descriptions.append(f"part {number + 1}: {_size_and_names(linked_part)}")
 
+        # every part notes that it stands apart, beside what was left out of the responses before
         reason = f"{name}: shares no {link} with the {sum(~is_in_part)} other subjects"
         linked_part = linked_part._replace(dataset=name, left_out=(*gathered.left_out, reason))
         problem = unfit(linked_part)  # why the part cannot be fitted, or None

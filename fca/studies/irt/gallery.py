@@ -97,7 +97,7 @@ class Gallery:
         frames: list[pd.DataFrame] = []
         not_estimable: dict[str, tuple[str, ...]] = {}
         for source in clean_with_subjects(store, self.query, self.responses):
-            fit = fitted(source, self.model, None, self.seed)
+            fit = fitted(source, self.model, compat=None, seed=self.seed)
             if fit.not_estimable:
                 not_estimable[source.dataset] = fit.not_estimable
 
@@ -161,7 +161,7 @@ def predicted(responses: Responses, item: int) -> str | None:
         return None
 
     responding = np.flatnonzero(~np.isnan(responses.correct[:, item]))
-    names = [*responses.classes, "another class"]  # a prediction of -1, a class without a number, takes the last name
+    names = [*responses.classes, "another class"]  # a prediction of -1, a class not in the list, takes the last name
     counts = Counter(names[responses.pred[subject, item]] for subject in responding).most_common()
 
     words = [f"{name} ({count})" for name, count in counts[:CLASSES_NAMED]]

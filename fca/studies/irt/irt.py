@@ -420,8 +420,9 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
             continue
 
         model = analysis.model if clean is None else clean.fit.model
-        severities = [None]  # all together
+        severities = [None]  # one fit of all severities together
         if analysis.calibration == "separate":
+            # with severity 0, if clean images have responses: they are fitted again, for the subjects of this kind
             severities = gathered.responses.items["severity"].drop_duplicates().tolist()
         for severity in severities:
             on_scale = gathered if severity is None else at_severity(gathered, severity)  # the responses on one scale
@@ -523,7 +524,8 @@ def fit_line(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
     """The line of a fit in table irt_fits: its size, Kendall's tau of ability with accuracy, and the held-out log loss.
 
     Nothing is held out where abilities come from other responses (calibration ability). Cells (pairs of network and
-    item) are not held out of the responses of a single model, because a hidden item would have no response left.
+    item) are not held out where all subjects are snapshots of a single network: they are hidden together, so that a
+    hidden item would have no response left.
     """
     responses = scale.gathered.responses
     line = {
@@ -545,7 +547,9 @@ def fit_line(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
 def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
     """How well the model predicts responses that it was not fitted to, as columns of table irt_fits.
 
-    For the data set on which model "auto" was chosen, the score is on responses that took no part in the choice.
+    Model "auto" is chosen on the clean images of a data set, or on all responses of a file. A fit of these
+    (`scale.is_of_data_set`) is scored on responses that took no part in the choice. All other fits are scored on
+    any held-out responses, as is done for a model given by name.
     """
     if scale.is_clean_or_of_file and analysis.model == "auto":
         score = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).outer
@@ -622,7 +626,8 @@ def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
 
     The columns on trust are Kendall's tau of ability with accuracy, the subjects that nearly always predict a single
     class, and the scales that the responses do not determine. `shift_se` is about the two groups of subjects that have
-    the fewest items in common: it is the standard error of the difference of their mean abilities.
+    the fewest items in common: it is the standard error of the difference of their mean abilities. Where no two groups
+    stand apart, for example because all subjects responded to all items, this column is missing.
     """
     models = responses.subjects["model"]
     labels = responses.items["label"]
@@ -635,7 +640,7 @@ def _fit_summary(responses: Responses, fit: IrtFit) -> dict[str, Any]:
 
     link_columns: dict[str, Any] = {}
     link = weakest_link(responses.correct, fit)
-    if link is not None:
+    if link is not None:  # two groups stand apart
         # the standard error is infinite if no informative response links the groups; a table holds no infinity, so the
         # note states it in words
         link_columns["shift_se"] = link.shift_se if np.isfinite(link.shift_se) else None
@@ -688,8 +693,9 @@ def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
 def severity_shares(items: pd.DataFrame) -> pd.DataFrame:
     """Lines of table irt_severity: histograms of difficulty, discrimination, and feasibility or p_max at each severity.
 
-    All severities of a corruption have the same bins; the outer bins hold the values beyond them. A histogram has 12
-    bins, or fewer (at least 6) where many corruptions would give more than 3,000 lines.
+    All severities of a corruption have the same bins: equal parts of 0 to 1 for a probability, else of the central 99 %
+    of the values. The outer bins also hold the values beyond them. A histogram has 12 bins, or fewer (at least 6) where
+    many corruptions would give more than 3,000 lines.
     items: the frame of table irt_items.
     """
     n_histograms = 3 * items.groupby(["dataset", "corruption", "severity"]).ngroups  # three parameters

@@ -223,7 +223,7 @@ class LabelErrors:
             if source.responses.pred is None:
                 left_out.append(f"{source.dataset}: responses without classes")
                 continue
-            fit = fits.fitted(source, self.model, None, self.seed)  # the fit is kept in memory, not made again
+            fit = fits.fitted(source, self.model, compat=None, seed=self.seed)  # kept in memory, not made again
             if fit.not_estimable:
                 not_estimable[source.dataset] = fit.not_estimable
 
@@ -330,7 +330,7 @@ def positions(names: pd.Index, items: pd.Series) -> Integer[np.ndarray, " names"
     # positions among all items; a name without a match has -1 in `matches`, which takes the appended -1
     by_base = np.append(unique_item_bases.index.to_numpy(), -1)[matches]
 
-    # an item that one name gives in full cannot be meant by another name too
+    # an item whose full name is among the names is taken: no other name matches it by the last part of the path
     is_free = ~np.isin(by_base, by_full_name[by_full_name >= 0])
     return np.where(by_full_name >= 0, by_full_name, np.where(is_free, by_base, -1))
 
@@ -376,7 +376,7 @@ def _score_items(
     """
     responses = source.responses
     assert responses.pred is not None  # the caller leaves out sources without predicted classes
-    fit = fits.fitted(source, model, None, seed)
+    fit = fits.fitted(source, model, compat=None, seed=seed)
     # of each item: the wrong class that most subjects predict (answer), and the share of subjects that do
     modal_wrong = stats.modal_wrong(responses.correct, responses.pred)
     top1 = stats.item_top1(responses.correct)
@@ -423,6 +423,7 @@ def _score_items(
 def _rule_lines(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
     """Lines of table label_error_rules: how well each rule finds the labels of one data set that verdicts call wrong.
 
+    Labels that nobody reviewed count as right, except in the AUC among reviewed items.
     k: precision is the share of wrong labels among the k most suspect items; None: as many as there are wrong labels.
     Raises FcaError if none or all of the labels are wrong, and for a k outside 1 to the number of items.
     """

@@ -45,7 +45,7 @@ RANKING_VALUE = VALUE.with_format(".3f", "AUC, precision")
 
 
 def rules_figure(rules: Table) -> alt.FacetChart:
-    """Draw how well each rule finds wrong labels: AUC among all and among reviewed images, precision of the first k.
+    """Draw how well each rule finds wrong labels: its AUC (all images; reviewed images) and precision of the first k.
 
     One row per rule, with 95 % intervals. Precision is among the k most suspect images.
     rules: table label_error_rules. Raises NothingToDraw if it is empty, as it is without people's verdicts on labels.
@@ -134,7 +134,7 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
 
     An image is drawn only if more models predict one other class than its label.
     suspects: table label_suspects; its parameters name the data sets without suspects, with the reason. Raises
-    NothingToDraw, with the reason, where no label is suspected.
+    NothingToDraw, with these reasons, if no data set has suspects, and if no image is to be drawn.
     """
     reasons = suspects.parameters.get(errors.NOT_LISTED, ())
     frame = suspects.frame[suspects.frame[SUSPECT_RANK] <= SUSPECTS_SHOWN]
@@ -172,20 +172,21 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
         *(f"{reason}." for reason in reasons),
     )
     n_columns = min(2, frame["panel"].nunique())
-    return style.faceted(chart, frame, title, filters=(DATASET,), columns=n_columns, row=22)
+    return style.faceted(chart, frame, title, filters=(DATASET,), columns=n_columns, row=22)  # 22 pixels an image
 
 
 def gallery_figure(gallery: Table) -> alt.FacetChart:
     """Draw a grid of pictures for each kind (hardest, easiest, suspect), with label and predicted classes below each.
 
-    gallery: table gallery. Raises NothingToDraw, with the command that makes pictures, where no image has one.
+    gallery: table gallery. Raises NothingToDraw if it is empty, and, with the command that makes pictures, where no
+    image has one.
     """
     frame = gallery.frame.dropna(subset="thumbnail")  # images with a picture
     if frame.empty and len(gallery.frame):  # there are images, but without pictures
         raise style.NothingToDraw(_missing_pictures(gallery.frame))
 
     frame = frame.assign(kind_words=frame[KIND].map(dict(KIND.choices)))
-    frame["panel"] = style.panels(frame, DATASET, "kind_words")
+    frame["panel"] = style.panels(frame, DATASET, "kind_words")  # raises NothingToDraw for an empty frame
     frame[[LABEL, PREDICTED]] = frame[[LABEL, PREDICTED]].fillna("")  # a file may know only right or wrong
     frame["lines"] = [_in_two_lines(words) for words in frame[PREDICTED]]
 
@@ -231,9 +232,9 @@ def _missing_pictures(frame: pd.DataFrame) -> str:
 def rules_statements(rules: pd.DataFrame, curve: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on how many wrong labels are among the quarter of images that a rule suspects most.
 
-    One sentence is on the rule with the highest AUC; the others compare it with chance and with the paper's rule.
-    There is no sentence without people's verdicts on labels.
-    rules, curve: the frames of tables label_error_rules and label_error_curve.
+    The first two sentences are on the rule with the highest AUC: what it finds, and what chance would find. The others
+    are on the paper's rule. There is no sentence without people's verdicts on labels.
+    rules, curve: the lines of one data set in tables label_error_rules and label_error_curve.
 
     >>> line = {"dataset": "zoo", "auc_low": 0.8, "auc_high": 0.95, "errors": 54}
     >>> best = line | {"rule": "low_top1", "auc": 0.9, "recall_25": 0.75, "recall_25_low": 0.6, "recall_25_high": 0.85}
@@ -250,8 +251,8 @@ claims 30 to 40 %, of no stated share.
         return
 
     best, *next_rules = ranked.to_dict("records")
-    of_best = curve[curve[RULE] == best[RULE]].reset_index(drop=True)
-    chart = small.lines(of_best, SHARE_FLAGGED, RECALL, RULE, (SHARE_FLAGGED, RECALL))
+    curve_of_best = curve[curve[RULE] == best[RULE]].reset_index(drop=True)
+    chart = small.lines(curve_of_best, x=SHARE_FLAGGED, y=RECALL, series=RULE, hover=(SHARE_FLAGGED, RECALL))
     yield Statement(f"Reviewing the 25 % most suspect images of {best[DATASET]} finds {_found_by_best(best)}.", chart)
 
     by_chance = f"by chance {100 * RECALL_BY_CHANCE:.0f} % are found"

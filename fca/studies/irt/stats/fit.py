@@ -40,12 +40,16 @@ def fit_irt(
     feasibility ~ Beta(5, 1) and guess / feasibility ~ Beta(1, 9). Both Betas are densities of logits, which keeps modes
     off the bounds. In the 1pl a is 1 and ability is in logits.
 
-    The scales s and n are not taken at the mode, because the joint posterior is infinite where all b are equal or the
-    unit of ability goes to 0. They are learned by EM steps under Laplace's approximation: s² as the mean of
-    E[(b - m)²] over items (with a half-normal prior of scale 3 on s, and a floor of 0.1), n such that the mean of E[θ²]
-    over subjects is 1, as the prior of θ has it. A scale is not estimable if it falls to its floor, or if it is small
-    and chance explains it. Then `not_estimable` names it, s = 1 or n = 0 is taken instead, and standard errors are
-    those under this prior (docs/adr/0043).
+    Two scales are learned: s, the spread of difficulty, and exp(n), the spread of ability in logits (not in the 1pl).
+    They are not taken at the mode, because the joint posterior is infinite where all b are equal or the unit of ability
+    goes to 0. EM steps under Laplace's approximation learn them: s² as the mean of E[(b - m)²] over items (with a
+    half-normal prior of scale 3 on s, and a floor of 0.1), n such that the mean of E[θ²] over subjects is 1, as the
+    prior of θ has it.
+
+    A scale is not estimable if it falls to its floor. If it is below 0.5, or the fit did not converge, it must also
+    exceed what chance gives (two standard errors of a variance learned from values that do not differ). The name of a
+    scale that is not estimable is in `not_estimable`; s = 1 or n = 0 is taken instead, and standard errors are those
+    under this prior (docs/adr/0043).
 
     With an upper asymptote an item can have two modes, so each item is started several times and keeps its highest.
     The result is deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`).

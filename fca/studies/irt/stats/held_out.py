@@ -213,6 +213,7 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     # several models may take part in the outer score; it has the name of the model that is chosen overall
     nested_chance = _nested_chance(split, chance_by_model, inner_loss_by_model)
     outer = _score_predictions(responses, nested_chance, baseline, candidates[0].model, "subjects", network)
+    # the score also has the networks of the folds without which common items do not link all other subjects
     return Choice(candidates, outer._replace(unlinked=_unlinked_networks(responses, split, network)))
 
 
@@ -450,7 +451,8 @@ def _score_predictions(
     baseline: predicted for all responses from means of subjects and items; it is scored on the same responses.
 
     The score (`nll`) is the mean negative log likelihood of a response: -log chance where it is right, -log (1 -
-    chance) where it is wrong. AUC, accuracy at a chance of 0.5, and sums by network come with it.
+    chance) where it is wrong. The result also has AUC, accuracy at a chance of 0.5, and for each network the sum of
+    losses and the number of predicted responses.
     hold_out: "cells" or "subjects", for the result.
     network: of each subject, 0..k-1; the interval is over networks.
     Raises FcaError if no response was predicted.
