@@ -661,7 +661,8 @@ def averages(tests: pd.DataFrame) -> Line:
     Averages are over models, groups and repeats. Tests without an estimate or a standard error are counted (UNDEFINED)
     and left out of estimate, bias and coverage.
     The rank correlation is Kendall's tau-b between the models' estimated and true means over groups. Its value and both
-    ends of its interval (which leaves out networks) are means over repeats; NaN with fewer than FEWEST (3) models.
+    ends of its interval are means over repeats; NaN with fewer than FEWEST (3) models. The interval is a jackknife over
+    networks: models that are snapshots or seeds of one network are left out together.
     """
     defined = tests.dropna(subset=[ESTIMATE, "se"])
     is_covered = (defined["low"] <= defined[TRUTH]) & (defined[TRUTH] <= defined["high"])

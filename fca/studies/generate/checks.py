@@ -69,8 +69,8 @@ class Checks:
         another command adds to the folder.
         """
         with folder.held(wait=False):
-            # The plan gets the values of its file. Prompts for the levels are made of descriptions, some of which a
-            # language model wrote into the journal when images were drawn: the plan gets these, too.
+            # The scorer compares each image with prompts. These need the values of the plan's file, and descriptions,
+            # some of which a language model wrote into the journal when images were drawn.
             plan = with_descriptions(plan.resolved(), folder.journal.lines())
             scorer = ImageScorer(self.model, plan)
             self._score_new_images(scorer, folder, plan)

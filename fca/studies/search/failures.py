@@ -690,7 +690,8 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
         rules = [dict(rule) for rule in json.loads("".join(read("rules").ravel()))]
     except (ValueError, TypeError):
         invalid.append("rules")
-    # a finished search has at least one accepted image; without one, the error reads "arrays = none"
+    # `shown` has the number of accepted images of each visit; a finished search has at least one in all. Without one,
+    # the error reads "arrays = none"
     if invalid or not arrays["shown"].any():
         raise FcaError("arrays", ", ".join(invalid) or "none", "those of a search", "restore the run, or remove it")
 

@@ -56,7 +56,7 @@ def rules_figure(rules: Table) -> alt.FacetChart:
         value_columns = dict(zip(interval_columns(measure), interval_columns(RANKING_VALUE), strict=True))
         frames_by_measure.append(rules.frame.rename(columns=value_columns).assign(measure=words))
     frame = pd.concat(frames_by_measure, ignore_index=True).dropna(subset=RANKING_VALUE)
-    frame = _with_panels_unless_empty(frame)
+    frame = _with_panel_or_nothing_to_draw(frame)  # a panel for each data set
     frame = frame.assign(rule=frame[RULE].map(dict(RULE.choices)))
 
     rows = kinds.category(alt.Y, RULE, list(RULE.choices.values()), domain=False, labelPadding=12)
@@ -89,7 +89,7 @@ def curve_figure(curve: Table) -> alt.FacetChart:
     paper (Sharma et al. 2023) claims to find.
     curve: table label_error_curve. Raises NothingToDraw if it is empty, as it is without people's verdicts on labels.
     """
-    frame = _with_panels_unless_empty(curve.frame)
+    frame = _with_panel_or_nothing_to_draw(curve.frame)
     colours = kinds.hue(RULE, frame, shapes=None, columns=3)
 
     # band and diagonal have data of their own: with the table's data they would be drawn once per line of it
@@ -119,7 +119,7 @@ def curve_figure(curve: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, filters=(DATASET,), height=300)
 
 
-def _with_panels_unless_empty(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_panel_or_nothing_to_draw(frame: pd.DataFrame) -> pd.DataFrame:
     """The lines with a column `panel`, the heading of the data set's panel.
 
     Raises NothingToDraw without lines: there are none if no verdicts were given.
