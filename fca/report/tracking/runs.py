@@ -153,9 +153,11 @@ class WandbTracker:
             self.end(opened, exit_code=1)
 
     def close(self) -> None:
-        """End a job: write and close every entry to which the rows that were kept by `finish` belong.
+        """End a job: write the rows that `finish` kept to W&B, and close all runs that are open there.
 
-        Runs in W&B that are still open then have no row, so their work did not finish: they end as failed.
+        An entry is a run in W&B: a training, with the rows that were computed from it. `write` opens the run of an
+        entry if it is not open yet. Runs that are still open after that have no row, so their work did not finish: they
+        end as failed.
         """
         rows = list(self._rows)
         self._rows.clear()
@@ -166,7 +168,8 @@ class WandbTracker:
 
         for identity, entry_rows in rows_by_entry.items():
             with self._guarded(f"run {identity}"):
-                self.write(self.entry(identity, entry_rows), self._open.pop(identity, None))
+                opened = self._open.pop(identity, None)  # None: not open, `write` opens it
+                self.write(self.entry(identity, entry_rows), opened)
 
         for identity in list(self._open):  # no row: failed or stopped
             with self._guarded(f"run {identity}"):
