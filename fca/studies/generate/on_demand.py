@@ -107,7 +107,7 @@ class Latest:
 class Attempts:
     """A request with one seed after the other, until its image is drawn or MAX_ATTEMPTS seeds were refused.
 
-    `ask` gives the next request to draw, and `tell` records what came of it.
+    `next_request` gives the request to draw, and `record` keeps what came of it.
 
     image:  the line of the drawn image; None until it is drawn.    seed: the next seed to try.
     reason: of the last refusal.
@@ -125,14 +125,14 @@ class Attempts:
         if last_line is not None and last_line["kind"] == "refusal" and is_of(last_line, request):
             self._refuse(last_line)
 
-    def ask(self) -> Request | None:
+    def next_request(self) -> Request | None:
         """The request with the next seed to try; None if the image is drawn, or all seeds were refused."""
         if self.image is not None or self.seed >= self.request.seed + MAX_ATTEMPTS:
             return None
         return replace(self.request, seed=self.seed)
 
-    def tell(self, attempt: Request, line: Line) -> None:
-        """Record the line of an attempt: an image or a refusal."""
+    def record(self, line: Line) -> None:
+        """Keep the line of an attempt: an image or a refusal."""
         if line["kind"] == "image":
             self.image = line
         else:
@@ -221,11 +221,11 @@ class Drawer:
         # `attempts` gives the request with one seed after another, until its image is drawn or MAX_ATTEMPTS seeds were
         # refused. If the journal's last line is a refusal, it starts with the seed after the refused one.
         attempts = Attempts(request, last_lines.get(request.key))
-        while (attempt := attempts.ask()) is not None:
+        while (attempt := attempts.next_request()) is not None:
             lines = self._draw_together([attempt, *beside])  # a line for each, of an image or of a refusal
             for line in lines:
                 self.folder.journal.add(line)
-            attempts.tell(attempt, lines[0])  # the first line is that of the attempt
+            attempts.record(lines[0])  # the first line is that of the attempt
             beside = []  # further attempts must not draw these again
         if attempts.image is None:
             reason = f"refused by {self.generator.label()} with {MAX_ATTEMPTS} seeds: {attempts.reason}"

@@ -434,10 +434,11 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
     Items with equal responses form a group, computed once; `data.count` has the number of items of each group. An item
     with a cap has a chance of a right response that ends below 1 (its feasibility), however able the subject.
 
-    Returns the new state, the posterior of the items, and the evidence lower bound at `state`, before the round.
+    Returns the new state, the posterior of the items, and the evidence lower bound at `state`, before the round. The
+    items fit the abilities of `state`, so they are in its unit, not in that of the new state.
     θ is ability, with mean `state.ability` and variance `state.variance`. The evidence is the sum of log P(responses)
     over items, E log (prior(θ) / q(θ)) over subjects, and what the uncertain means and precisions of the priors add.
-    The responses determine neither the origin nor the unit of ability. So all parameters are shifted and scaled such
+    The responses determine neither the origin nor the unit of ability. So the new state is shifted and scaled such
     that abilities have mean 0 and, where discrimination is learned, E θ² has mean 1. In the 1PL the unit is a logit.
     """
     has_one_slope = points.width[1] == 0  # the 1PL: a single point of log a
@@ -470,7 +471,7 @@ def sweep(state: State, data: Responses, points: Grid) -> tuple[State, Items, fl
         # the mode of its posterior, from the expected number of items without a cap
         uncapped = (float(data.count @ items.uncapped) + 1) / (float(data.count.sum()) + 2)
 
-    # abilities; then all parameters are moved to the same origin and unit
+    # abilities; then they and the priors are moved to the new origin and unit
     theta, variance = subjects_step(state, log_chances, items, ability_prior)
     shift = float(theta.mean())
     unit = 1.0 if has_one_slope else float(np.sqrt(np.mean((theta - shift) ** 2 + variance)))

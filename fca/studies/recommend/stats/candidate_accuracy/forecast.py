@@ -158,8 +158,10 @@ class JobForecast:
     def draws(self, count: int = DRAWS, judged: bool = False) -> Draws:
         """Joint draws of all candidates' accuracies from this distribution, the same at every call.
 
-        They are accuracies on images like the test images; if `judged`, on images like those that judge the job.
-        The number of draws is `count`.
+        They are accuracies on images like the test images. If `judged`, they are on images like those on which the
+        candidates are judged before the test: images to which they were not fitted.
+
+        count: number of draws.
         """
         rng = keyed_rng("candidate accuracy", 0)
         weights = np.exp(self.mixture.log_weights)
