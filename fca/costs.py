@@ -87,7 +87,7 @@ class Costs:
     def described(self) -> str:
         """The table in words: for each true class the most frequent cost of a wrong answer, then the exceptions.
 
-        A right answer that costs something is an exception, too.
+        Of equally frequent costs it is the lowest. A right answer that costs something is an exception, too.
 
         >>> Costs(("a", "b", "c"), np.array([[0, 1.0, 1], [5, 0, 1], [20, 20, 2]])).described
         'a: 1; b: 1 (a 5); c: 20 (c 2)'
@@ -253,11 +253,11 @@ def mean_cost(costs: Costs, labels: Labels, answers: Labels) -> MeanCost:
 
     labels, answers: true class and answer of each image, as positions in `costs.classes`.
 
-    The excess of an image is its cost above that of the cheapest answer for its true class. The interval has the 2.5 %
-    and 97.5 % quantiles of `fca.stats.decision.accuracy_draws` for the scores 1 - excess / largest excess. These draws
-    are a Bayesian bootstrap with half an image more of excess 0 and half an image more of the largest excess. So the
-    upper end stays high if too few images were seen to rule out a rare, expensive mistake. If all mistakes cost the
-    same, it is Jeffreys' interval of the error.
+    The excess of an image is its cost above that of the cheapest answer for its true class; its score is
+    1 - excess / largest excess of the table. `fca.stats.decision.accuracy_draws` draws the mean score, and the interval
+    has the costs at its 97.5 % and 2.5 % quantiles. The draws are a Bayesian bootstrap with half an unseen image of
+    excess 0 and half an unseen image of the largest excess. So the upper end stays high if too few images were seen to
+    rule out a rare, expensive mistake. If all mistakes cost the same, it is Jeffreys' interval of the error.
     """
     largest = costs.excess.max()
     excess = costs.excess[labels, answers]

@@ -256,8 +256,9 @@ class _TableText:
         skips_spaces: whether spaces after separators are ignored.
         clean_name:   cell of the header -> column name.
 
-        The first line after the header shows whether separators at the end of the header stand for columns without a
-        name, whether only the header has them, or whether every line has them.
+        The first line after the header decides about separators at the end. If it has as many cells as the header, the
+        header's last cells are columns, even without a name. If it has fewer, the further empty cells of the header
+        are no columns. If it has more, every line after the header must have these separators at its end.
         Raises FcaError for a missing header and repeated names; the iterator raises it for a line with too many or too
         few cells.
         """
@@ -278,7 +279,7 @@ class _TableText:
             value = f"{duplicates[0]!r} twice"
             raise FcaError(f"columns of {self.name}", value, "names that differ", "rename one of them")
 
-        n_cells = max(width, len(names))  # more than names if every line has separators at its end
+        n_cells = max(width, len(names))  # more than names if all lines but the header end with separators
         all_lines = chain([] if first_line is None else [first_line], reader)
         return TableLines(names, _checked_lines(all_lines, reader, names, n_cells, self.name))
 

@@ -71,6 +71,7 @@ class Meter:
     def __init__(self, what: str, total: int, *, long: bool = True, work: Sequence[float] = ()) -> None:
         """Make the bar, which is shown from `__enter__` on, and the lines that replace it where there is no terminal.
 
+        long: whether the work takes long enough for a bar.
         work: how long each item takes, in any unit; without it, all take equally long.
         """
         self.n_done = 0
@@ -142,10 +143,10 @@ class ProgressLines:
         self.n_written = 0
         self.start_s = self.last_line_s = time.monotonic()
         is_worker_of_sweep = multiprocessing.parent_process() is not None
-        self.is_quiet = on_terminal() or is_worker_of_sweep
+        self.is_quiet = on_terminal() or is_worker_of_sweep  # a terminal has a bar; a sweep writes lines of its own
 
     def show(self, done: int, note: str = "", *, last: bool = False) -> None:
-        """Write how many items are done, if a line is due.
+        """Write how many items are done, if a line is due; never on a terminal or in a joblib worker of a sweep.
 
         The first line is due FIRST_S seconds after the start. Later pauses are EVERY_S seconds, or the share
         PAUSE_SHARE of the time so far if that is longer, so that long work writes few lines.

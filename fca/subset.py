@@ -33,7 +33,8 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
     sampler: how they are drawn.
       uniform: every class can be drawn, and the draws of different (num_classes, ncl, seed) are independent.
       fca:     as the released code of the Few-Class Arena: it never draws the last class, and the subsets of one seed
-               are nested over small ncl (github.com/fewclassarena/fca, tools/dataset_converters/convert_ncls.py).
+               are nested over small ncl (github.com/fewclassarena/fca, tools/dataset_converters/convert_ncls.py);
+               `random.sample` draws large samples in another way.
 
     If ncl is num_classes, the subset is all classes, whatever the seed. Raises NoSuchSubset if ncl is outside of
     2..num_classes; the sampler fca draws at most num_classes - 1.
@@ -149,9 +150,10 @@ def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
     # Of several keys take the one with the value's own text, or else the one of its type: 1 is "1", not "1.0".
     if len(keys) > 1:
         text = str(value).casefold()
-        has_decimals = isinstance(value, float)  # 1.0 in YAML becomes a float, 1 an int
+        # A key of digits alone, such as "1", is read as an int, and "1.0" as a float
+        is_float = isinstance(value, float)
         keys_of_same_text = [key for key in keys if key.casefold() == text]
-        keys_of_same_type = [key for key in keys if has_decimals != key.lstrip("+-").isdecimal()]
+        keys_of_same_type = [key for key in keys if key.lstrip("+-").isdecimal() != is_float]
         if len(keys_of_same_text) == 1 and type(value) is not float:  # str(1.10) is "1.1", which may not be meant
             keys = keys_of_same_text
         elif len(keys_of_same_type) == 1:

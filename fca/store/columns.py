@@ -151,13 +151,13 @@ def present_name(name: str) -> str:
 
 
 def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
-    """The row (stored result of a run) with these values as JSON can hold them, without values that are None.
+    """The row (stored result of a run) with these values, in types that JSON can hold; None values are left out.
 
     Its columns are in the order of their declaration.
 
     values:  column -> value.
-    columns: the columns that the task of the run declares in addition to BASE. Columns of the recipe need no
-             declaration.
+    columns: the columns that the task of the run declares in addition to BASE, the columns of every task. Columns of
+             the recipe need no declaration.
     Raises ValueError for any other column, for a value of the wrong type, and for NaN or an infinite number.
 
     >>> checked({"task": "score", "run_id": "0123456789ab", "top1": None})

@@ -140,9 +140,9 @@ def read_row(folder: str | Path) -> Whole:
 
     listed = row.pop(FILES, None)  # this and the id of the schema describe the row, and are no columns of it
     schema = row.pop(SCHEMA, None)
-    if listed is None and SIGNED not in content:  # a checksum without a list is an alteration, below
+    if listed is None and SIGNED not in content:
         raise DamagedFile(path, "lists no files: written by an earlier version; repeat the command")
-    if listed is None or not is_as_signed(content):  # the content does not have the checksum in it
+    if listed is None or not is_as_signed(content):  # a checksum but no list, or no checksum that matches
         raise DamagedFile(path, "was altered")
     for old_name in RENAMED.keys() & row.keys():
         row[RENAMED[old_name]] = row.pop(old_name)
@@ -226,7 +226,7 @@ def _check_file(path: str, entry: Entry, written_ns: int, *, always: bool) -> No
     # process reads it again
     if is_later_than_row:
         with suppress(OSError):  # a store may be read-only
-            os.utime(path, ns=(mtime_ns, written_ns))  # times of access and of change
+            os.utime(path, ns=(mtime_ns, written_ns))  # times of access, which fca never reads, and of change
     remember(path)
 
 
@@ -234,7 +234,8 @@ def check_header(path: Path) -> None:
     """Raise DamagedFile for weights (.safetensors) that are missing, or not as long as their header states.
 
     It is for weights that no row lists yet, so that there is no checksum to compare. A file of weights begins with 8
-    bytes, the length of the header. The header is JSON; it has the range of bytes, from its end, of each tensor.
+    bytes, the length of the header. The header is JSON: for each tensor, where its bytes begin and end in the part of
+    the file behind the header.
     """
     try:
         with opened(path) as file:

@@ -323,8 +323,9 @@ class _Measure:
         """Count the values of the next event of the parser, and the levels of their nesting.
 
         An alias counts as all values that it repeats. The height of a collection (list or mapping) is the number of
-        levels in it; `heights` has the height so far of the whole text and of each collection that is still open, and
-        `_count` raises the last of them to the height that it is given.
+        levels in it. `heights` has the height so far of the whole text and of each collection that is still open. If
+        the last of them is lower than the height that `_count` is given, it becomes that height. `size_of_anchor` has
+        the number of values and the height of what each anchor marks.
 
         Raises ValueError for a tag that could make any object, an alias without a finished anchor, and a text that has
         too many values or is nested too deeply.

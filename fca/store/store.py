@@ -156,10 +156,9 @@ class Store:
     def without(self, damaged: DamagedFile) -> Store:
         """This store without the runs that need a damaged file, for a reader that found the file to be damaged.
 
-        A DamagedFile names its path and its problem (`args`); two with the same are one damage. The first call also
-        looks for all other damage, so that the reader need not start again for each damaged file. The log names the
-        files. Raises `damaged` itself if the file is left out already, because the reader would find it again and
-        again.
+        Two DamagedFiles with the same path and problem (`args`) count as one. The first call also looks for all other
+        damage, so that the reader need not start again for each damaged file. The log names the files. Raises
+        `damaged` itself if the file is left out already, because the reader would find it again and again.
         """
         if damaged.args in [file.args for file in self.left_out]:
             raise damaged
