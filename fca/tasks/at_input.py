@@ -83,7 +83,8 @@ class AtInput:
         self._n_threads = threads(machine.workers)
         self._open = partial(open_pixels, cache=context.cache, workers=machine.workers, limit_gb=machine.cache_gb)
         self._pixels = self._open(data, classifier.geometry, rows=rows)
-        self._latest_tensors = dict[str, tuple[Any, Tensor]]()  # kind -> the key and the tensor of the latest one
+        # for `once`: kind of tensor, such as "noise" -> what the latest one depends on (its key), and this tensor
+        self._latest_tensors = dict[str, tuple[Any, Tensor]]()
 
     def images(self, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         """The pixels of these images, in [0, 1]."""
@@ -229,10 +230,11 @@ def outputs_under(
 ) -> OutputsUnderShifts:
     """The classifier's outputs for all images under each of these shifts, in full precision (float32).
 
-    For each batch of images all shifts are computed in turn, so that pixels, masks and noise are made once.
+    For each batch of images all shifts are computed in turn, so that pixels, masks and noise are made once: `images`
+    keeps the latest of each.
 
     example_rows: positions in `data.items` of the images of which thumbnails under each shift are returned.
-    Raises FcaError for logits that are NaN or infinite.
+    Raises FcaError for logits that are NaN or infinite, and for an image without a mask.
     """
     module = classifier.module.eval().to(images.device)
     n_images = len(images.rows)
@@ -250,7 +252,7 @@ def outputs_under(
                 shifted = shift.at_input(images, rows)
                 shifted = shifted.contiguous(memory_format=torch.channels_last)  # 1.5 times as fast
                 logits = module(classifier.normalise(shifted)).float().cpu().numpy()
-                check_outputs("logits", logits, before=n_forwarded)  # `before` lets the error count over all batches
+                check_outputs("logits", logits, before=n_forwarded)  # `before`: images already checked, for the message
                 batches_of_shift.append(logits)
             n_forwarded += len(rows)
 

@@ -61,7 +61,7 @@ class Describe:
             identity["group"] = data.group
         if data.unused:  # these images are counted, but are no part of the fingerprint
             identity["unused"] = data.unused
-        if data.fingerprint_kind == "content":
+        if data.fingerprint_kind == "content":  # sets identified by a version, such as published ones, keep their ids
             identity["files"] = "damage, bits"  # earlier versions examined only the pixels
         if split_data is not data:  # a set with one split; earlier versions described it without splitting it
             identity["cut"] = split_data.fingerprint
@@ -118,7 +118,8 @@ def describe_images(data: ImageData, workers: int = 0) -> Arrays:
     phash: 64-bit perceptual hash.
     sha256: 64 hex digits, as bytes, over "height width " and the decoded RGB pixels. Decoders of JPEG may differ by a
     grey level, so compare these hashes only between machines with the same Pillow.
-    largest: the largest value of a file with 16 bits a channel; NaN for all others, and where dataset.white is set.
+    largest: the largest value of a file with 16 bits a channel; NaN for all others, and where dataset.white is set, as
+    the user has chosen the value of white then.
     damaged: whether the compressed data of a JPEG file are damaged.
 
     Arrays of other lengths:
@@ -152,7 +153,7 @@ def describe_images(data: ImageData, workers: int = 0) -> Arrays:
     distinct = readable[np.sort(first_of_digest)]
     smaller_side = np.minimum(arrays["height"], arrays["width"])
     exact = exact_pairs(digests[readable].tolist())
-    near = near_pairs(signatures[distinct], smaller_side[distinct])
+    near = near_pairs(signatures[distinct], smaller_side[distinct])  # copies of larger images have to agree better
 
     return {
         **arrays,

@@ -70,7 +70,7 @@ class Latency:
     def plan(self, context: RunContext) -> list[Run[Timed]]:
         """One run, which measures the network with a head for the subset's classes on this machine.
 
-        Raises FcaError for a shift, since noise is fed to the network.
+        Raises FcaError for a shift: the input of the network is random pixels, so there are no images to change.
         """
         context.check_clean("latency")
         model = context.model
@@ -161,7 +161,7 @@ def _network_with_head(model: Model, keys: Sequence[str], threads: int) -> _Subj
     if isinstance(model, OnnxFile):
         return _program_in_onnxruntime(model.program, model.description.geometry.size, threads)
 
-    takes_head = model.from_scratch() is not None  # a model that can be trained
+    takes_head = model.from_scratch() is not None  # it can have random weights, unlike HOG
     classifier = model.build(keys if takes_head else None)
     return _Subject(classifier, cost(classifier), file_mb=None)  # no file of an ONNX program
 

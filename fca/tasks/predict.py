@@ -209,8 +209,9 @@ def runs_of_split(context: RunContext, split: str, keep_logits: bool = False) ->
 def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
     """Give a zero-shot model the keys of the classes that it chooses among; other models are returned unchanged.
 
-    Classes that the configuration gives are kept. Otherwise the model gets a published list of classes that contains
-    the classes of the data set, if its `choose_among` names such a list, or else the classes of the data set.
+    Classes that the configuration gives are kept. Otherwise `model.choose_among` (column of `data.items` -> name of a
+    published list of classes) decides: if the data set has such a column, and all its classes are in the list of this
+    column, the model gets the list. In all other cases it gets the classes of the data set.
     The published list is preferred because networks trained on it choose among all of its classes: a model with fewer
     classes to choose among would have an easier test. The masked protocol later restricts the stored logits to the
     classes of the data set.
@@ -227,7 +228,6 @@ def with_class_keys(model: Model, data: ImageData) -> tuple[Model, dict[str, str
 
     for column, published in model.choose_among.items():
         published_keys = class_keys(published)
-        # such a data set has a column of the items named in `choose_among`, and no class outside of the list
         if column in data.items and set(data.classes) <= set(published_keys):
             return model.naming(published_keys), {ZERO_SHOT: published}
     return model.naming(data.classes), {}
@@ -504,7 +504,7 @@ def predict_images(
     bytes_of_all_shifts = 3 * classifier.input_size**2 * len(rows) * len(context.shifts)
     fits_cache = bytes_of_all_shifts <= 1e9 * machine.cache_gb
     cache_gb = machine.cache_gb if is_clean or fits_cache else 0.0
-    # after a shift that crops images to a reference size, the network crops less: no margin is cropped twice
+    # A shift that crops images to a reference size has removed a margin already, so the network crops less then.
     geometry = geometry_under(work.shift, classifier.geometry)
     pixels = open_pixels(data, geometry, context.cache, machine.workers, cache_gb, positions)
 
@@ -547,7 +547,8 @@ def predict_at_input(
     runs_at_once = max(1, LOGITS_HELD_BYTES // logits_bytes)
     for first_run in range(0, len(runs), runs_at_once):
         chunk = runs[first_run : first_run + runs_at_once]
-        shifts = [run.work.shift for run in chunk if isinstance(run.work.shift, InputShift)]  # all are: for mypy
+        # all shifts are InputShifts here: the condition is only for mypy
+        shifts = [run.work.shift for run in chunk if isinstance(run.work.shift, InputShift)]
 
         start = time.perf_counter()
         outputs = outputs_under(shifts, classifier, images, example_rows)
@@ -621,6 +622,6 @@ def score(run: Run[Scoring], store: Store) -> dict[str, Any]:
     if work.groups:
         group_of_logit = work.groups.codes(stored.logit_classes)  # -1: a class of no group
         top1_grouped, n_grouped = grouped_top1(logits, group_of_logit, true)
-        columns["n_grouped"] = n_grouped
+        columns["n_grouped"] = n_grouped  # images whose class is in a group; no others count for top1_grouped
         columns.update(accuracy_columns("top1_grouped", top1_grouped, n_grouped))
     return columns

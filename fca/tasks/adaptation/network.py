@@ -268,8 +268,8 @@ def _train(run: Run[TrainingWork], context: RunContext) -> tuple[Classifier, dic
     if work.features is not None:
         _fit_probe_as_last_layer(classifier, work.features, train_rows, train_labels, context)
 
-    # Images are read at the input size of the network. But a recipe that crops takes its crops from whole training
-    # images, so only its validation images are read so.
+    # Images are read at the input size of the network. But a recipe that crops needs training images with their
+    # margins: then only validation images are read at input size.
     cache_and_workers = (context.cache, machine.workers, machine.cache_gb)
     if work.recipe.crops:
         pixels = open_pixels(data, classifier.geometry, *cache_and_workers, rows=val_rows)
@@ -356,7 +356,8 @@ def _fit_probe_as_last_layer(
         allowed = f"random for {type(classifier.module).__name__}: its last layer is not linear with a bias"
         raise FcaError("adaptation.start", PROBE, allowed, "set adaptation.start=random")
 
-    # `fit_probe` chooses its penalty on images that are left out in turn: copies, and images of one group, together
+    # `fit_probe` leaves images out in turn to choose its penalty. Copies, and images of one group, are left out
+    # together.
     unit_of_image = connected_images(features.data.items.iloc[rows], features.data.group)
     probe = fit_probe(features.values(context.store)[rows], labels, unit_of_image)
     with torch.no_grad():

@@ -83,7 +83,7 @@ def predicted_from_features(prediction: Run[ForwardWork], work: ProbeWork) -> Ru
 
 
 def probe_identity(context: RunContext, data: ImageData) -> dict[str, Any]:
-    """The part of the identity that is common to all runs that fit probes.
+    """The part of the identity that is common to all runs that fit probes; the id of a run is a hash of its identity.
 
     It has the data, the classes, the network, the column of groups whose images are left out together, and the rule by
     which training images are left out in turn to judge a probe.
