@@ -278,7 +278,7 @@ def _literals(column: str, text: str, present: pd.Series) -> list[str]:
         literals.append(_tuple_literal(text))
     if "text" in kinds:
         literals.append(repr(text))
-    if not literals:  # the column has neither tuples nor texts, which any typed value fits
+    if not literals:  # the column has neither tuples nor texts, either of which any value could be
         allowed = {"truth": "true or false", "number": "a number"}
         expected = " or ".join(allowed[kind] for kind in sorted(kinds))
         raise FcaError(column, text, f"{expected}, as the column has", "correct the filter")
