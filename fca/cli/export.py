@@ -257,7 +257,8 @@ def _images_to_compare(
     """
     # read: position among the n images -> pixels
     if folder is not None:
-        paths, read = loose_images(folder, "verify", trained.white)  # white: of 16-bit images, as in the training
+        # trained.white: the value in 16-bit images that counts as white, as in the training
+        paths, read = loose_images(folder, "verify", trained.white)
         n = min(CHECKED, len(paths))
     else:
         data = trained.images()

@@ -120,6 +120,7 @@ def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
 def allowed_loss(loss: Loss | None, max_loss: float, trained: Trained) -> Loss:
     """The given loss on validation images. Raises FcaError if it exceeds `max_loss`, or if it is None (no images).
 
+    max_loss: the largest allowed loss of accuracy, a share of the images: 0.01 is 1 point.
     trained: the training. If it fitted a linear probe, the error suggests to quantise the network before that.
     """
     if loss is None:

@@ -146,7 +146,7 @@ def main(root: str, arguments: Sequence[str]) -> int:
         typed_groups = [group for group in _option_by_group(config) if _is_named(group, arguments)]
         if typed_groups:  # fca run model --help
             lines = _lines_of_groups(root, config, typed_groups)
-        elif root != "run" or ALL in arguments:
+        elif root != "run" or ALL in arguments:  # only fca run has a short help: CHANGED_FIRST lists keys of fca run
             lines = _all_lines(root, config)
         else:
             lines = _short_lines(root, config, words)
@@ -202,7 +202,8 @@ def _short_lines(root: str, config: DictConfig, words: Sequence[str]) -> Iterato
     typed_names = {re.split(r"[./=]", word.lstrip("+~"))[0] for word in words}  # recipe of +recipe.lr=0.1
     for section in group_sections:
         group = section.title.partition("=")[0]
-        # a group that is no field of the command itself was added by the chosen task
+        # A group that is no field of the command itself was added by the chosen task. Groups with an @ are excepted:
+        # model@encoder is a field of the command, under the name encoder.
         is_from_task = "@" not in group and group not in rules_by_field(schema_of(root))
         if _is_named(group, list(typed_names)) or is_from_task:
             yield from _section_lines(section, width)
@@ -407,7 +408,7 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
         node = OmegaConf.select(config, package, throw_on_missing=False)
         is_inner_group = "/" in group
         if option and isinstance(node, DictConfig) and not is_inner_group:
-            usual_file = CONF / group / f"{option}.yaml"  # for an option that Hydra alone knows; need not exist
+            usual_file = CONF / group / f"{option}.yaml"  # for an option that only Hydra can find; need not exist
             file = option_files(group).get(option, usual_file)
             keys = list(_keys(root, group, package, file, node))
             yield Section(f"{typed}={option}", question_of(file), keys)
@@ -568,7 +569,7 @@ def _collect_comments(node: yaml.MappingNode, lines: Sequence[str], prefix: str,
         if value.start_mark.line > key.end_mark.line:
             ends.append(key.end_mark)
         for end in ends:
-            # an end mark may be behind the last line of the text
+            # The colon behind a key is skipped. An end mark may be behind the last line of the text.
             text_behind = lines[end.line][end.column :].lstrip(":") if end.line < len(lines) else ""
             comment = _COMMENT.match(text_behind)  # closing brackets and spaces, then # and the comment
             if comment is not None:
@@ -582,9 +583,9 @@ def question_of(file: Path) -> str:
     """What an option is for: the comment at the top of its YAML file, up to the first command in the comment.
 
     The result is empty if there is no comment.
-    file: of the option. Some options have no file of their own (the keys of `rows()`); then it is the path of the file
-          that the option would have. Such an option is a kind of corruption, which gets the question how much accuracy
-          is lost to its cause, or an entry of an options.yaml, with its comment beside it.
+    file: of the option. An option without a file of its own has the path that its file would have (the keys of
+          `rows()`). If the option is a kind of corruption, the result is the question how much accuracy is lost to its
+          cause. If it is an entry of an options.yaml, the result is the comment beside the entry.
     """
     if file in rows() and file.parent == CORRUPTIONS:
         return _question_of_corruption(file.stem)

@@ -80,7 +80,7 @@ def unknown_key(
     step = f"fca {root} --help lists groups and keys"
     if suggestions:
         step = f"did you mean {' or '.join(suggestions[:MAX_SUGGESTIONS])}? {step}"
-    elif group and _takes_any_key(config, group):  # such as the keywords of a library
+    elif group and _takes_any_key(config, group):  # an empty node, for the keywords of a library
         step = f"keys of {group} are added with +: +{_word(key, value, name)}"
     elif group:
         step = f"correct its name; fca {root} {group.partition('.')[0]} --help lists the keys of {group}"
@@ -284,7 +284,8 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
         candidates = requiring or [option for option, _ in options]
         preferred = [option for option in PREFERRED_OPTIONS if option in candidates]
         for option in dict.fromkeys([*preferred, *candidates]):  # each once
-            key_with_value = _word(f"{group}.{name}", value, key)  # `key`: another tool's name may need another value
+            # if `key` is another tool's name, its value is replaced too: pretrained=true by model.weights=pretrained
+            key_with_value = _word(f"{group}.{name}", value, key)
             yield f"{group}={option} {key_with_value}"
 
 
@@ -317,7 +318,7 @@ def values_of(file: Path) -> dict[str, Any]:
 
 
 def _written_values(file: Path, depth: int = 0) -> dict[str, Any]:
-    """The keys with their values that an option's file and the files on which it builds have.
+    """The keys and values in an option's file and in the files on which it builds; values of its own file count first.
 
     depth: the number of files that were followed to reach this one. The limit ends a chain that leads back to itself.
     """

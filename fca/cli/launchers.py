@@ -89,7 +89,7 @@ class Gpus(JoblibLauncher):  # type: ignore[misc]  # Hydra's plugins have no typ
         from joblib.externals.loky import get_reusable_executor
 
         with tempfile.TemporaryDirectory(prefix="fca-slots-") as folder:
-            # what super().launch reads: joblib calls self.task_function for each job, with the settings self.joblib
+            # super().launch reads these two fields: the function that does a job, and the settings of joblib
             self.task_function = partial(in_slot, self.work, folder, gpu_of_slot)
             # with 1 worker, joblib would do the job in this process, which a crash would end; hence 2 at least
             self.joblib = {"n_jobs": max(2, len(gpu_of_slot))}

@@ -61,8 +61,8 @@ def next_command(store: Store, done: pd.DataFrame) -> str:
     """The command to type next, which reads these runs.
 
     A command that puts all trainings into one table refuses trainings of different settings, such as numbers of epochs.
-    It gets filters, such as recipe_epochs=5, that leave trainings of equal settings. If the store also has runs on
-    other data sets, there is a filter for the data sets of these runs.
+    It gets filters, such as recipe_epochs=5, so that only trainings of equal settings remain. If the store also has
+    runs on other data sets, there is a filter for the data sets of these runs.
     done: rows of finished runs, at least one.
     """
     words, has_one_table = _command_for(done)

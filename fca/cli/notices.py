@@ -102,7 +102,8 @@ def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
     for name in names:
         key = key.replace(name, "...", 1)
 
-    run_ids = [run_id for run_id in _RUN.findall(key) if run_id not in names]  # a name that comes twice is listed once
+    # a run id among the names is still in the key if the text has it twice; it is not listed again
+    run_ids = [run_id for run_id in _RUN.findall(key) if run_id not in names]
     key = _RUN.sub("...", key)
 
     numbers: list[str] = []

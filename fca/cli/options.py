@@ -136,6 +136,7 @@ def _path_of(folder: str) -> Path | None:
 
 def _folder_in_package(package: str, subfolder: str) -> Path | None:
     """The path of a subfolder of a package; None if Python finds no such package, or if it has no such folder."""
+    # a name that is no identifier cannot be imported, although find_spec may find a folder of this name
     spec = find_spec(package) if package.isidentifier() else None
     if spec is None or spec.submodule_search_locations is None:
         return None

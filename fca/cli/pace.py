@@ -116,7 +116,7 @@ class Pace:
         """The estimated seconds until all runs are done.
 
         None until the duration of every unfinished run can be expected, and MIN_SHARE_DONE of all work was done since
-        then.
+        then. Light runs (see `works_of`) are not counted; the result is also None if no other run is unfinished.
 
             to go = max(longest_s, (unfinished_s - in_progress_s) * (now - begun) / done_since_s)
 

@@ -192,8 +192,8 @@ def choose(
 ) -> Chosen:
     """The lowest threshold above which, with the given confidence, the share of wrong answers stays below an error.
 
-    An image is answered if its highest probability is above the threshold. It is chosen on the validation images of the
-    training, so that with the given confidence, for new images from the same source,
+    An image is answered if its highest probability is above the threshold. The threshold is chosen on the validation
+    images of the training, so that with the given confidence, for new images from the same source,
 
         P(wrong | highest probability > threshold) <= error    (Geifman & El-Yaniv 2017, arXiv:1705.08500)
 

@@ -30,8 +30,9 @@ class SamePaths(JobConfig):
 def connect(init: DictConfig) -> None:
     """Start Ray, or connect to its cluster, once in a process; this process keeps its own handler of SIGTERM.
 
-    Ray would add the current folder to those from which its workers import. There, a numpy.py that came with a folder
-    of images would be taken for numpy. SamePaths leaves such folders out.
+    Ray would add the current folder to those from which its workers import. A numpy.py in the current folder, which may
+    have come with a folder of images, would be taken for numpy. SamePaths leaves out folders from which this
+    process does not import.
     init: the arguments of ray.init.
     """
     if ray.is_initialized():

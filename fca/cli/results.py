@@ -176,7 +176,7 @@ def _selected(options: Any, kind: str) -> pd.DataFrame:
     if group_columns:
         for name in group_columns:
             check_choice("--by", name, frame, "name columns of the results")
-        frame = grouped(frame, group_columns, columns)
+        frame = grouped(frame, group_columns, columns)  # the means of these columns; if there are none, of accuracies
         _warn_of_mixtures(frame.attrs["mixed"])
         return _sorted(frame, sort).reset_index(drop=True)
 
