@@ -114,7 +114,7 @@ def background(cue: str, class_name: str, classes: Sequence[str], key: str, size
     hue = random.random()
     amount = random.uniform(0.1, 0.45)  # contrast of the clouds
     saturation = random.uniform(0.1, 0.4)
-    dark, light = random.uniform((0.35, 0.55), (0.5, 0.8)).tolist()  # the two brightnesses of the clouds
+    dark, light = random.uniform((0.35, 0.55), (0.5, 0.8)).tolist()  # of the clouds: 0.35 to 0.5, 0.55 to 0.8
 
     if cue == "texture":
         mean_colour = np.array(hsv_to_rgb(hue, saturation / 2, (dark + light) / 2), np.float32)

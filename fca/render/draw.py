@@ -118,7 +118,8 @@ def backdrop(scene: Scene, size: int) -> Picture:
 
         middle + backdrop_amount pattern (second - first),   middle = (first + second) / 2
 
-    For the backdrop `clutter`, the picture's own colours minus the middle take the place of pattern (second - first).
+    For the backdrop `clutter`, the colours of a picture of random shapes, minus the middle, take the place of
+    pattern (second - first).
     """
     check_choice("backdrop", scene.backdrop, BACKDROPS)
     first, second = np.array(scene.backdrop_colors, np.float32)
@@ -142,8 +143,8 @@ def _backdrop_pattern(scene: Scene, size: int) -> Field:
     if scene.backdrop == "clouds":
         return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)  # clouds are 0.5 on average
 
-    # Stripes and checks are turned by a random angle, with 2 `cells` bands over the side of the image. A pattern is 1
-    # in bands with an odd number, and -1 in the other bands.
+    # Stripes are bands at a random angle; a length of one side of the image has 2 * cells of them. The pattern is 1 in
+    # bands with an odd number, and -1 in the others. For checks, the numbers of crossing bands are added.
     random = keyed_rng(scene.noise_key, "pattern")
     angle = random.uniform(0, np.pi)
     cells = random.uniform(5, 9)
@@ -177,6 +178,7 @@ def _clutter(key: str, size: int) -> Picture:
         else:
             sides, flattening = 24, 1.0  # a disc
 
+        # `turn` turns the corners before they are flattened, so that bars have various slants.
         angles = 2 * np.pi * (np.arange(sides) / sides + turn)
         x = radius * np.cos(angles)
         y = flattening * radius * np.sin(angles)
@@ -259,7 +261,7 @@ def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
     sky:     the share of the sky that nearby parts of the object leave free.
     lamp:    the direction to the lamp.
     half:    the direction midway between the lamp and the viewer.
-    ambient: the share of the light that comes from the sky (of the scene).
+    ambient: the share of the scene's light that comes from the sky.
     """
     azimuth, elevation = np.radians([scene.light_azimuth, scene.light_elevation])
     right, up, to_viewer = hits.frame

@@ -332,13 +332,13 @@ def at_probe_size(scene: Scene, hits: Hits) -> Hits:
     hit_of_filled = np.full((FILLED, FILLED), -1)
     hit_of_filled.reshape(-1)[hits.pixels] = np.arange(len(hits.pixels))
 
-    # For each column and row of the probe: the column and row of the filled image that is seen there, which may be
-    # outside of that image. `columns` and `rows` are those of the probe for which it is inside. A position at p sides
-    # from the middle of the probe is (p - x) / scale radii from the middle of the ball around the object. The filled
-    # image shows that ball, from -1 to 1 radius.
+    # For each column and row of the probe: the column and row of the filled image that is seen there. The filled image
+    # shows the ball around the object, from -1 to 1 radius. A point that is p sides of the probe from its middle is
+    # (p - x) / scale radii from the middle of that ball.
     position = (np.arange(PROBE) + 0.5) / PROBE - 0.5
     filled_column = np.floor(((position - scene.x) / scene.scale + 1) / 2 * FILLED).astype(int)
     filled_row = np.floor(((position - scene.y) / scene.scale + 1) / 2 * FILLED).astype(int)
+    # Only these columns and rows of the probe show a part of the filled image.
     columns = np.flatnonzero((filled_column >= 0) & (filled_column < FILLED))
     rows = np.flatnonzero((filled_row >= 0) & (filled_row < FILLED))
 
@@ -504,6 +504,7 @@ def _texture_colours(scene: Scene) -> list[Colour]:
     background when they are lit. The last is white: with its complement, black, it changes the object most.
     """
     random = keyed_rng(scene.noise_key, "paint")
+    # The colours as they appear in the picture: those of the object are darker when lit, and a background is not lit.
     colours_of_scene = np.stack(
         [LIT * np.array(scene.color), LIT * np.array(scene.accent), *np.array(scene.backdrop_colors)]
     )

@@ -65,13 +65,14 @@ def _grid(object_model: Model) -> Grid:
     crosses empty cells in large steps, and near the surface it needs only the parts that may be nearest there. All
     scenes of a model share its grid, which shows the model before a scene stretches it.
 
-    With d the distance from the middle of a cell to the object by the parts' formulas, e its distance to the nearest
-    cell that the object may touch, and h half the diagonal of a cell:
+    With d the distance from the middle of a cell to the object by the parts' formulas, e the distance from there to the
+    middle of the nearest cell that the object may touch, and h half the diagonal of a cell:
 
         clearance = max(e - h, CAUTION d) - h
 
-    CAUTION is a little below 1, because some formulas are approximate. h is subtracted because points of the cell may
-    be up to h nearer to the object than its middle, and in e because the object may reach a corner of the other cell.
+    CAUTION is a little below 1, because some formulas are approximate. In e - h, h is subtracted because the object may
+    reach a corner of the other cell; at the end, because points of the cell may be up to h nearer to the object than
+    the cell's middle.
     """
     # The distance of every part from the middle of every cell: parts x cells.
     side = ((np.arange(CELLS) + 0.5) * CELL - MARGIN).astype(np.float32)
@@ -414,9 +415,9 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
 
     Around each point of a ray there is a free ball, whose radius is the distance to the object. The slope is the change
     of this distance per unit of a step, from the previous to the present point. So after a further move the distance
-    is expected to be free + slope move. If the surface comes nearer fast, it is taken for a plane, and the ray moves to
-    where this distance would be 0. Otherwise the ray moves so far that the free balls at both ends of the move would
-    just touch, which is where move = free + (free + slope move) (Balint and Valasek 2018):
+    is expected to be free + slope move. If the surface comes nearer fast (slope < -MIN_APPROACH), it is taken for a
+    plane, and the ray moves to where this distance would be 0. Otherwise the ray moves so far that the free balls at
+    both ends of the move would just touch, which is where move = free + (free + slope move) (Balint and Valasek 2018):
 
         move = free / -slope                or    move = 2 free / (1 - slope)
 
@@ -440,7 +441,8 @@ def _next_step(step: Plane, free_before: Plane, free: Plane, remaining: Plane) -
     longest_step = np.maximum(remaining - SMALL_STEP, free)  # beyond the end only within the free ball
     ahead = np.maximum(np.minimum(ahead, longest_step), SMALL_STEP)
 
-    # The free balls do not touch. A step of SMALL_STEP is never taken back, so that every ray gets ahead.
+    # The free balls do not touch: the ray goes back, and its previous point stays the same. A step of SMALL_STEP is
+    # never taken back, so that every ray gets ahead.
     went_too_far = (step > free_before + free) & (step > SMALL_STEP)
     shorter_step = np.maximum(free_before, SMALL_STEP)
     return (

@@ -92,8 +92,8 @@ class Corruption:
         """What identifies this shift in the id of a run: kind, severity and version of the drawing code.
 
         The seed is part of it only for kinds that draw random numbers. Frost also names its source of ice. The key `at`
-        is part of it only for the reference size. For `stored` and None it is left out, so that runs which were stored
-        before the reference size existed keep their ids.
+        is part of it only for the reference size. It is left out for `stored` (images keep their size) and None (no
+        image is large enough to be resized), so that runs from before the reference size existed keep their ids.
 
         >>> Corruption("contrast", 1, seed=7).identity()
         {'corruption': 'contrast', 'severity': 1, 'drawing': 1, 'at': 'reference'}
@@ -525,7 +525,7 @@ def _light_on_water(liquid: np.ndarray) -> Map:
     is_edge = ops.edges(liquid, 50.0, 150.0)
     if is_edge.any():
         depth = ndimage.distance_transform_edt(~is_edge)  # distance from the nearest edge, in pixels
-    else:  # no edge to measure from: the largest depth everywhere, to which depths are cut below
+    else:  # no edge to measure from: the largest depth everywhere (all depths are cut to 20 below)
         depth = np.full(liquid.shape, 20.0)
     depth = ndimage.uniform_filter(np.minimum(depth, 20).astype(np.float32), 3, mode="mirror")
 

@@ -109,7 +109,7 @@ def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Ch
     steps = steps[is_used]
     weights = weights[is_used].astype(np.float32)
 
-    # The offsets i d, rounded: ceil(x - 0.5) rounds halves down.
+    # The offsets i d, rounded: ceil(x - 0.5) rounds halves down, as the published generator does.
     right = np.ceil(steps * np.cos(np.deg2rad(angle)) - 0.5).astype(int)
     down = np.ceil(steps * np.sin(np.deg2rad(angle)) - 0.5).astype(int)
 
