@@ -284,8 +284,8 @@ def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf
         candidates = requiring or [option for option, _ in options]
         preferred = [option for option in PREFERRED_OPTIONS if option in candidates]
         for option in dict.fromkeys([*preferred, *candidates]):  # each once
-            # if `key` is another tool's name, its value is replaced too: pretrained=true by model.weights=pretrained
-            key_with_value = _word(f"{group}.{name}", value, key)
+            # for another tool's name, the value is replaced too: pretrained=true by model.weights=pretrained
+            key_with_value = _word(f"{group}.{name}", value, typed_name)
             yield f"{group}={option} {key_with_value}"
 
 

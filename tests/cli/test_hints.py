@@ -35,6 +35,7 @@ MEANT = {  # what was typed -> what is to be typed
     "run batch_size=8": "recipe.batch_size=8",
     "run image_size=64": "model.input_size=64",
     "run pretrained=true": "model.weights=pretrained",
+    "run model=hog model.pretrained=true": "model.weights=pretrained",
     "run weights=x.pt": "model.weights=x.pt",
     "run recipe.optimizer=sgd": "recipe.optimiser=sgd",
     "run num_workers=4": "machine.workers=4",
