@@ -132,9 +132,10 @@ def enough_images(
 ) -> int | None:
     """Estimated number of images like these with which `abstention` would find a threshold; None if there is none.
 
-    It serves where `abstention` finds no threshold with the given images. The estimate supposes a larger set in which
-    each share of the most confident images has the same error as here. It is the size of the smallest such set in which
-    the test of some share is rejected; None: not even a set of MOST_TIMES as many images is large enough.
+    It serves where `abstention` finds no threshold with the given images. The estimate supposes a larger set whose most
+    confident 10 % have the same error as the most confident 10 % here, and likewise every other percentage. It is the
+    size of the smallest such set in which the test of one of these parts is rejected; None: not even a set of
+    MOST_TIMES as many images is large enough.
     right, error, level, candidates: see `abstention`.
 
     >>> sure = np.linspace(0.5, 1, 40)
@@ -313,9 +314,9 @@ def error_that_answers_all(
 ) -> float | None:
     """The smallest error in whole percent, as a fraction, for which `abstention` answers all images; None if none does.
 
-    Unlike the error given to `abstention`, it may be chosen after a look at these images: it is at least the
-    `error_bound` (with labels the `balanced_error_bound`), below which the error of all answers is with probability
-    `level`. Arguments: see `abstention`.
+    Unlike the error given to `abstention`, this one may be chosen after a look at these images, because it is never
+    smaller than the `error_bound` (with labels the `balanced_error_bound`). With probability `level`, the error of
+    answers to all new images is below that bound. Arguments: see `abstention`.
 
     >>> sure = np.linspace(0.5, 1, 24)
     >>> error_that_answers_all(sure, sure > 0)

@@ -194,9 +194,10 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
 
     value: `seeds_for` the observed effect d / s, with d the mean and s the standard deviation of the differences: a
            two-sided paired t test at 0.05 then has a power of 0.8. Infinite if no number of seeds is enough.
-    low, high: `seeds_for` the upper and the lower end of the effect's exact 95 % interval: the noncentralities with
-           which Student's t of k - 1 degrees of freedom exceeds d / s · sqrt(k) in 97.5 % and in 2.5 % of cases (Hedges
-           and Olkin 1985, section 5.D). If that interval contains 0, the models may be equal, and `high` is infinite.
+    low, high: `seeds_for` the upper and the lower end of the effect's exact 95 % interval. These ends, times sqrt(k),
+           are the noncentralities with which Student's t of k - 1 degrees of freedom exceeds d / s · sqrt(k) in 97.5 %
+           and in 2.5 % of cases (Hedges and Olkin 1985, section 5.D). If the interval contains 0, the models may be
+           equal, and `high` is infinite.
 
     All three are NaN with fewer than two seeds. If all differences are nearly equal (s below 0.01 % of d), all three
     are 2, or infinite if the differences are 0.
@@ -255,8 +256,9 @@ def rank_stability(
 
     Returns the rank of each model's mean accuracy with its 95 % interval; `p_best`, the share of resamples in which the
     model is the best; and `kept`, for each pair of models the share of resamples with the same order of the two as over
-    all seeds. Models that are equal in a resample share its first place, and have the mean of their ranks. Resamples of
-    fewer than FEWEST_DRAWS seeds show too little of the population: then everything but the rank is NaN.
+    all seeds. Equal models have the mean of their ranks in a resample; if they are the best, they share its first
+    place. Resamples of fewer than FEWEST_DRAWS seeds show too little of the population: then everything but the rank is
+    NaN.
 
     >>> rank_stability(np.tile([0.9, 0.8], (5, 1)), np.arange(5)).p_best
     array([1., 0.])
@@ -388,10 +390,11 @@ def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
     The intervals of subset and init are those of a difference of two mean squares (see _difference).
 
     All subsets have equal weight; their numbers of inits and images may differ. With one subset, `subset` is NaN. If
-    every subset has one init, `init` and `luck` are NaN; `test` then includes luck, as a binomial variance does, and
-    `subset` includes init, except for the init variance that subsets of one network share, which is in no component.
-    If only some subsets have one init, the mean of the others stands for their init and luck. If a class has one test
-    image, all images of its subset count as one class. Raises ValueError without subsets.
+    every subset has one init, `init` and `luck` are NaN. Then `test` includes luck, as a binomial variance does, and
+    `subset` includes init, as far as it differs between subsets; init variance that subsets share, because one network
+    predicted them, is in no component. If only some subsets have one init, the mean of the others stands for their init
+    and luck. If a class has one test image, all images of its subset count as one class. Raises ValueError without
+    subsets.
 
     >>> image, strata = np.arange(4), np.zeros(4, dtype=int)
     >>> a = SubsetRuns(np.array([[True, True, True, False], [False, True, True, True]]), image, strata, ("a", "b"))
@@ -450,11 +453,11 @@ def _error_of_sum(by_image: Float[np.ndarray, " images"]) -> float:
 
 
 def _error_between_networks(subsets: Sequence[SubsetRuns], luck: Float[np.ndarray, " subsets"]) -> float:
-    """Standard error of the mean luck if luck differs between networks; 0 if that is unknown.
+    """Standard error of the mean luck, from the spread of luck between networks; 0 if that spread is unknown.
 
-    It follows from the spread of luck between groups of networks: subsets that were predicted by the same networks are
-    one group. With a single group the spread is unknown. The error is multiplied by the ratio of Student's quantile to
-    the normal one, because few groups show their spread inexactly.
+    Subsets that were predicted by the same networks are one group, and the spread is that of the groups' mean luck.
+    With a single group it is unknown. The error is multiplied by the ratio of Student's quantile to the normal one,
+    because few groups show their spread inexactly.
     luck: the variance component `luck` of each subset; NaN with a single init. Such subsets are left out.
     """
     luck_by_group: dict[tuple[str, ...], list[float]] = {}
@@ -506,7 +509,7 @@ def _difference(large: _MeanSquare, small: _MeanSquare, exact: float = 0.0) -> E
     low = d - sqrt(a² + b²), where a is the distance from `large` down to the lower end of its interval, and b the
     distance from `small` up to the upper end of its interval; high = d + sqrt(a² + b²) with the two other distances
     (Graybill and Wang 1980, JASA 75:869; Ting et al. 1990, J. Stat. Comput. Simul. 35:135). A `small` without known
-    degrees of freedom counts as exact (Williams 1962, Biometrika 49:278). All is NaN if d is, or if the degrees of
+    degrees of freedom (0) counts as exact (Williams 1962, Biometrika 49:278). All is NaN if d is, or if the degrees of
     freedom of `large` are unknown.
     """
     difference = large.value - small.value - exact
@@ -604,7 +607,7 @@ def _noise(
             residuals[i][:, columns] = _residuals(subset)
 
     # the contribution of each image; image_errors are those of a mean over inits, so their squares contain luck / inits
-    repeated_subsets = sum(len(s.runs) > 1 for s in subsets)
+    n_with_several_inits = sum(len(s.runs) > 1 for s in subsets)
     luck_in_test = np.zeros(len(all_images))
     luck_by_image = np.zeros(len(all_images))
     for subset, residual in zip(subsets, residuals, strict=True):
@@ -612,7 +615,7 @@ def _noise(
         if inits > 1:
             squares = (residual**2).mean(axis=0)
             luck_in_test += squares / inits / k
-            luck_by_image += squares / repeated_subsets
+            luck_by_image += squares / n_with_several_inits
     test_by_image = (image_errors**2).mean(axis=0) - luck_in_test
 
     # the covariances of subsets that were predicted by the same networks; the matrices are symmetric

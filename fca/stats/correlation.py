@@ -60,7 +60,7 @@ def correlation(x: Points, y: Points, method: str = "pearson", groups: Codes | N
     codes = _codes(groups, len(x))
     group_sizes = np.bincount(codes)
     n_in_groups = int((group_sizes[codes] > 1).sum())
-    n = len(x) if groups is None else n_in_groups
+    n = len(x) if groups is None else n_in_groups  # without groups a single point counts, too
 
     all_points_once = np.ones((1, len(x)), dtype=np.int64)
     r = float(resampled_correlation(x, y, all_points_once, method, groups)[0])

@@ -266,9 +266,9 @@ def jackknife_interval(
 
         g(T) = T + a T² / 3 + a² T³ / 27 + a / 6,    a = Σ c_ij³ / V^1.5,    g(T) = ±t
 
-    An end is at most twice as far from the value as Student's. Few draws show little of their skewness: without this
-    limit the interval of five normal draws is a third wider than Student's (with it a seventh), and the coverage for
-    three or five skewed draws gains at most a point.
+    An end is at most twice as far from the value as Student's, because few draws show little of their skewness. The
+    interval of five normal draws is a seventh wider than Student's; without this limit it would be a third wider, and
+    the coverage for three or five skewed draws would be higher by a point at most.
 
     NaN, NaN if a kind has a single draw, if the statistic or one of its values is undefined or at the end of its scale
     (a correlation of 1), and if leaving draws out changes nothing, because then no spread is known.
@@ -379,9 +379,9 @@ def ratio_interval(
     NaN, NaN with fewer than two clusters that have points, and where all clusters are equal.
 
     It is a jackknife_interval. With 3 to 50 clusters of normal values it contains the true mean in 94 to 96 % of cases.
-    For means near the end of their range Student's interval, without a correction for skewness, has only 88 to 94 %.
-    With clusters of very different size it has 93 to 100 %; without freedom_of_mean it would have 79 to 94 %
-    (experiments/intervals).
+    For means near the end of their range it does so in 91 to 95 %, Student's interval, which has no correction for
+    skewness, in only 88 to 94 %. With clusters of very different size the jackknife_interval does so in 93 to 100 %;
+    without freedom_of_mean it would be 79 to 94 % (experiments/intervals).
 
     >>> [round(end, 2) for end in ratio_interval(np.array([0.7, 0.8, 0.9]), np.ones(3))]
     [0.55, 1.05]

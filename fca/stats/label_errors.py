@@ -49,8 +49,8 @@ def modal_wrong(correct: Matrix, pred: Predictions) -> ModalWrong:
     """The most frequent wrong class among the predictions for each item, and its share of all responses to the item.
 
     correct: subjects x items: 1 right, 0 wrong, NaN for no response.
-    pred:    predicted class of each subject and item; -1 if the class has no number. Such wrong predictions count as
-             responses, but never as the most frequent class.
+    pred:    number of the predicted class of each subject and item; -1 for no response, and for a class that is unknown
+             or has no number. A wrong prediction of -1 counts as a response, but never as the most frequent class.
 
     >>> modal_wrong(np.array([[1.0, 0], [0, 0], [0, 0], [0, 0]]), np.array([[0, 2], [2, 2], [2, 2], [1, 1]]))
     ModalWrong(answer=array([2, 2]), share=array([0.5 , 0.75]))
@@ -135,7 +135,7 @@ def suspicion(
     low_discrimination_feasibility: the rank of the item by low discrimination plus its rank by low feasibility.
 
     correct: subjects x items: 1 right, 0 wrong, NaN for no response.
-    pred:    predicted class of each subject and item; -1 if the class has no number.
+    pred:    number of the predicted class of each subject and item; -1 as in `modal_wrong`.
     discrimination, feasibility: parameters of the items from a fit of item response theory with an upper asymptote
              (3pl-upper): the slope of an item, and the upper end of its chance of success.
     p_max:   chance of success of the ablest subject on each item, from the same fit.
