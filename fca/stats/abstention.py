@@ -95,9 +95,13 @@ def abstention(
         classes = int(labels.max()) + 1
         is_of_class = np.eye(classes, dtype=np.int64)[labels[descending]]  # images x classes
         is_of_class = is_of_class[:, is_of_class.any(axis=0)]  # without classes that have no image
-        # row n - 1 of a cumulative sum counts among the n most confident images
-        answered_by_class = np.cumsum(is_of_class, axis=0)[answered - 1]  # tests x classes
-        wrong_by_class = np.cumsum(is_of_class * is_wrong[:, None], axis=0)[answered - 1]
+        no_image = np.zeros((1, is_of_class.shape[1]), dtype=np.int64)
+        # row n counts among the n most confident images: (images + 1) x classes
+        images_among_first = np.concatenate([no_image, np.cumsum(is_of_class, axis=0)])
+        wrong_of_class_among_first = np.concatenate([no_image, np.cumsum(is_of_class * is_wrong[:, None], axis=0)])
+
+        answered_by_class = images_among_first[answered]  # tests x classes
+        wrong_by_class = wrong_of_class_among_first[answered]
         p_values = balanced_p_values(wrong_by_class, answered_by_class, error)
     is_rejected = p_values <= risk / len(starts)
 

@@ -210,6 +210,13 @@ def test_a_balanced_threshold_is_not_bought_with_a_rare_class():
     assert error_that_answers_all(sure, right, LEVEL, labels=labels) > 0.5
 
 
+def test_a_threshold_above_which_there_is_no_image_is_never_chosen():
+    """The first test would answer 5 images, but the 6 most confident ones are equally so, and 2 of them are wrong."""
+    confidence = np.append(np.full(6, 0.9), np.linspace(0.8, 0.5, 8))
+    right = np.arange(14) >= 2
+    assert abstention(confidence, right, 0.5, labels=np.zeros(14, dtype=int)) == (None, 14, 0, 0)
+
+
 @pytest.mark.slow
 def test_a_balanced_error_of_answered_images_is_kept_with_the_stated_confidence():
     """Two classes of 80 % and 20 %; the unsure images of the rare one are wrong: 400 sets, three standard errors."""
