@@ -202,7 +202,7 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
             raise unknown_key(root, str(key), str(value), declared_keys, other_values, CONF)
 
     for name, (type_of_key, _) in declared_keys.items():
-        if values.get(name, MISSING) == MISSING:  # such as after ~model
+        if values.get(name, MISSING) == MISSING:  # ~model and model=null leave the key without a value
             typed = "model@encoder" if name == "encoder" else name  # an encoder is an option of the group model
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
         if is_dataclass(type_of_key):  # a node with fixed keys, such as subset
@@ -238,7 +238,7 @@ def check_folder(key: str, folder: str) -> None:
     key: the key that names the folder, for the message.
     """
     path = Path(folder)
-    # the nearest folder above that exists decides; lexists, since a link to nothing is in the way as well
+    # the folder itself or the nearest path above it that exists; lexists, since a link to nothing is in the way as well
     existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return
@@ -292,8 +292,8 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         # the completion for this name, which has to be a program: fca
         is_completion = {"-sc", "--shell-completion"} & set(flags)
         program = "fca" if is_completion else f"fca {root}"
-        # Hydra must not make folders and logs. The files of fca's own commands, in conf/, have the keys for that, and
-        # this list is empty. For a command that another package brings, it has these keys as overrides
+        # Overrides that keep Hydra from making folders and logs. Only a command that another package brings needs them:
+        # the files of fca's own commands, in conf/, have these values, so the list is empty
         against_folders = _overrides_against_folders(root)
         # `with_free_keys` adds ++, so that Hydra accepts keys which only some options of a swept group have
         sys.argv = [program, *flags, *against_folders, *with_free_keys(words)]  # in which Hydra reads its words

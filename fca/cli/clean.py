@@ -92,8 +92,8 @@ def _clean(options: argparse.Namespace) -> int:
     kinds = named_kinds or FREE
     to_remove = [item for item in removable if item.kind in kinds]
 
-    # While runs are at work, `waste` leaves out the kinds that they may be using. Print a note about it if the kinds
-    # to remove have such a kind, and always if nothing will be removed (without --yes)
+    # While runs are at work, `waste` leaves out the kinds that they may be using (KEPT_DURING_WORK). Print a note about
+    # it: with --yes only if `kinds` has one of them, without --yes always
     if n_at_work and (not options.yes or any(kind in KEPT_DURING_WORK for kind in kinds)):
         if n_at_work == 1:
             print(f"1 run or sweep is at work here: {', '.join(KEPT_DURING_WORK)} stay until it ends")
@@ -168,7 +168,7 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
     for name in ("items", "tables", "cache"):  # unfinished files of processes that have died
         removable += [_measured("stale", path) for path in abandoned_parts(outputs / name)]
 
-    if n_at_work:
+    if n_at_work:  # "cache" and "hydra" are in KEPT_DURING_WORK too, so they are not looked for
         return n_at_work, [item for item in removable if item.kind not in KEPT_DURING_WORK]
 
     cache_files = [path for path in _entries_without_links(outputs / "cache") if path.suffix != ".part"]

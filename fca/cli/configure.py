@@ -313,7 +313,7 @@ def as_typed(value: Any) -> str:
 def _allowed_inside(component_class: Any, key: str) -> str | None:
     """What values a field may have, in words; None if the class does not declare such a field.
 
-    component_class: the class of the field; anything but a dataclass declares no field.
+    component_class: the class that may declare the field; anything but a dataclass declares none.
     key: a field of the class; or, with a dot, a field of the dataclass that this field holds, such as val.share.
     """
     field, _, inner_key = key.partition(".")
@@ -554,7 +554,8 @@ def _images_of(store: Store, fingerprint: str) -> ImageData | None:
                 config.dataset.download = False
             data = data_of(config)
             # A set without splits is all test images. A training splits it, which gives another fingerprint. If the
-            # wanted fingerprint is of such a split, draw it again. It keeps the groups of column data.group together
+            # wanted fingerprint is of such a split, draw it again. If data.group names a column, images of a group stay
+            # in one split
             data = as_trained_on(data, fingerprint, data.group)
         except Exception as error:  # whatever is wrong there, a page without these pictures is better than no page
             log.info("no images of %s from run %s: %s", fingerprint, run_id, error)

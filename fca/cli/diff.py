@@ -189,6 +189,8 @@ def _run_with_predictions(side: Side) -> Row | None:
     else:
         return side.row
 
+    # Rows are in the order in which runs finished. A training's clean test images are predicted before those with a
+    # shift, so the first run is usually that of the clean images
     run_ids = rows.loc[has_predictions, "run_id"].tolist()
     return side.store.row(run_ids[0]) if run_ids else None
 

@@ -82,7 +82,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     """Append everything that libraries and fca log or warn in the body to this file; fca's warnings are also printed.
 
     path:   the file; the first line creates it.
-    epochs: whether lines about epochs are also printed, if the output is not a terminal.
+    epochs: whether lines about epochs are also printed, if the output is not a terminal, which has a progress bar.
     """
     root_logger = logging.getLogger()
     log_file = LogFile(path, delay=True)  # makes no file before the first line
@@ -354,7 +354,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "parent": run.parent,
         "command": job.command,
     }
-    # the columns that a row may have beside those of every task; others are refused
+    # the columns that the row may have besides those of the recipe and those that all tasks share; others are refused
     columns = (*job.task.columns, *job.context.adaptation.columns)
     stored_row = job.context.store.write(row, finished.arrays, token, columns)
     job.context.tracker.finish(stored_row)

@@ -151,7 +151,7 @@ def _file_content(trained: Trained, classifier: Classifier, options: argparse.Na
     if program is not None and options.format != "onnx":
         allowed = "onnx: the network of this run is an ONNX program"
         raise FcaError("format", options.format, allowed, "leave format out")
-    # the file keeps the precision of the network, if none was typed or this one
+    # no precision was typed, or the one that the network has: the file keeps it
     if options.precision is None or options.precision == _precision(trained, is_quantised=False):
         return program or export_content(classifier, options.format), False
     if options.precision == FP32:  # the network is a program in int8, otherwise fp32 would be its own precision
