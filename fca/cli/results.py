@@ -213,7 +213,7 @@ def _expanded(names: Sequence[str], frame: pd.DataFrame) -> list[str]:
         matches = []
         if _is_pattern(name):
             matches = [str(column) for column in frame if fnmatchcase(str(column), name)]
-        if not matches:  # a pattern without a match is refused as an unknown column
+        if not matches:  # a plain name, or a pattern without a match; it is refused unless it is a column
             check_choice("--columns", name, frame, "name columns of the results")
         columns += matches or [name]
     return list(dict.fromkeys(columns))
@@ -277,7 +277,7 @@ def _draws(frame: pd.DataFrame) -> pd.Series:
     """For each run a text that identifies its random draw, such as "subset_seed digits/2/0"; equal texts: same draw.
 
     The draw is the class subset (data set, ncl and subset seed). Without a subset seed it is the seed of the initial
-    weights. A run without both seeds has None.
+    weights. A run with neither seed has None.
     """
     draws = pd.Series(None, index=frame.index, dtype=object)
     if frame.empty:

@@ -62,7 +62,7 @@ class Watcher(SlurmInfoWatcher):
         missing_now = unfinished_jobs - listed_jobs
         self._finished |= missing_now & self.missing  # missing in two looks in a row
         self.missing = missing_now
-        # submitit takes a job with a state that it does not know for one that has ended
+        # GONE is no state of SLURM; submitit treats a job as ended if its state is not in a list of unfinished states
         self._info_dict.update({job: {"State": "GONE"} for job in self._finished})
 
 

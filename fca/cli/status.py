@@ -174,7 +174,7 @@ def _status_text(store: Store) -> Text:
     `_plain` removes the control characters that texts in a store from a stranger may contain.
     """
     frame = _status(store)
-    damaged_items = store.damaged_items()
+    damaged_lists = store.damaged_items()  # lists of the images of a data set, to which finished runs refer
     runs_by_state = {str(state): runs for state, runs in frame.groupby("state")}
     no_runs = frame[:0]  # an empty table with the same columns, for states that no run has
     damaged_runs = runs_by_state.get("damaged", no_runs)
@@ -184,7 +184,7 @@ def _status_text(store: Store) -> Text:
     words = [f"{counts.get(state, 0)} {state}" for state in ("done", "running", "failed")]
     notes = {
         "interrupted (the same command goes on)": counts.get("interrupted", 0),
-        "damaged (the same command does them again)": len(damaged_runs) + len(damaged_items),
+        "damaged (the same command does them again)": len(damaged_runs) + len(damaged_lists),
         "stale (their workers died; the same command takes over)": counts.get("stale", 0),
         "begun and left (the same command goes on)": counts.get("left", 0),
     }
@@ -197,10 +197,10 @@ def _status_text(store: Store) -> Text:
 
     for run in damaged_runs.to_dict("records"):
         text.append(_plain(f"damaged {run['error']}\n"), "not bold yellow")
-        if isinstance(run["command"], str):
+        if isinstance(run["command"], str):  # it is missing (NaN) if the damaged file is the one that has it
             text.append(_plain(f"  {run['command']}\n"), "not bold")
-    for item in damaged_items:
-        text.append(_plain(f"damaged {item}\n"), "not bold yellow")
+    for damaged_list in damaged_lists:
+        text.append(_plain(f"damaged {damaged_list}\n"), "not bold yellow")
 
     for state in ("interrupted", "failed"):
         for error, command in _failures(runs_by_state.get(state, no_runs)):

@@ -284,8 +284,8 @@ def _line_about_equal_draws(points: Sequence[Configuration]) -> str | None:
     """A line about draws of classes in which several subset seeds give the same classes; None if there are none.
 
     Seeds with the same classes share their runs. So the line explains why the sweep has fewer runs than configurations.
-    For each such draw (ncl classes of a data set, by one way of drawing, its sampler) it has the number of seeds and of
-    different subsets.
+    A draw is a data set, the number of classes (ncl) and the way of drawing them (sampler). For each draw with such
+    seeds, the line has the number of seeds and the number of different subsets.
     points: the points of the grid.
     """
     seeds_of_draw: dict[tuple[str, str], set[int]] = {}
@@ -613,8 +613,8 @@ class ResumingSweep:
         shift=corruption/fog/3, into the words, possibly several, that Hydra reads instead.
 
         arguments:      the overrides of the command line.
-        not_downloaded: a list that receives the points whose data set would have to be downloaded; None: such data
-                        sets are downloaded.
+        not_downloaded: a list to which an error is added for each point whose data set is not on this machine;
+                        nothing is downloaded then. None: such data sets are downloaded.
         """
         axes = self._axes(arguments)
         # The composer composes once what is equal in all points. A word is equal in all points if its axis has 1 value.
@@ -631,7 +631,7 @@ class ResumingSweep:
         for typed_words_of_point in itertools.product(*axes.values()):
             overrides = [word for typed_word in typed_words_of_point for word in hydra_words(typed_word)]
             config = composer.point(self.config, overrides)  # to be used at once: the next call may change this object
-            # for the command that repeats this point: with hydra.searchpath in front if the user typed it, since
+            # for the command that repeats this point. `typed_words` adds hydra.searchpath if the user typed it, since
             # `axes` has only the overrides of fca's own keys
             words_of_command = typed_words(self.config.hydra, overrides)
             try:
@@ -842,7 +842,7 @@ def record_dead_workers(launches: Sequence[Configuration], exit_codes: Mapping[i
             if is_dead and pid not in recorded_pids:  # one run for each worker: it had not begun its later runs
                 recorded_pids.add(pid)
                 cause = describe_exit(exit_codes[pid]) if exit_codes else message
-                record_failure(point.job, run, cause, None, interrupted=True)
+                record_failure(point.job, run, cause, trace=None, interrupted=True)
                 record_orphans(point.job, point.job.plan)  # the runs that need this one
 
 

@@ -19,8 +19,9 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def as_text(frame: pd.DataFrame, title: str, max_lines: int | None = None) -> str:
-    """A data frame as a table of plain text under its title; it has only the columns that `shown_columns` returns.
+    """A data frame as a table of plain text under its title.
 
+    Columns without any value and columns of pictures are left out.
     max_lines: the number of lines to show; a last line then has the number of the lines left out. None: all lines.
     """
     if frame.empty:

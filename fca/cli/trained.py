@@ -52,7 +52,7 @@ class Trained:
         or damaged.
         """
         check_store(outputs, "outputs")
-        store = store_with_images(outputs)
+        store = store_with_images(outputs)  # it can find the data set of a run, for `images`
         if run_id is None or run_id not in store.run_ids():
             raise _unknown(store, run_id)
         state, damage = store.state_and_damage(run_id)
@@ -253,7 +253,7 @@ def _root_and_names(path: str, key: str) -> tuple[Files, list[str]]:
     if file.is_file():  # an image, or an archive, which `open_root` opens below
         folder = Directory(str(file.parent))
         by_content = sorted_files(folder, [file.name], looks_into_texts=True)
-        if by_content.images or by_content.not_read:
+        if by_content.images or by_content.not_read:  # not_read: images that cannot be read
             return folder, [file.name]
     try:
         files = open_root(path, "images")
@@ -298,7 +298,8 @@ def logits_in_batches(
         pixels = [image for image in batch if not isinstance(image, str)]  # a text is a reason, not an image
         logits: Iterator[Any] = iter(())
         if pixels:
-            logits = iter(logits_of(classifier, np.stack(pixels), np.arange(len(pixels))))
+            all_positions = np.arange(len(pixels))
+            logits = iter(logits_of(classifier, np.stack(pixels), all_positions))
 
         for image in batch:  # the next logits belong to the next image that could be read
             yield image if isinstance(image, str) else next(logits)

@@ -50,7 +50,7 @@ def _create_defaults_list(
     """Follow the defaults lists of files as Hydra does, but raise FcaError for lists at which Hydra fails.
 
     A defaults list is at the head of a YAML file and names other files, on which this file builds.
-    It replaces Hydra's function of this name, with the same arguments.
+    This function replaces Hydra's function create_defaults_list, and has the same arguments.
     """
     try:
         return _hydras_create_defaults_list(
@@ -99,7 +99,10 @@ def watch(conf: Path) -> None:
     hydras_load_config = folder_source.load_config
 
     def load_file(source: Any, config_path: str) -> ConfigResult:
-        """Read a file of a folder. Raises FcaError if it is not plain YAML, or its defaults read the environment."""
+        """Read a file of a folder. Raises FcaError if it is not plain YAML, or its defaults list reads the environment.
+
+        The defaults list of the user's own files, which are in the folder local/ of `conf`, may read the environment.
+        """
         file = Path(source.path, source._normalize_file_name(config_path)).resolve()
         if not file.is_file():
             return hydras_load_config(source, config_path)  # raises Hydra's error for a missing option
@@ -132,7 +135,8 @@ def watch(conf: Path) -> None:
         # primary: the first file, conf/<root>.yaml; files in local/ are the user's own
         may_set_all = default.primary or file.startswith("local/") or file in OUR_LAUNCHERS
         is_trusted = may_set_all and address.scheme == "file" and Path(address.path) == conf
-        # files of Hydra and of its plugins were installed by the user, like code
+        # files of Hydra and of its plugins were installed by the user, like code. What has an address structured:// was
+        # registered by installed code, so it is not checked either
         is_installed = result.provider == "hydra" or address.netloc.startswith("hydra_plugins.")
         if address.scheme in ("file", "pkg") and not is_trusted and not is_installed:
             check_file(f"{address.path or address.netloc}/{file}.yaml", result.config)

@@ -28,7 +28,7 @@ class Weights:
         jobs: the jobs of a sweep; each has its planned runs, and all have the same store.
         """
         readers: dict[str, set[str]] = defaultdict(set)  # id of a training -> ids of the runs that need its weights
-        self.keep: dict[str, str] = {}
+        self.keep: dict[str, str] = {}  # id of a training -> its machine.keep_weights
         for job in jobs:
             self.store = job.context.store
             networks = (job.context.model, job.context.encoder)
@@ -44,6 +44,7 @@ class Weights:
                 if run.task == "train" and keep != "snapshots":  # "snapshots" keeps all weights
                     self.keep[run.run_id] = keep
 
+        # each training itself and the runs that need its weights; `remove_unneeded` takes out those that are done
         self.unfinished = {run_id: {run_id, *readers[run_id]} for run_id in self.keep}
 
     def remove_unneeded(self) -> None:
