@@ -57,7 +57,8 @@ def write_comparison_scripts(folder: Path, store: Store, rows: pd.DataFrame) -> 
 
         predictions: dict[str, Any] = {}
         if is_training and run_id in clean_row_of_training.index:  # a training shows the predictions of its weights
-            clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}  # `parent` was the index
+            # a complete row again: `set_index` took the column `parent` away
+            clean_row = {**clean_row_of_training.loc[run_id].to_dict(), "parent": run_id}
             predictions = _right_and_wrong_images(store, clean_row)
         elif run_id in clean_run_ids:
             predictions = _right_and_wrong_images(store, row)

@@ -122,10 +122,10 @@ def page_headlines(analyses: Iterable[Analysis], tables: Mapping[str, Table], mo
     """Headlines for the top of a page, at most `most`: the first finding of every study, then the second of each.
 
     A finding is a question that a study answers by sentences on a data set; a headline is its first sentence.
-    Where possible all headlines are about one data set: the data set with most headlines or, among several, the data
-    set with most lines in the tables. A finding that states nothing about this data set gives a headline on the next
-    data set about which it states something. With several data sets the first headline ends with the number of the
-    others.
+    Where possible all headlines are about one data set: the one with most headlines and, if several have as many, the
+    one of these with most lines in the tables. A finding that states nothing about this data set gives a headline on
+    the next data set about which it states something. With several data sets the first headline ends with the number of
+    the others.
 
     analyses: of the page, each of which belongs to a study.
     tables:   name of each table -> the table.

@@ -161,7 +161,9 @@ def render(page: Page) -> str:
         answers_for_template.append({**_headline_for_template(number, headline), "terms": headline_terms})
     section_terms = {section.key: terms.explained(_visible_text(section), explained_words) for section in sections}
 
-    data = {  # what the scripts of the page read; filters: column -> values from which a person chooses
+    # What the scripts of the page read. For each column that filters: `filters` has the values from which a person
+    # chooses and `names`, where declared, the label of each value.
+    data = {
         "figures": {key: compact(figure) for key, figure in figures.items()},
         "tables": {
             **{table.name: grid(table.frame, table.columns) for table in tables},
@@ -179,7 +181,7 @@ def render(page: Page) -> str:
         terms=section_terms,
         most=MAX_HEADLINES,
         shown=MAX_TABLE_LINES,
-        # for each file of a figure the words of its link, such as "column pdf", and its ending
+        # for each file of a figure the words of its link and its ending: "column pdf" is a PDF for a paper's column
         files=[(ending.strip(".-").replace(".", " "), ending) for ending in _FILE_ENDINGS],
         sections=sections,
         missing=_titles_by_missing_reason(page.sections),
@@ -204,7 +206,7 @@ def _headline_for_template(number: int, headline: Headline) -> dict[str, Any]:
     """
     sentence = headline.sentence
     match = _NUMBER_WITH_INTERVAL.search(sentence)
-    start, end = match.span() if match else (0, 0)  # without a number the whole sentence comes after it
+    start, end = match.span() if match else (0, 0)  # without such a number only `after` has text
     return {
         "question": headline.question,
         "figure": headline.figure is not None,
@@ -327,7 +329,7 @@ def _vega() -> str:
 
 
 def grid(frame: pd.DataFrame, columns: Sequence[Column] = ()) -> dict[str, Any]:
-    """A frame as JSON for the page's tables; columns without a single value are left out.
+    """A frame as JSON for the page's tables; columns without any value are left out.
 
     Its keys are `columns` (each with name, kind and, where declared, meaning; kind is percent, number, image or text),
     `lines` (the values of the first MAX_TABLE_LINES lines) and `all` (the number of all lines).

@@ -94,10 +94,10 @@ def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
     labels = ["\n".join(textwrap.wrap(label, MAX_LABEL_LENGTH)) for label in pictures[below].astype(str)]
     pictures = pictures.assign(place=pictures.index, below=labels)
 
-    # room for all places: a single picture is no larger than one of four
+    # always MAX_NAMES places, so that fewer pictures are not spread over the whole width
     x = alt.X("place:O", axis=None, scale=alt.Scale(domain=list(range(MAX_NAMES))))
     base = alt.Chart().encode(x=x, tooltip=kinds.tooltips(hover))
-    # pixels: room below the picture for its label
+    # y: the middle of the picture, 8 pixels above the middle of the figure, which leaves room for the label below
     images: Any = base.mark_image(width=HEIGHT - 4, height=HEIGHT - 4).encode(y=alt.value(HEIGHT / 2 - 8))
     words: Any = base.mark_text(fontSize=11, limit=88, lineBreak="\n").encode(y=alt.value(HEIGHT))
     layers = [

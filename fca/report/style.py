@@ -153,7 +153,8 @@ def faceted(
     if row is not None:
         figure = figure.resolve_scale(y="independent")
         figure.spec.height = alt.Step(row)
-        figure.align = "each"  # panels of one row of the grid begin at one height, though each is as high as its names
+        # the tops of panels in one row of the grid are aligned; their heights differ with their numbers of names
+        figure.align = "each"
     return figure
 
 

@@ -48,7 +48,7 @@ def rows_of_subjects(store: Store, query: str | None) -> pd.DataFrame:
     query: restricts the rows; None: all.
     Raises FcaError for a query that cannot be read.
     """
-    rows = readable_rows(store, query)
+    rows = readable_rows(store, query)  # the query is checked, but selects no rows yet
     rows = apply_query(rows[by_full_models(rows)], query)
 
     # rows under shifts that are no corruptions are left out
@@ -74,8 +74,9 @@ def _without_other_sizes(rows: pd.DataFrame) -> pd.DataFrame:
     """Leave out rows of a corruption at other sizes if the data set has the corruption at the reference size (224 px).
 
     Rows at other sizes are of images that were corrupted as stored, or of published corrupted images whose margin the
-    network's crop cut a second time. Responses to these images differ so much from responses at the reference size that
-    one network would count as two subjects. A warning for each data set gives the number of rows that are left out.
+    network's crop cut a second time. Their shift has the same name as at the reference size, but the responses differ,
+    and a network with rows of both would count as two subjects. A warning for each data set gives the number of rows
+    that are left out.
 
     rows: has the columns corrupted_at ("reference" or another size) and corruption.
     """

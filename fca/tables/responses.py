@@ -269,7 +269,7 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         allowed = "subjects, items, and correct or pred with labels and classes"
         raise FcaError(f"arrays of {path}", f"no {', '.join(missing)}", allowed, "add them")
 
-    # as texts and lists: `len` of an array without dimensions would raise another error
+    # not `len` of the arrays themselves, which raises TypeError for an array without dimensions
     n_subjects = len(arrays["subjects"].astype(str).tolist())
     n_items = len(arrays["items"].astype(str).tolist())
     shapes: dict[str, tuple[int, ...]] = {

@@ -135,7 +135,7 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     split: the split of the images in `embedded`.
     Raises FcaError for a query that cannot be read.
     """
-    rows = readable_rows(store, query)
+    rows = readable_rows(store, query)  # of all tasks: the query is checked, but selects no rows yet
     is_clean = rows["shift"] == "clean"
     has_best_weights = rows["snapshot"].fillna("best") == "best"  # earlier snapshots count as other models
     is_full = by_full_models(rows) & is_clean & has_best_weights
@@ -155,7 +155,7 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     return Rows(
         trained=trained.assign(model=model_names[trained.index]),
         full=full.assign(model=model_names[full.index]),
-        scored=scored,
+        scored=scored,  # with the stored names of models: analyses read these rows only for their subsets
         embedded=embedded,
         total=len(rows),
     )
@@ -258,8 +258,8 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
 
         stored_rows = store.rows()
         stored_rows = stored_rows[stored_rows[DATASET] == dataset]
-        # A version is identified by the fingerprint that the whole set had before a cut (a key of `version_of` is the
-        # fingerprint of the set or of its cut); `words`, such as "limit 20", distinguish its name from other versions
+        # A version is the fingerprint of the whole set. `version_of` has it for the fingerprint of the set and of its
+        # cut. The words of a version, such as "limit 20", distinguish its name from the names of other versions.
         version_of, words_of_version = _versions_and_words(store, dataset_rows, stored_rows)
         for version, words in words_of_version.items():
             # fingerprints on which models were tested: of the whole set, of its cut, or both
@@ -594,7 +594,8 @@ def _first_difference(dataset_rows: pd.DataFrame, rule: _ComparisonRule) -> _Dif
             if len(_distinct_values(values)) < 2:
                 continue
 
-            # if each model has a single value, the user may allow models to differ, which the error suggests
+            # If each model has a single value, the error suggests the option `per_model`, with which the user allows
+            # models to differ. There is no such option for encoders
             has_one_per_model = all(
                 len(_distinct_values(model_rows[column].dropna())) < 2 for _, model_rows in group.groupby(rule.name)
             )
@@ -690,7 +691,7 @@ def _rows_with_commonest_value(rows: pd.DataFrame, differing: _Differing) -> _Se
     word = f"{column}={as_typed(value)}"
     condition = f"{column} == {_literal(value)}"
     is_missing = rows[column].isna()
-    if value is None:  # most rows have no value, which only `isna` finds: a missing value equals nothing
+    if value is None:  # most rows have no value, which only `isna` finds: NaN == NaN is False
         return _Selection(is_missing, word, condition)
 
     has_value = rows[column] == value

@@ -166,7 +166,8 @@ def entry_id(row: Row, store: Store) -> str:
         training, _, snapshot = str(row.get("weights", "")).partition("/")  # weights of a run are RUN_ID/SNAPSHOT
         source_id = row.get("parent") or (training if snapshot else "")
         source = store.row_if_whole(source_id)
-        # no source: it was removed, or is in another store; visited: damaged rows may refer to each other in a circle
+        # no source: there never was one, it was removed, or it is in another store; visited: damaged rows may refer to
+        # each other in a circle
         if source is None or source["run_id"] in visited:
             break
         visited.add(source["run_id"])

@@ -132,7 +132,10 @@ class WandbTracker:
         return False  # an error ended the block: `_guarded` has logged it
 
     def finish(self, row: Mapping[str, Any]) -> None:
-        """Keep a stored row for `close`. The results of a training whose run in W&B is open are written at once."""
+        """Keep a stored row for `close`, which writes it at the end of the job.
+
+        If its run is open in W&B, as after a training, the results are also written at once, before the job ends.
+        """
         if mode() == "disabled":
             return
         self._rows.append(dict(row))
