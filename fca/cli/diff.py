@@ -175,22 +175,22 @@ def predicted(side: Side) -> Predicted | None:
 def _run_with_predictions(side: Side) -> Row | None:
     """The stored row of the run whose predictions belong to a training or score run; None if there is no such run.
 
-    A run's parent is the run whose result it read. The predictions of a training are in a predict run with the training
-    as its parent. The predictions of a score run are in its own parent. For any other task, the row of the run itself
-    is returned.
+    A run's parent is the run whose result it read. The predictions of a training are in a predict run on clean test
+    images with the training as its parent. The predictions of a score run are in its own parent. For any other task,
+    the row of the run itself is returned.
     side: the run.
     """
     rows = side.store.rows()
     if side.row["task"] == "train":
         is_best_snapshot = rows["snapshot"].fillna("best") == "best"  # rows without a snapshot are of the best weights
-        has_predictions = (rows["parent"] == side.row["run_id"]) & (rows["task"] == "predict") & is_best_snapshot
+        is_clean_test = (rows["shift"] == "clean") & (rows["split"] == "test")
+        is_of_training = (rows["parent"] == side.row["run_id"]) & (rows["task"] == "predict")
+        has_predictions = is_of_training & is_best_snapshot & is_clean_test
     elif side.row["task"] == "score":
         has_predictions = rows["run_id"] == side.row["parent"]
     else:
         return side.row
 
-    # Rows are in the order in which runs finished. A training's clean test images are predicted before those with a
-    # shift, so the first run is usually that of the clean images
     run_ids = rows.loc[has_predictions, "run_id"].tolist()
     return side.store.row(run_ids[0]) if run_ids else None
 

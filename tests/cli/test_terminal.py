@@ -1,6 +1,7 @@
 """`fca results`, `show` and `diff` on one small store: what they print is what the rows and predictions have."""
 
 import io
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -206,3 +207,23 @@ def test_two_scores_of_one_prediction_are_compared_on_the_images_that_both_have(
     n_common = 8 * len(set(scores["classes"].iloc[0]) & set(scores["classes"].iloc[1]))
     [line] = [line.split() for line in text.splitlines() if line.startswith("B - A")]
     assert line[3] == str(n_common)
+
+
+@pytest.mark.wide
+def test_a_training_is_compared_by_its_clean_predictions_in_whichever_order_runs_finished(fca, tmp_path):
+    words = ["model=test_resnet", *SMALL, "recipe.epochs=4", "recipe.lr=0.01", "limit=20"]
+    noise = ["shift=corruption/gaussian_noise", "shift.severities=[5]"]
+    assert fca(*words, *noise)[0] == 0
+    store = Store(tmp_path / "outputs")
+    [trained] = store.rows("task == 'train'")["run_id"]
+    [clean] = store.rows("shift == 'clean' and task == 'predict'")["run_id"]
+
+    # the clean prediction is lost, and made again after that of noisy images
+    shutil.rmtree(store.folder(clean))
+    assert fca(*words)[0] == 0
+    assert store.rows("task == 'predict'")["shift"].str.startswith("corruption").tolist() == [True, False]
+
+    code, text, _ = fca(trained, clean, door=diff)
+    assert code == 0
+    assert "only A right: 0\n" in text
+    assert "only B right: 0\n" in text
