@@ -392,7 +392,9 @@ def _meet_surface(solid: Solid, eye: Column, rays: Rays) -> tuple[Int[np.ndarray
         met_numbers.append(rays.numbers[touching])
         met_depths.append(rays.depth[touching] + free[touching])
 
-        # Only a share CAUTION of the distance is used, because some distances are approximate.
+        # Only a share CAUTION of the distance is used, because some distances are approximate. `move` leads to the next
+        # point: beyond the free distance where the surface seems far, or back where the last step went too far. `step`
+        # and `free_before` are then those of the next point.
         move, step, free_before = _next_step(step, free_before, free * CAUTION, rays.end - rays.depth)
         is_going = (free >= TOUCH) & (rays.depth + move < rays.end)
         rays = rays._replace(depth=rays.depth + move).only(is_going)

@@ -236,7 +236,9 @@ def _column_wide(svg: str, unit: str = "") -> str:
 
 
 def _for_column(figure: dict[str, Any], page_width: float) -> str:
-    """The figure as SVG for the column of a paper: panels below each other, text of 8 points, no title.
+    """The figure as SVG for the column of a paper: text of 8 points, no title, and panels below each other.
+
+    Only panels whose width may change are put below each other; others keep their width and their places.
 
     page_width: the width of the figure on the page, pixels.
     """
@@ -244,13 +246,13 @@ def _for_column(figure: dict[str, Any], page_width: float) -> str:
     panel = figure.get("spec", {})
     has_fixed_width = "usermeta" in figure  # which marks figures of pictures or squares: their panels keep their width
     if "width" in panel and not has_fixed_width:
-        # On the page: page_width = columns * (panel width + axis width). In print the axis, with its names and numbers,
-        # is narrower by the ratio of the two font sizes; the panel gets the rest of the column.
-        width_of_axes = page_width - figure["columns"] * panel["width"]
-        axis_width = width_of_axes / figure["columns"] * PRINT_FONT_SIZE / PAGE_FONT_SIZE
+        # On the page, each panel has an axis with names and numbers beside it. In print this axis is narrower by the
+        # ratio of the two font sizes, and the panel gets the rest of the paper's column.
+        axis_on_page = (page_width - figure["columns"] * panel["width"]) / figure["columns"]
+        axis_in_print = axis_on_page * PRINT_FONT_SIZE / PAGE_FONT_SIZE
         untitled["columns"] = 1
         # at least half of the column, however wide the names on the axes are
-        untitled["spec"] = {**panel, "width": max(COLUMN_WIDTH / 2, COLUMN_WIDTH - axis_width)}
+        untitled["spec"] = {**panel, "width": max(COLUMN_WIDTH / 2, COLUMN_WIDTH - axis_in_print)}
 
     print_config = {**_with_print_fonts(config()), "padding": 1}
     print_config["legend"] |= {"columns": 1, "symbolSize": 40}

@@ -620,7 +620,7 @@ def _groups_that_must_agree(dataset_rows: pd.DataFrame, column: str, rule: _Comp
     """
     keys = []
     if column in rule.per_model or ("recipe" in rule.per_model and column.startswith(RECIPE)):
-        keys.append(dataset_rows[rule.name])
+        keys.append(dataset_rows[rule.name])  # the names of the models
     if column in SUBSET_SIZE_COLUMNS:
         keys.append(dataset_rows[CLASSES].map(str))  # as text: rows without a subset form a group too
     if not keys:

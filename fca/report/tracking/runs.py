@@ -325,7 +325,7 @@ class WandbTracker:
         try:
             yield
         except Exception as error:
-            self._restart()
+            self._end_process_of_wandb()
             reason = _first_line(error)
             if mode() == "online":
                 _switch_offline()
@@ -336,7 +336,7 @@ class WandbTracker:
         """A line for the user: that W&B is offline from now on, why, and how its runs are sent later."""
         return f"W&B stays offline ({reason}); send its copies later: fca wandb sync --outputs {self.dir}"
 
-    def _restart(self) -> None:
+    def _end_process_of_wandb(self) -> None:
         """End W&B's own process, which still holds the runs that it could not open or send."""
         import wandb
 
@@ -439,7 +439,7 @@ class WandbTracker:
         except Exception as error:
             if mode() != "online":
                 raise
-            self._restart()
+            self._end_process_of_wandb()  # it holds the run that it could not open
             _switch_offline()  # so that the second attempt needs no server
             log.warning(self._offline_notice(_first_line(error)))
             return init()

@@ -153,6 +153,7 @@ class ValidateLevels(LevelAnalysis):
     def __call__(self, store: Store) -> list[Table]:
         """Tables confidence_levels, confidence_trends, contradictions_shown (with pictures) and contradictions (all).
 
+        A contradiction is an easy image on which no model is right, or a hard one on which all are right and confident.
         Raises FcaError when the store has no predictions for images with attributes and levels.
         """
         if self.shown < 1:
