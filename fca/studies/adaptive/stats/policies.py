@@ -469,21 +469,21 @@ class NeymanIrt(_WithBank):
         if self.round == 1:
             return self.first_of_strata(self.n_pilot)  # the strata of this policy are the groups
 
-        chance = response_probabilities(self.record, self.bank)  # p
+        probability = response_probabilities(self.record, self.bank)  # p
         # p (1 - p) counts as LEAST_VARIANCE at least: an item with nearly no chance to be drawn would have too much
         # weight if it is drawn and its response is a surprise
-        size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
+        size = self.weight * np.sqrt(np.maximum(probability * (1 - probability), LEAST_VARIANCE))
         inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are not part of the sample
         positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group, n in enumerate(self.n_after_pilot):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
             if len(items):
                 inclusion[items] = capped_inclusion(size[items], int(n))
-                is_drawn = systematic(inclusion[items], rng, along=chance[items])  # evenly over all p
+                is_drawn = systematic(inclusion[items], rng, along=probability[items])  # evenly over all p
                 positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
-        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, chance))
+        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, probability))
         self.record.chosen_by_responses[positions] = True  # the ability, which chose them, is from the responses
         return positions
 
@@ -532,17 +532,17 @@ class DefensiveIrt(_WithBank):
         if evaluated_before.all():  # no items remain, whose chances `_best_mixture` would need
             return NO_ITEMS
 
-        chance = response_probabilities(self.record, self.bank)
-        inclusion, variance_ratio = self._best_mixture(chance)
+        probability = response_probabilities(self.record, self.bank)  # p
+        inclusion, variance_ratio = self._best_mixture(probability)
         positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group in range(pool.n_groups):
             items = np.flatnonzero((pool.group == group) & ~evaluated_before)
             if len(items):
-                is_drawn = systematic(inclusion[items], rng, along=chance[items])  # evenly over all p
+                is_drawn = systematic(inclusion[items], rng, along=probability[items])  # evenly over all p
                 positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
-        self.record.samples.append(Sample(evaluated_before, inclusion, chance, variance_ratio))
+        self.record.samples.append(Sample(evaluated_before, inclusion, probability, variance_ratio))
         self.record.chosen_by_responses[positions] = True
         return positions
 
@@ -559,7 +559,7 @@ class DefensiveIrt(_WithBank):
         The relative variance is 1 + D / (the variance with equal chances). It is at least LEAST_FORESEEN, because
         estimates divide by it.
 
-        chance: the bank's probability p of a right response to every item.
+        chance: p, the bank's probability of a right response to every item; not π, the chance to be drawn.
         The returned π are over all items of the pool; those of items evaluated so far are 1.
         """
         is_random = self.record.evaluated & ~self.record.chosen_by_responses  # the items of the first round

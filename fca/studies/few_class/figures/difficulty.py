@@ -120,7 +120,8 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     """The figure of how SimSS of a subset changes if a class is added, or if two of its classes are merged.
 
     Of each kind of change (add, merge), at most LISTED are drawn.
-    what_if: table difficulty_what_if, with the largest changes of each kind first.
+    what_if: table difficulty_what_if. The classes to add that lower SimSS most come first in it, and of the pairs to
+             merge those that raise SimSS most.
     """
     frame = what_if.frame.groupby([DATASET, ENCODER, tables.CHANGE], sort=False).head(LISTED)
     # labels of the rows: "add a" (which has no second class), or "merge a = b"
