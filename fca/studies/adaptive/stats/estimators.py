@@ -119,8 +119,8 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     low = np.where((share == 0) | is_certain, share, low)
     high = np.where((share == 1) | is_certain, share, high)
 
-    # t, by the degrees of freedom of each target; the constant LEVEL is the 95 % of the interval. Arrays are levels x
-    # groups x targets, so sums over levels are along the first axis
+    # t, by the degrees of freedom of each target. The constant LEVEL is 0.95; Z, in the next step, is 1.96. Arrays are
+    # levels x groups x targets, so sums over levels are along the first axis
     squared_weight = LEVEL_WEIGHTS.T[:, None] ** 2  # w_l², levels x 1 x targets
     weighted_variance = variance.T[:, :, None] * squared_weight
     df_of_level = np.broadcast_to(df.T[:, :, None], weighted_variance.shape)
@@ -401,7 +401,7 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
     # s² of a session with a single response; the mean is NaN where no session of the group has several to the level
     single_s_squared = np.where(np.isnan(mean_s_squared), level_variance, mean_s_squared)[pool.session_group]
     s_squared = np.where(has_several, s_squared, single_s_squared)
-    within = s_squared * (1 - n / pool.sizes) / np.maximum(n, 1)
+    within = s_squared * (1 - n / pool.sizes) / np.maximum(n, 1)  # no size is 0: every session has all levels
     variance = np.where(is_evaluated, within, level_variance[pool.session_group])
     variance_of_share = pool.by_group(pool.sizes**2 * variance) / pool.group_sizes**2
     return normal_estimate(level_share @ LEVEL_WEIGHTS.T, np.sqrt(variance_of_share @ LEVEL_WEIGHTS.T**2))
@@ -669,7 +669,8 @@ def share_interval(
     m = np.minimum(p * (1 - p) / np.maximum(variance, TINY), n)
     low, high = jeffreys_interval(share, m)
 
-    # scaled to the standard error, with Student's t; the interval of m responses is for the variance p (1 - p) / m
+    # scaled to the standard error, times t / Z (Z is 1.96); the interval of m responses is for the variance
+    # p (1 - p) / m
     scale = stdtrit(df, 0.5 + LEVEL / 2) / Z * np.sqrt(m * variance / (p * (1 - p)))
     low = np.where(all_wrong | (share == 0), 0.0, np.maximum(value - scale * (share - low), 0.0))
     high = np.where(all_right | (share == 1), 1.0, np.minimum(value + scale * (high - share), 1.0))

@@ -625,21 +625,22 @@ class DefensiveIrt(_WithBank):
         by the responses to such items. The result is over all items of the pool.
         """
         pool = self.pool
-        size = self.weight * size
-        total = np.bincount(pool.group[is_remaining], weights=size[is_remaining], minlength=pool.n_groups)
+        weighted_size = self.weight * size
+        total = np.bincount(pool.group[is_remaining], weights=weighted_size[is_remaining], minlength=pool.n_groups)
         # infinite for a group without remaining items, whose chances are then 1
         scale = np.divide(self.n_after_pilot, total, out=np.full(pool.n_groups, np.inf), where=total > 0)
-        inclusion = scale[pool.group] * size
+        inclusion = scale[pool.group] * weighted_size
 
         # groups in which some items would pass 1: these are drawn for certain, which changes the scale of the others
         for group in np.unique(pool.group[(inclusion > 1) & is_remaining]):
             is_of_group = pool.group == group
             items = np.flatnonzero(is_of_group & is_remaining)
-            capped = capped_inclusion(size[items], int(self.n_after_pilot[group]))  # these sum to n_after_pilot
-            # the smallest chance is not capped, unless all are: divided by the item's size it is the new scale, with
+            # these chances sum to n_after_pilot
+            capped = capped_inclusion(weighted_size[items], int(self.n_after_pilot[group]))
+            # the smallest of them is not capped, unless all are: divided by weighted_size it is the new scale, with
             # which the evaluated items of the group get their chances
             least = int(capped.argmin())
-            inclusion[is_of_group] = size[is_of_group] * capped[least] / size[items[least]]
+            inclusion[is_of_group] = weighted_size[is_of_group] * capped[least] / weighted_size[items[least]]
             inclusion[items] = capped
         return np.minimum(inclusion, 1.0)
 
