@@ -36,7 +36,7 @@ def map_figure(pairs: Table) -> alt.FacetChart:
     # by_encoder adds column `panel`, a heading for each data set and encoder
     frame = by_encoder(pd.concat([pairs.frame, swapped], ignore_index=True))
 
-    n_classes = 0 if frame.empty else int(frame["place_a"].max()) + 1  # places count from 0
+    n_classes = 0 if frame.empty else int(frame["place_a"].max()) + 1  # of the largest map; places count from 0
     is_large = n_classes > 25  # then labels are smaller, and each map has the full width
     axis: Any = {"labelFontSize": 8 if is_large else 12, "labelLimit": 120, "domain": False, "grid": False}
     order_a = alt.EncodingSortField("place_a", op="min")
