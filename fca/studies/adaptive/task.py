@@ -840,7 +840,7 @@ class Goal:
         if self.width is not None and not width <= self.width:  # NaN, where undefined, is never narrow enough
             return False
 
-        if self.ability_se is None or self.bank is None:
+        if self.ability_se is None or self.bank is None:  # ability_se without a bank was refused before the test
             return True
         _, ability_se = ability_of(self.record, self.bank)
         return ability_se <= self.ability_se

@@ -316,7 +316,9 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             "seeds": n_seeds,
             "note": reason_for_no_interval(n_seeds, "subset seeds"),
         }
-        seed_codes = pd.factorize(seeds)[0]  # 0, 1 ... for each seed: the bootstrap draws seeds, not single subsets
+        # 0, 1 ... for each seed, as the bootstrap draws seeds, not single subsets; -1 for a subset that no seed drew,
+        # which is in every resample
+        seed_codes = pd.factorize(seeds)[0]
         resampled = rank_stability(table, seed_codes)  # p_best: share of resamples in which each model is the best
         for i, model in enumerate(accuracies):  # the columns of the frame
             lines.append(

@@ -238,6 +238,7 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
             each_subset_once = np.ones(best_in_scope.shape, dtype=np.int64)  # weights: no subset is resampled here
             r_without_each_model = resampled_correlation(x, best_in_scope, each_subset_once, method, scope.groups)
             further_jackknives.append(r_without_each_model)
+        # a code for each seed; -1 for a subset that no seed drew, which is never left out
         seed_of_point, seeds = pd.factorize(points["subset_seed"][scope.is_included])
         low, high = correlation_interval(x, y, seed_of_point, method, scope.groups, further_jackknives)
 

@@ -119,8 +119,8 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     low = np.where((share == 0) | is_certain, share, low)
     high = np.where((share == 1) | is_certain, share, high)
 
-    # t, by the degrees of freedom of each target; the constant LEVEL is the 95 % of the interval. Arrays are levels x
-    # groups x targets, so sums over levels are along the first axis
+    # t, by the degrees of freedom of each target. The constant LEVEL is 0.95; Z, in the next step, is 1.96. Arrays are
+    # levels x groups x targets, so sums over levels are along the first axis
     squared_weight = LEVEL_WEIGHTS.T[:, None] ** 2  # w_l², levels x 1 x targets
     weighted_variance = variance.T[:, :, None] * squared_weight
     df_of_level = np.broadcast_to(df.T[:, :, None], weighted_variance.shape)
@@ -185,7 +185,8 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     Few responses estimate a variance poorly, so one further response of a cautious variance is counted beside them. In
     the variance of one group it has the variance of the level in all groups; in the variance of the mean over groups
     it has the largest possible one, 1/4. The intervals of accuracy and score combine Jeffreys' intervals of the levels
-    (`level_interval`). For the mean over groups, the groups are first averaged level by level.
+    (`level_interval`). For the mean over groups, the groups are first averaged level by level. The argument `bank` is
+    not used.
 
     >>> from fca.studies.progressive.stats.pool import make_pool
     >>> pool, record = make_pool(np.repeat([0, 1, 2], 4), np.zeros(12, int), np.zeros(12, int)), Record(12)
@@ -382,7 +383,7 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
     counts with the whole variance of the level, p (1 - p).
 
     The mean is unbiased for `static_k`, and biased where the responses of a session decide how many more of its items
-    are evaluated.
+    are evaluated. The argument `bank` is not used.
     """
     n = pool.by_stratum(record.evaluated)  # sessions x levels
     n_right = pool.by_stratum(record.right)
@@ -400,7 +401,7 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
     # s² of a session with a single response; the mean is NaN where no session of the group has several to the level
     single_s_squared = np.where(np.isnan(mean_s_squared), level_variance, mean_s_squared)[pool.session_group]
     s_squared = np.where(has_several, s_squared, single_s_squared)
-    within = s_squared * (1 - n / pool.sizes) / np.maximum(n, 1)
+    within = s_squared * (1 - n / pool.sizes) / np.maximum(n, 1)  # no size is 0: every session has all levels
     variance = np.where(is_evaluated, within, level_variance[pool.session_group])
     variance_of_share = pool.by_group(pool.sizes**2 * variance) / pool.group_sizes**2
     return normal_estimate(level_share @ LEVEL_WEIGHTS.T, np.sqrt(variance_of_share @ LEVEL_WEIGHTS.T**2))
@@ -411,7 +412,7 @@ def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate
 
     The variance of a level's share p is (1 - n / N) p (1 - p) / (n - 1), as for a simple random sample of n of N items.
     The estimate is unbiased for `random`, where it is the post-stratified mean. It is biased where a session's
-    responses decide how many of its items are evaluated.
+    responses decide how many of its items are evaluated. The argument `bank` is not used.
     """
     n = pool.by_group(pool.by_stratum(record.evaluated))  # groups x levels
     n_right = pool.by_group(pool.by_stratum(record.right))
@@ -511,14 +512,15 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
     """The predicted response to every item for each target, as `regression` uses it.
 
     The prediction of an item is p + a_level + b p, with p the bank's probability of a right response at the model's
-    ability (`chance`). The correction a_level + b p is fitted to the residuals y - p of the evaluated items, with y
-    the response, by weighted least squares. An item's weight is the one of its squared residual in the variance of the
-    target, (1 - π) (w / π)², where π is the known chance of the item to be drawn and w its weight in the target. The
-    correction is shrunk towards 0: AGREEING further responses are counted, spread over the pool, whose residual is 0.
+    ability (`probability`). The correction a_level + b p is fitted to the residuals y - p of the evaluated items, with
+    y the response, by weighted least squares. An item's weight is the one of its squared residual in the variance of
+    the target, (1 - π) (w / π)², where π is the known chance of the item to be drawn and w its weight in the target.
+    The correction is shrunk towards 0: AGREEING further responses are counted, spread over the pool, whose residual is
+    0.
     """
-    chance = response_probabilities(record, bank)
+    probability = response_probabilities(record, bank)
     is_of_level = [pool.level == level for level in range(len(pool.levels))]
-    columns = np.stack([*is_of_level, chance]).astype(np.float64)  # (levels + 1) x items
+    columns = np.stack([*is_of_level, probability]).astype(np.float64)  # (levels + 1) x items
 
     importance = np.zeros_like(pool.weights)  # (1 - π) (w / π)² of each evaluated item, targets x items
     # a test may have drawn several samples, whose estimates are averaged: w is multiplied by the sample's weight
@@ -528,7 +530,7 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
         factor = weight_of_group[pool.group] * pool.weights / sample.inclusion  # w / π, targets x items
         importance += np.where(is_sampled, (1 - sample.inclusion) * factor**2, 0.0)
 
-    predicted = np.tile(chance, (len(pool.targets), 1))
+    predicted = np.tile(probability, (len(pool.targets), 1))
     # what AGREEING responses to average items add to the normal matrix X' W X of the fit; to its right side
     # X' W (y - p) they add nothing, as their residual is 0
     agreeing_responses = AGREEING * (columns @ columns.T) / pool.n_items
@@ -538,8 +540,8 @@ def regression_predictions(pool: Pool, record: Record, bank: ItemBank) -> Float[
         weighted_columns = columns * item_importance
         mean_importance = item_importance[item_importance > 0].mean()  # an agreeing response weighs as much as this
         normal_matrix = weighted_columns @ columns.T + mean_importance * agreeing_responses
-        moments = weighted_columns @ (record.right - chance)
-        coefficients = np.linalg.lstsq(normal_matrix, moments)[0]  # singular where chances are all equal
+        moments = weighted_columns @ (record.right - probability)
+        coefficients = np.linalg.lstsq(normal_matrix, moments)[0]  # singular where all p are equal
         predicted[target] += coefficients @ columns
     return predicted
 
@@ -667,7 +669,8 @@ def share_interval(
     m = np.minimum(p * (1 - p) / np.maximum(variance, TINY), n)
     low, high = jeffreys_interval(share, m)
 
-    # scaled to the standard error, with Student's t; the interval of m responses is for the variance p (1 - p) / m
+    # scaled to the standard error, times t / Z (Z is 1.96); the interval of m responses is for the variance
+    # p (1 - p) / m
     scale = stdtrit(df, 0.5 + LEVEL / 2) / Z * np.sqrt(m * variance / (p * (1 - p)))
     low = np.where(all_wrong | (share == 0), 0.0, np.maximum(value - scale * (share - low), 0.0))
     high = np.where(all_right | (share == 1), 1.0, np.minimum(value + scale * (high - share), 1.0))

@@ -226,8 +226,8 @@ def fit_groups(patterns: Patterns, frequency: Frequency, tolerance: float = TOLE
     the session's effect u changes these logits (one s for all levels, or one for each). With a single group no prior
     can be learned, so there is no second fit.
 
-    patterns:  counts of evaluated and right items by level, each once.
-    frequency: number of rows (sessions, or levels of one) with each pattern, without those that are held out.
+    patterns:  the different rows of each group, which are counts of evaluated and right items by level.
+    frequency: number of rows (sessions, or single levels of a session) with each pattern, without held-out rows.
     tolerance: the fit has converged when its largest step is smaller.
     """
     number_of_groups = int(patterns.group[-1]) + 1  # groups ascend

@@ -469,21 +469,21 @@ class NeymanIrt(_WithBank):
         if self.round == 1:
             return self.first_of_strata(self.n_pilot)  # the strata of this policy are the groups
 
-        chance = response_probabilities(self.record, self.bank)  # p
+        probability = response_probabilities(self.record, self.bank)  # p
         # p (1 - p) counts as LEAST_VARIANCE at least: an item with nearly no chance to be drawn would have too much
         # weight if it is drawn and its response is a surprise
-        size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
+        size = self.weight * np.sqrt(np.maximum(probability * (1 - probability), LEAST_VARIANCE))
         inclusion = np.ones(self.pool.n_items)  # stays 1 for items evaluated before, which are not part of the sample
         positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group, n in enumerate(self.n_after_pilot):
             items = np.flatnonzero((self.pool.group == group) & ~self.record.evaluated)
             if len(items):
                 inclusion[items] = capped_inclusion(size[items], int(n))
-                is_drawn = systematic(inclusion[items], rng, along=chance[items])  # evenly over all p
+                is_drawn = systematic(inclusion[items], rng, along=probability[items])  # evenly over all p
                 positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
-        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, chance))
+        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, probability))
         self.record.chosen_by_responses[positions] = True  # the ability, which chose them, is from the responses
         return positions
 
@@ -532,17 +532,17 @@ class DefensiveIrt(_WithBank):
         if evaluated_before.all():  # no items remain, whose chances `_best_mixture` would need
             return NO_ITEMS
 
-        chance = response_probabilities(self.record, self.bank)
-        inclusion, variance_ratio = self._best_mixture(chance)
+        probability = response_probabilities(self.record, self.bank)  # p
+        inclusion, variance_ratio = self._best_mixture(probability)
         positions_by_group = [NO_ITEMS]  # one array at least, for np.concatenate
         for group in range(pool.n_groups):
             items = np.flatnonzero((pool.group == group) & ~evaluated_before)
             if len(items):
-                is_drawn = systematic(inclusion[items], rng, along=chance[items])  # evenly over all p
+                is_drawn = systematic(inclusion[items], rng, along=probability[items])  # evenly over all p
                 positions_by_group.append(items[is_drawn])
 
         positions = np.concatenate(positions_by_group)
-        self.record.samples.append(Sample(evaluated_before, inclusion, chance, variance_ratio))
+        self.record.samples.append(Sample(evaluated_before, inclusion, probability, variance_ratio))
         self.record.chosen_by_responses[positions] = True
         return positions
 
@@ -559,7 +559,7 @@ class DefensiveIrt(_WithBank):
         The relative variance is 1 + D / (the variance with equal chances). It is at least LEAST_FORESEEN, because
         estimates divide by it.
 
-        chance: the bank's probability p of a right response to every item.
+        chance: p, the bank's probability of a right response to every item; not π, the chance to be drawn.
         The returned π are over all items of the pool; those of items evaluated so far are 1.
         """
         is_random = self.record.evaluated & ~self.record.chosen_by_responses  # the items of the first round
@@ -625,21 +625,22 @@ class DefensiveIrt(_WithBank):
         by the responses to such items. The result is over all items of the pool.
         """
         pool = self.pool
-        size = self.weight * size
-        total = np.bincount(pool.group[is_remaining], weights=size[is_remaining], minlength=pool.n_groups)
+        weighted_size = self.weight * size
+        total = np.bincount(pool.group[is_remaining], weights=weighted_size[is_remaining], minlength=pool.n_groups)
         # infinite for a group without remaining items, whose chances are then 1
         scale = np.divide(self.n_after_pilot, total, out=np.full(pool.n_groups, np.inf), where=total > 0)
-        inclusion = scale[pool.group] * size
+        inclusion = scale[pool.group] * weighted_size
 
         # groups in which some items would pass 1: these are drawn for certain, which changes the scale of the others
         for group in np.unique(pool.group[(inclusion > 1) & is_remaining]):
             is_of_group = pool.group == group
             items = np.flatnonzero(is_of_group & is_remaining)
-            capped = capped_inclusion(size[items], int(self.n_after_pilot[group]))  # these sum to n_after_pilot
-            # the smallest chance is not capped, unless all are: divided by the item's size it is the new scale, with
+            # these chances sum to n_after_pilot
+            capped = capped_inclusion(weighted_size[items], int(self.n_after_pilot[group]))
+            # the smallest of them is not capped, unless all are: divided by weighted_size it is the new scale, with
             # which the evaluated items of the group get their chances
             least = int(capped.argmin())
-            inclusion[is_of_group] = size[is_of_group] * capped[least] / size[items[least]]
+            inclusion[is_of_group] = weighted_size[is_of_group] * capped[least] / weighted_size[items[least]]
             inclusion[items] = capped
         return np.minimum(inclusion, 1.0)
 

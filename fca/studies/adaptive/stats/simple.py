@@ -50,7 +50,8 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
         allowed = "proportional, random: every item has the same chance"
         raise FcaError("policy", "one of different chances", allowed, "take one of these, or estimator difference")
 
-    # counts of each group; items without levels are all of one level, so these have one column: groups x 1
+    # counts of each group; items without levels are all of one level, so these have one column: groups x 1. n is 1 or
+    # more, as these policies evaluate an item of every group
     n = pool.by_group(pool.by_stratum(record.evaluated))[:, :1]
     n_right = pool.by_group(pool.by_stratum(record.right))[:, :1]
     size = pool.group_sizes[:, :1]

@@ -94,7 +94,7 @@ def best_model_statements(paired: pd.DataFrame, means: pd.DataFrame) -> Iterator
     """A statement on the most accurate model at the fewest classes, and on its lead over the second best model.
 
     It is about sub-models if there are any, otherwise about full models. There is no statement if only one number of
-    classes is stored, if there is only one model, or if the table of pairs lacks the two best.
+    classes is stored, if the fewest classes have only one model, or if the table of pairs lacks the two best.
 
     paired: lines of table `paired`, of one data set.
     means:  lines of table `accuracy`, of the same data set.
@@ -205,7 +205,7 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
 def _more_seeds(insignificant: pd.DataFrame) -> str:
     """The pair that needs the fewest further subset seeds to differ significantly, as the end of a sentence.
 
-    It is empty if the number of seeds is unknown for all pairs, or 0.
+    The text is empty if the number of seeds is unknown for all pairs, or 0.
     insignificant: lines of table `paired` without a significant difference.
     """
     # a pair that needs 0 more seeds has enough of them: its difference is insignificant for another reason

@@ -36,7 +36,7 @@ def map_figure(pairs: Table) -> alt.FacetChart:
     # by_encoder adds column `panel`, a heading for each data set and encoder
     frame = by_encoder(pd.concat([pairs.frame, swapped], ignore_index=True))
 
-    n_classes = 0 if frame.empty else int(frame["place_a"].max()) + 1  # places count from 0
+    n_classes = 0 if frame.empty else int(frame["place_a"].max()) + 1  # of the largest map; places count from 0
     is_large = n_classes > 25  # then labels are smaller, and each map has the full width
     axis: Any = {"labelFontSize": 8 if is_large else 12, "labelLimit": 120, "domain": False, "grid": False}
     order_a = alt.EncodingSortField("place_a", op="min")
@@ -120,7 +120,8 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     """The figure of how SimSS of a subset changes if a class is added, or if two of its classes are merged.
 
     Of each kind of change (add, merge), at most LISTED are drawn.
-    what_if: table difficulty_what_if, with the largest changes of each kind first.
+    what_if: table difficulty_what_if. The classes to add that lower SimSS most come first in it, and of the pairs to
+             merge those that raise SimSS most.
     """
     frame = what_if.frame.groupby([DATASET, ENCODER, tables.CHANGE], sort=False).head(LISTED)
     # labels of the rows: "add a" (which has no second class), or "merge a = b"

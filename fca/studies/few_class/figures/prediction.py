@@ -169,8 +169,8 @@ def prediction_statements(prediction: pd.DataFrame) -> Iterator[Statement]:
     """One or two statements on how well accuracy is predicted, for each encoder, target and held-out unit.
 
     The first statement compares the best predictor with the number of classes (ncl) alone. The second one lists the
-    predictors that are significantly better than ncl; it is left out if there are none. At the level of chance there is
-    nothing to predict, and this is the only statement.
+    predictors that are significantly better than ncl; it is left out if there are none. If all models are at the level
+    of chance, the only statement is that there is no accuracy to predict.
 
     prediction: lines of table `prediction`. Lines without an error are not used.
 
