@@ -524,8 +524,8 @@ def fit_line(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
     """The line of a fit in table irt_fits: its size, Kendall's tau of ability with accuracy, and the held-out log loss.
 
     Nothing is held out where abilities come from other responses (calibration ability). Cells (pairs of network and
-    item) are not held out where all subjects are snapshots of a single network: they are hidden together, so that a
-    hidden item would have no response left.
+    item) are not held out where all subjects are snapshots of a single network: all snapshots' responses to an item are
+    hidden together, so that a hidden item would have no response left.
     """
     responses = scale.gathered.responses
     line = {
@@ -548,7 +548,7 @@ def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
     """How well the model predicts responses that it was not fitted to, as columns of table irt_fits.
 
     Model "auto" is chosen on the clean images of a data set, or on all responses of a file. A fit of these
-    (`scale.is_of_data_set`) is scored on responses that took no part in the choice. All other fits are scored on
+    (`scale.is_clean_or_of_file`) is scored on responses that took no part in the choice. All other fits are scored on
     any held-out responses, as is done for a model given by name.
     """
     if scale.is_clean_or_of_file and analysis.model == "auto":
