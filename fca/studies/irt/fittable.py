@@ -29,7 +29,7 @@ def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = 
 
     Responses come from stored runs, as selected by `query` (None: all), and from files. If no common items link all
     subjects of a data set, each linked part becomes a data set of its own. Stored data sets that cannot be fitted are
-    left out, with a line in the log. Raises FcaError if none is left.
+    left out, with a line in the log. Raises FcaError if none is left, and as `linked_parts` does.
     """
     all_responses = clean_responses(store, query, files)
     sources = [part for gathered in all_responses for part in linked_parts(gathered)]

@@ -260,7 +260,7 @@ class Irt:
         also irt_choice. A saved irt_items is an item bank: with it, new models are tested on fewer images. The tables
         irt_curves and irt_choice have only the fits of clean images and of files, on which the model is chosen. The
         parameter not_estimable lists the fits whose responses do not determine a scale such as the spread of ability,
-        which is then taken from the prior.
+        which is then taken from the prior. Raises FcaError as `calibrated` does.
         """
         runs: set[str] = set()
         left_out: list[str] = []
@@ -317,7 +317,7 @@ class Reliability:
 
         The clean images of a data set have one line, as severity 0 of the corruption "clean". The parameter
         not_estimable lists the fits whose responses do not determine a spread of ability or difficulty, which is then
-        taken from the prior.
+        taken from the prior. Raises FcaError as `clean_with_subjects` and `shifted_responses` do.
         """
         runs: set[str] = set()
         lines: list[dict[str, Any]] = []
@@ -391,7 +391,8 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
     separate: a separate fit for every severity; parameters of two severities are not on one scale.
 
     Model "auto" is chosen on the clean images of a data set, for all kinds of corruption of it.
-    Raises FcaError for an unknown calibration or compat, and for `ability` where a subject has no clean responses.
+    Raises FcaError for an unknown calibration or compat, for `ability` where a subject has no clean responses, and as
+    `clean_with_subjects` and `shifted_responses` do.
     """
     check_choice("analysis.calibration", analysis.calibration, CALIBRATIONS)
     check_choice("analysis.compat", analysis.compat, COMPAT)

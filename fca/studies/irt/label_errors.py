@@ -267,7 +267,7 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
     if not Path(path).is_file():
         raise FcaError("analysis.verdicts", path, "a CSV file", "mend the path")
 
-    frame = read_table(path, path)
+    frame = read_table(path, name=path)
     missing_columns = [name for name in columns if name not in frame]
     if missing_columns:
         columns_of_file = ", ".join(map(repr, frame))
@@ -430,7 +430,7 @@ def _rule_lines(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
     Raises FcaError if none or all of the labels are wrong, and for a k outside 1 to the number of items.
     """
     judged = scored.judged
-    assert judged is not None
+    assert judged is not None  # the caller passes only data sets with verdicts
     error, reviewed = judged.error, judged.reviewed
     n_items = len(error)
     n_errors = int(error.sum())

@@ -130,7 +130,7 @@ def _with_panel_or_nothing_to_draw(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def suspects_figure(suspects: Table) -> alt.FacetChart:
-    """Draw the most suspect images of each data set: the share of models for another class, and for the label.
+    """Draw, for the most suspect images, which share of the models predicts the label, and which share another class.
 
     An image is drawn only if more models predict one other class than its label.
     suspects: table label_suspects; its parameters name the data sets without suspects, with the reason. Raises
