@@ -573,6 +573,7 @@ def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
     best of several on the same responses.
 
     Each candidate also has its excess, the log loss above that of the best candidate.
+    scale: the fit of the responses on which the model is chosen (`scale.is_clean_or_of_file`).
     """
     candidates = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).candidates
     best = candidates[0]

@@ -92,7 +92,7 @@ def curve_figure(curve: Table) -> alt.FacetChart:
     frame = _with_panel_or_nothing_to_draw(curve.frame)
     colours = kinds.hue(RULE, frame, shapes=None, columns=3)
 
-    # band and diagonal have data of their own: with the table's data they would be drawn once per line of it
+    # band and diagonal have data of their own: with the table's data they would be drawn once per line of the table
     claim = alt.InlineData(values=[{"recall": CLAIMED_RECALL[0], "to": CLAIMED_RECALL[1]}])
     chance = alt.InlineData(values=[{"share_flagged": share, "recall": share} for share in (0, 1)])
     diagonal: Any = alt.Chart(chance).mark_line(strokeDash=[4, 3], color=kinds.GREY, strokeWidth=1)
