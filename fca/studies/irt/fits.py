@@ -199,10 +199,10 @@ def held_out(gathered: DatasetResponses, model: str, seed: int = 0, hold_out: st
 def _log_unlinked(gathered: DatasetResponses, score: HeldOut) -> None:
     """Log a warning if items could not be fitted to all other subjects when some networks were held out.
 
-    Networks are held out fold by fold, a fifth of them at a time, and items are fitted to the others. If no common
-    items link all of the others, items are fitted to the linked part with most subjects alone. `score.unlinked` has the
-    networks of the folds where this happened, by position. The warning names them, and states how many of them could
-    not be predicted at all. Nothing is logged if there are none.
+    Networks are held out fold by fold, a fifth of them at a time, and items are fitted to the subjects (snapshots) of
+    the others. If no common items link all of these, items are fitted to the linked part with most subjects alone.
+    `score.unlinked` has the networks of the folds where this happened, by position. The warning names them, and states
+    how many of them could not be predicted at all. Nothing is logged if there are none.
     """
     if not score.unlinked:
         return

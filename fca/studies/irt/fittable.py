@@ -29,7 +29,7 @@ def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = 
 
     Responses come from stored runs, as selected by `query` (None: all), and from files. If no common items link all
     subjects of a data set, each linked part becomes a data set of its own. Stored data sets that cannot be fitted are
-    left out, with a line in the log. Raises FcaError if none is left.
+    left out, with a line in the log. Raises FcaError if none is left, and as `linked_parts` does.
     """
     all_responses = clean_responses(store, query, files)
     sources = [part for gathered in all_responses for part in linked_parts(gathered)]
@@ -164,8 +164,8 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
     A kind is left out, with a line in the log, if fewer than `fewest` subjects have responses at every severity, or if
     the responses cannot be fitted. The latter is checked only if `fewest` is 2 or more, since analyses with `fewest` 1
     fit nothing.
-    Raises FcaError, after the last kind, if some kinds had too few subjects with every severity and no kind was
-    yielded.
+    Raises FcaError, after the last kind, if no kind was yielded and some kind had enough subjects, but too few of them
+    with every severity.
     """
     rows = rows_of_subjects(store, query)
     clean_rows = rows[rows["shift"] == "clean"]

@@ -260,7 +260,7 @@ class Irt:
         also irt_choice. A saved irt_items is an item bank: with it, new models are tested on fewer images. The tables
         irt_curves and irt_choice have only the fits of clean images and of files, on which the model is chosen. The
         parameter not_estimable lists the fits whose responses do not determine a scale such as the spread of ability,
-        which is then taken from the prior.
+        which is then taken from the prior. Raises FcaError as `calibrated` does.
         """
         runs: set[str] = set()
         left_out: list[str] = []
@@ -317,7 +317,7 @@ class Reliability:
 
         The clean images of a data set have one line, as severity 0 of the corruption "clean". The parameter
         not_estimable lists the fits whose responses do not determine a spread of ability or difficulty, which is then
-        taken from the prior.
+        taken from the prior. Raises FcaError as `clean_with_subjects` and `shifted_responses` do.
         """
         runs: set[str] = set()
         lines: list[dict[str, Any]] = []
@@ -391,7 +391,8 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
     separate: a separate fit for every severity; parameters of two severities are not on one scale.
 
     Model "auto" is chosen on the clean images of a data set, for all kinds of corruption of it.
-    Raises FcaError for an unknown calibration or compat, and for `ability` where a subject has no clean responses.
+    Raises FcaError for an unknown calibration or compat, for `ability` where a subject has no clean responses, and as
+    `clean_with_subjects` and `shifted_responses` do.
     """
     check_choice("analysis.calibration", analysis.calibration, CALIBRATIONS)
     check_choice("analysis.compat", analysis.compat, COMPAT)
@@ -524,8 +525,8 @@ def fit_line(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
     """The line of a fit in table irt_fits: its size, Kendall's tau of ability with accuracy, and the held-out log loss.
 
     Nothing is held out where abilities come from other responses (calibration ability). Cells (pairs of network and
-    item) are not held out where all subjects are snapshots of a single network: they are hidden together, so that a
-    hidden item would have no response left.
+    item) are not held out where all subjects are snapshots of a single network: all snapshots' responses to an item are
+    hidden together, so that a hidden item would have no response left.
     """
     responses = scale.gathered.responses
     line = {
@@ -548,7 +549,7 @@ def _held_out_columns(scale: Calibrated, analysis: Irt) -> dict[str, Any]:
     """How well the model predicts responses that it was not fitted to, as columns of table irt_fits.
 
     Model "auto" is chosen on the clean images of a data set, or on all responses of a file. A fit of these
-    (`scale.is_of_data_set`) is scored on responses that took no part in the choice. All other fits are scored on
+    (`scale.is_clean_or_of_file`) is scored on responses that took no part in the choice. All other fits are scored on
     any held-out responses, as is done for a model given by name.
     """
     if scale.is_clean_or_of_file and analysis.model == "auto":
@@ -572,6 +573,7 @@ def choice(scale: Calibrated, analysis: Irt) -> pd.DataFrame:
     best of several on the same responses.
 
     Each candidate also has its excess, the log loss above that of the best candidate.
+    scale: the fit of the responses on which the model is chosen (`scale.is_clean_or_of_file`).
     """
     candidates = fits.chosen(scale.gathered, analysis.seed, analysis.hold_out).candidates
     best = candidates[0]

@@ -170,7 +170,8 @@ class LabelErrors:
         """Tables label_error_rules, label_error_curve, label_suspects and label_error_scores.
 
         The first two judge the rules by people's verdicts, and are empty without them. Raises FcaError where no
-        responses have predicted classes, where no verdict is on any of the items, and as `read_verdicts` does.
+        responses have predicted classes, where no verdict is on any of the items, and as `read_verdicts`
+        and `_rule_lines` do.
         """
         verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
         all_sources = clean_with_subjects(store, self.query, self.responses)
@@ -257,7 +258,8 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
     columns: two names, of the column with the names of items and of the column with the verdicts. A verdict is 1 or
     true if the label is wrong, 0 or false if it is right. Lines with an empty name or verdict are left out, since such
     items were not reviewed.
-    Raises FcaError for a file or column that does not exist, for another verdict, and for an item judged twice.
+    Raises FcaError unless `columns` has two names, for a file or column that does not exist, for another verdict, and
+    for an item judged twice.
     """
     if len(columns) != 2:
         allowed = "two: the item's name and 1 for a wrong label"
@@ -265,7 +267,7 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
     if not Path(path).is_file():
         raise FcaError("analysis.verdicts", path, "a CSV file", "mend the path")
 
-    frame = read_table(path, path)
+    frame = read_table(path, name=path)
     missing_columns = [name for name in columns if name not in frame]
     if missing_columns:
         columns_of_file = ", ".join(map(repr, frame))
@@ -428,7 +430,7 @@ def _rule_lines(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
     Raises FcaError if none or all of the labels are wrong, and for a k outside 1 to the number of items.
     """
     judged = scored.judged
-    assert judged is not None
+    assert judged is not None  # the caller passes only data sets with verdicts
     error, reviewed = judged.error, judged.reviewed
     n_items = len(error)
     n_errors = int(error.sum())

@@ -81,7 +81,7 @@ class Dimensionality:
 def _dimension_rows(gathered: DatasetResponses, settings: Dimensionality) -> pd.DataFrame:
     """The lines of one data set: the held-out loss of each number of dimensions, and which number is chosen.
 
-    The loss is the mean negative log likelihood, in nats, of responses that the fit did not see. One dimension is
+    The loss is the mean negative log likelihood, in nats, of responses that were held out of the fit. One dimension is
     chosen at first. One more takes its place as long as it lowers the loss significantly: the interval of its gain lies
     above 0. The lines for held-out cells (single responses) come first. Lines for held-out subjects follow if there are
     at least three networks, since only then are subjects held out.

@@ -35,7 +35,8 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
     """The figure of how well sampled items (images) fit the model: standardised infit against difficulty.
 
     Infit measures how far the responses to an item deviate from its curve. It is drawn as the number of standard
-    deviations from its expectation. Items without such a value are left out.
+    deviations from its expectation. Items without such a value are left out. Raises
+    NothingToDraw if no item has one.
 
     sample: table item_fit_shown, with a line for each sampled item.
     """
@@ -64,7 +65,7 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
     """The figure of the infit of each subject (a dot) beside its expectation under the model (a tick).
 
     A subject is a model that responded to the images. Its infit measures how far its responses deviate from those that
-    its ability predicts.
+    its ability predicts. Raises NothingToDraw if there is no subject.
 
     persons: table person_fit, with a line for each subject.
     """
@@ -90,7 +91,7 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
     """The figure of the pairs of images that depend on each other most, beyond what ability explains.
 
     z is the standardised covariance of the residuals of a pair; it has no interval. The dashed line is the highest z of
-    any pair in simulated responses, in which no pair is dependent.
+    any pair in simulated responses, in which no pair is dependent. Raises NothingToDraw if there is no pair.
 
     pairs: table dependent_pairs, with a line for each pair.
     dependence: table with a line for each data set, which has this highest simulated z.
@@ -113,7 +114,8 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
 def information_figure(curves: Table) -> alt.FacetChart:
     """The figure of the Fisher information of all images together against ability, with each subject on the curve.
 
-    curves: table test_information, whose column `kind` separates the points of the curve from the subjects.
+    curves: table test_information, whose column `kind` separates the points of the curve from the subjects. Raises
+        NothingToDraw if it is empty.
     """
     frame = curves.frame.assign(panel=style.panels(curves.frame, DATASET))
 
@@ -137,7 +139,7 @@ def dimensionality_figure(table: Table) -> alt.FacetChart:
     """The figure of how much each further dimension of ability lowers the log loss of held-out responses.
 
     table: table `dimensionality`. Its lines for one dimension have no gain, as there are no fewer dimensions to compare
-        with; they are not drawn.
+        with; they are not drawn. Raises NothingToDraw if there are no other lines.
     """
     frame = table.frame.dropna(subset=GAIN)
     frame = frame.assign(panel=style.panels(frame, DATASET))
@@ -167,7 +169,7 @@ def dif_figure(sample: Table) -> alt.FacetChart:
     """The figure of differential item functioning (DIF): ETS delta of sampled items against their difficulty.
 
     ETS delta is below 0 if an item is harder for the focal group than for the other models at equal ability. Its class,
-    A (negligible) to C (large), is the colour.
+    A (negligible) to C (large), is the colour. Raises NothingToDraw if there is no item.
 
     sample: table dif_shown, with a line for each sampled item.
     """
@@ -190,7 +192,7 @@ def dif_figure(sample: Table) -> alt.FacetChart:
 def severity_facet_figure(effects: Table) -> alt.FacetChart:
     """The figure of the difficulty that each severity of a corruption adds, beside a line of equal steps.
 
-    There is one panel for each data set and corruption.
+    There is one panel for each data set and corruption. Raises NothingToDraw if there is none.
 
     effects: table severity_effects, with a line for each severity; column LINE is the height of the straight line.
     """
@@ -214,6 +216,7 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
     """The figure of the severity step of each single network (open marks) beside the step of all networks.
 
     A severity step is the difficulty that one more step of severity adds. There is one row for each corruption.
+    Raises NothingToDraw if there is none.
 
     networks: table severity_networks, with the steps of single networks; networks without a step are not drawn.
     steps: table severity_facet, with the steps that all networks share.
@@ -350,7 +353,7 @@ def severity_statements(steps: pd.DataFrame) -> Iterator[Statement]:
     """One statement: under which corruption a step of severity adds most difficulty, and under which least.
 
     If all corruptions add the same difficulty, the statement names this one difficulty; if there is only one
-    corruption, it has nothing to compare.
+    corruption, nothing is compared.
 
     steps: lines of table severity_facet of one data set, one for each corruption.
 

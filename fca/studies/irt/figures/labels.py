@@ -92,7 +92,7 @@ def curve_figure(curve: Table) -> alt.FacetChart:
     frame = _with_panel_or_nothing_to_draw(curve.frame)
     colours = kinds.hue(RULE, frame, shapes=None, columns=3)
 
-    # band and diagonal have data of their own: with the table's data they would be drawn once per line of it
+    # band and diagonal have data of their own: with the table's data they would be drawn once per line of the table
     claim = alt.InlineData(values=[{"recall": CLAIMED_RECALL[0], "to": CLAIMED_RECALL[1]}])
     chance = alt.InlineData(values=[{"share_flagged": share, "recall": share} for share in (0, 1)])
     diagonal: Any = alt.Chart(chance).mark_line(strokeDash=[4, 3], color=kinds.GREY, strokeWidth=1)
@@ -130,7 +130,7 @@ def _with_panel_or_nothing_to_draw(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def suspects_figure(suspects: Table) -> alt.FacetChart:
-    """Draw the most suspect images of each data set: the share of models for another class, and for the label.
+    """Draw, for the most suspect images, which share of the models predicts the label, and which share another class.
 
     An image is drawn only if more models predict one other class than its label.
     suspects: table label_suspects; its parameters name the data sets without suspects, with the reason. Raises
@@ -187,7 +187,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
 
     frame = frame.assign(kind_words=frame[KIND].map(dict(KIND.choices)))
     frame["panel"] = style.panels(frame, DATASET, "kind_words")  # raises NothingToDraw for an empty frame
-    frame[[LABEL, PREDICTED]] = frame[[LABEL, PREDICTED]].fillna("")  # a file may know only right or wrong
+    frame[[LABEL, PREDICTED]] = frame[[LABEL, PREDICTED]].fillna("")  # a file of responses may have only right or wrong
     frame["lines"] = [_in_two_lines(words) for words in frame[PREDICTED]]
 
     hover_columns = [column for column in gallery.columns if column not in ("thumbnail", "row", "column")]
@@ -233,7 +233,8 @@ def rules_statements(rules: pd.DataFrame, curve: pd.DataFrame) -> Iterator[State
     """Sentences on how many wrong labels are among the quarter of images that a rule suspects most.
 
     The first two sentences are on the rule with the highest AUC: what it finds, and what chance would find. The others
-    are on the paper's rule. There is no sentence without people's verdicts on labels.
+    are on the rule of the paper (Sharma et al. 2023), by our fit and by the paper's. There is no sentence without
+    people's verdicts on labels.
     rules, curve: the lines of one data set in tables label_error_rules and label_error_curve.
 
     >>> line = {"dataset": "zoo", "auc_low": 0.8, "auc_high": 0.95, "errors": 54}
@@ -258,7 +259,7 @@ claims 30 to 40 %, of no stated share.
     by_chance = f"by chance {100 * RECALL_BY_CHANCE:.0f} % are found"
     yield Statement(f"{best[DATASET]}: these images are ranked by {_rule_with_auc(best)}; {by_chance}.")
 
-    # if the paper's rule is itself the best, the sentences above state what it finds
+    # a rule of the paper that is itself the best is left out here: the sentences above state what it finds
     claim = f"the paper claims {100 * CLAIMED_RECALL[0]:.0f} to {100 * CLAIMED_RECALL[1]:.0f} %, of no stated share"
     for line in next_rules:
         if line[RULE] in PAPER_RULES:

@@ -46,13 +46,14 @@ def fit_irt(
     half-normal prior of scale 3 on s, and a floor of 0.1), n such that the mean of E[θ²] over subjects is 1, as the
     prior of θ has it.
 
-    A scale is not estimable if it falls to its floor. If it is below 0.5, or the fit did not converge, it must also
-    exceed what chance gives (two standard errors of a variance learned from values that do not differ). The name of a
-    scale that is not estimable is in `not_estimable`; s = 1 or n = 0 is taken instead, and standard errors are those
-    under this prior (docs/adr/0043).
+    The spread of difficulty is not estimable if it falls to its floor. A scale below 0.5, and any scale of a fit that
+    did not converge, is not estimable either unless it exceeds what chance gives (two standard errors of a variance
+    learned from values that do not differ). The name of a scale that is not estimable is in `not_estimable`; s = 1
+    or n = 0 is taken instead, and standard errors are those under this prior (docs/adr/0043).
 
     With an upper asymptote an item can have two modes, so each item is started several times and keeps its highest.
-    The result is deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`).
+    The result is deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`), and for an
+    unknown model or compat.
 
     >>> fit = fit_irt(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float), "1pl")
     >>> bool((np.diff(fit.ability) < 0).all()), fit.converged

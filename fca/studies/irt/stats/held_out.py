@@ -94,8 +94,8 @@ def held_out_fit(
     The score is the mean negative log likelihood of the held-out responses, beside that of a baseline of means.
     responses: 1 right, 0 wrong, NaN missing.
     network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
-    Raises FcaError for responses that cannot be fitted, where no response can be hidden or predicted, and with fewer
-    than three networks for subjects.
+    Raises FcaError for an unknown model or hold_out, for responses that cannot be fitted, where no response can be
+    hidden or predicted, and for fewer than three networks if hold_out="subjects".
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
@@ -139,7 +139,7 @@ def choose_model(
 
     network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
     watch: given the fits to be made, as (model, folds left out), yields them one by one; made for a progress bar.
-    Raises FcaError as `held_out_fit` does, and with fewer than four networks for subjects.
+    Raises FcaError as `held_out_fit` does, and for fewer than four networks if hold_out="subjects".
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
@@ -179,6 +179,7 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     names: the candidate models.
     network: of each subject, 0..k-1.
     watch: given the fits to be made, as (model, folds left out), yields them one by one, for a progress bar.
+    Raises FcaError for fewer than four networks.
     """
     split = split_networks(responses, network, np.random.default_rng(seed))
     if split.folds < 4:  # two folds are left out together, and a fit needs two subjects at least
@@ -253,7 +254,7 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
     responses to an item that would keep none, all responses of a network if one of its subjects would keep none, and
     those that are needed to link all subjects by common items.
     network: the network that each subject is a snapshot of, 0..k-1; None: every subject is a network of its own.
-    Raises FcaError if nothing is left to hide, as with a single network.
+    Raises FcaError for a share outside 0 to 1, and if nothing is left to hide, as with a single network.
 
     >>> int(hide(np.ones((10, 10)), 0.1, seed=0).sum())
     10

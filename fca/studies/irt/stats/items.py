@@ -164,7 +164,7 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     # the items that still move, by their positions among all
     positions = np.arange(len(reached_height))
     item = state.item
-    height = heights(state, cells)
+    height = reached_height.copy()
     step = _newton_step(state, cells)
     length = np.ones(len(height))  # of each item's step
     for _ in range(STEPS):

@@ -124,8 +124,8 @@ def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes)
     share = np.full(n.shape, np.nan)
     low = np.full(n.shape, np.nan)
     high = np.full(n.shape, np.nan)
-    for subject, segment in np.argwhere(n > 0):
-        cell = (subject, segment)
+    for subject, column in np.argwhere(n > 0):  # a column for each quarter
+        cell = (subject, column)
         n_right, n_responses = int(right[cell]), int(n[cell])
         share[cell] = n_right / n_responses
         low[cell], high[cell] = wilson(n_right, n_responses)

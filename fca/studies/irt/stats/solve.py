@@ -500,8 +500,8 @@ def find_best_mode(
 ) -> Mode:
     """The mode of the posterior, climbed from `start`; with asymptotes, every item is at the highest of its own modes.
 
-    If there are many items, a sample of them is solved first, to save time, and the fit starts from the abilities and
-    the prior of that sample.
+    With asymptotes and many items, a sample of the items is solved first, to save time, and the fit starts from the
+    abilities and the prior of that sample.
     fixed_ability: abilities stay as they are in `start`.
     learning: the scales of the prior that are learned.
     """
@@ -560,7 +560,7 @@ def _move_to_highest_modes(
         start = replace(state, item=start_item)
         fill(cells, data, start)
         is_promising = heights(start, cells) > best_height - HOPELESS_DEPTH
-        promising = np.flatnonzero(is_promising)  # starts far below the current mode are not climbed, to save time
+        promising = np.flatnonzero(is_promising)  # starts far below the best mode so far are not climbed, to save time
         reached_item, reached_height = climb(data.part(promising), replace(start, item=start_item[:, promising]))
         has_several_modes[promising] |= np.abs(reached_height - current_height[promising]) > HEIGHT_MARGIN
 
