@@ -29,20 +29,28 @@ def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = 
 
     Responses come from stored runs, as selected by `query` (None: all), and from files. If no common items link all
     subjects of a data set, each linked part becomes a data set of its own. Stored data sets that cannot be fitted are
-    left out, with a line in the log. Raises FcaError if none is left, and as `linked_parts` does.
+    left out, with a line in the log. Raises FcaError if none is left, and if no part of a file can be fitted.
     """
-    all_responses = clean_responses(store, query, files)
-    sources = [part for gathered in all_responses for part in linked_parts(gathered)]
     fittable: list[DatasetResponses] = []
     problems: list[FcaError] = []
-    for source in sources:
+    for gathered in clean_responses(store, query, files):
         # a file (it has no fingerprint) is kept in any case, because the user named it: if it cannot be fitted, its fit
-        # raises the error. `unfit` returns why a stored data set cannot be fitted, or None
-        problem = None if source.fingerprint is None else unfit(source)
-        if problem is None:
-            fittable.append(source)
-        else:
-            problems.append(problem)
+        # raises the error
+        is_stored = gathered.fingerprint is not None
+        try:
+            parts = linked_parts(gathered)
+        except FcaError as error:  # no part can be fitted
+            if not is_stored:
+                raise
+            problems.append(error)
+            continue
+
+        for part in parts:
+            problem = unfit(part) if is_stored else None  # why the data set cannot be fitted, or None
+            if problem is None:
+                fittable.append(part)
+            else:
+                problems.append(problem)
 
     if not fittable:
         raise problems[0]
