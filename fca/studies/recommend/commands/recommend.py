@@ -169,7 +169,7 @@ class Search:
 
     @cached_property
     def networks(self) -> list[Network]:
-        """The networks to choose among. Raises FcaError for unknown ones."""
+        """The networks to choose among. Raises FcaError for unknown ones and for missing files of weights."""
         return networks(self.config)
 
     @cached_property
@@ -217,7 +217,7 @@ class Search:
     def opening(self) -> str:
         """The first printed lines: the networks to choose among, and why they run in PyTorch if they do.
 
-        Raises FcaError for unknown networks.
+        Raises FcaError for unknown networks and for missing files of weights.
         """
         labels = [network.label for network in self.networks if network.kind != FEATURES]  # HOG is no network
         weights = "pretrained weights" if self._has_weights else "no weights"
