@@ -77,7 +77,8 @@ class Information:
         """Table test_information: the curve of each data set with its subjects on it; and table test_reliability.
 
         Their parameters have a digest of the responses of each data set. They also name the scales, such as the spread
-        of difficulty, that a fit could not estimate and took from the prior.
+        of difficulty, that a fit could not estimate and took from the prior. Raises FcaError if there are no responses
+        that can be fitted.
         """
         curves: list[pd.DataFrame] = []
         reliability_rows: list[dict[str, object]] = []

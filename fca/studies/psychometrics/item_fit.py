@@ -148,7 +148,8 @@ class ItemFit:
         """Tables item_fit, item_fit_shown (a sample for the figure), person_fit, dependence and dependent_pairs.
 
         Their parameters have a digest of the responses of each data set. They also name the scales, such as the spread
-        of difficulty, that a fit could not estimate and took from the prior.
+        of difficulty, that a fit could not estimate and took from the prior. Raises FcaError if there are no responses
+        that can be fitted.
         """
         frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         fitted_sets: list[tuple[DatasetResponses, IrtFit]] = []
@@ -159,7 +160,7 @@ class ItemFit:
             for table_frames, frame in zip(frames_of_tables, frames, strict=True):
                 table_frames.append(frame.assign(dataset=gathered.dataset))
 
-            fit = fits.fitted(gathered, self.model, seed=self.seed)  # not fitted again: _frames_of_dataset did it
+            fit = fits.fitted(gathered, self.model, seed=self.seed)  # kept from the call in _frames_of_dataset
             fitted_sets.append((gathered, fit))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
@@ -198,7 +199,7 @@ def _frames_of_dataset(gathered: DatasetResponses, settings: ItemFit) -> tuple[p
         **misfit(item_squares, simulated.item_squares)._asdict(),  # outfit and infit, expected, z
         **_score_fit_columns(correct, fit),  # S-X², a test for data sets of few items
     )
-    # a figure of all items would be too large
+    # a figure of all items would be too large. A generator of its own: the sample does not depend on the replicates
     sample = np.random.default_rng(settings.seed).permutation(len(items))[:SAMPLED]
     sampled_items = items.iloc[np.sort(sample)]
 
@@ -270,8 +271,8 @@ def _score_fit_columns(correct: np.ndarray, fit: IrtFit) -> dict[str, Any]:
     """The columns of S-X² in table item_fit: statistic, degrees of freedom (NaN for none) and p value.
 
     S-X² tests whether an item has as many right responses as the model expects, among subjects of each total score.
-    All are NaN outside FEWEST_ITEMS to MOST_ITEMS items. With fewer, abilities are uncertain, and the fitted items bend
-    towards them. With more, groups of subjects with equal scores would be nearly empty.
+    All are NaN outside FEWEST_ITEMS to MOST_ITEMS items. With fewer, abilities are uncertain, and the fitted curves of
+    the items adapt to them. With more, groups of subjects with equal scores would be nearly empty.
 
     correct: subjects x items; 1, 0, NaN for no response.
     """

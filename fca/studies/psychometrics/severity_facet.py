@@ -173,7 +173,8 @@ def _frames_of_corruption(
 
     Two models are fitted: one in which every step of severity adds the same difficulty (severity_facet), and one with a
     value of its own for each severity (severity_effects, which is empty if there are no two severities to compare).
-    An effect is an added difficulty in logits; `low` and `high` are the ends of its 95 % interval over networks.
+    For severity_networks, the first model is fitted to each network alone. An effect is an added difficulty in logits;
+    `low` and `high` are the ends of its 95 % interval over networks.
 
     kind: the name of the corruption.
     gathered: responses to its images and to clean ones.
@@ -238,7 +239,7 @@ def _sample_of_images(gathered: DatasetResponses, settings: SeverityFacet) -> Da
 
 
 def _network_rows(sample: DatasetResponses, severity: np.ndarray) -> Iterator[dict[str, Any]]:
-    """The lines of severity_networks without their keys: the step of each network alone, and its accuracy.
+    """The lines of severity_networks without data set and corruption: the step of each network alone, and its accuracy.
 
     The accuracy (top1) is measured on the lowest severity at which the network has responses. The step is NaN if all
     responses of the network are equal, or are to images of one severity: no step can then be estimated.

@@ -96,7 +96,8 @@ class Limits:
     def exceeded(self, latency_row: Mapping[str, Any] | None) -> str | None:
         """The first limit that a measured program exceeds, such as "latency_ms = 12.3 > 10"; None if it exceeds none.
 
-        latency_row: the stored result of task=latency; None if the program was not measured, which exceeds no limit.
+        latency_row: the stored result of task=latency; None if the program was not measured at all. It then exceeds no
+            limit, but is not compared either.
         """
         if latency_row is None:
             return None
@@ -190,7 +191,7 @@ class Comparison:
         """Position of the recommended candidate: the smallest that is expected to be within the margin of the best.
 
         Among candidates that are as small, or whose times do not differ significantly, it is the most accurate one.
-        None before any training. Candidates over a limit, or without a measurement or a training, are not considered.
+        Candidates over a limit, or without a measurement or a training, are not considered. None if none is left.
 
         `self.mean` has the expected accuracies of the candidates, `self.best` the position of the highest among
         `self.compared`, and `self.sizes` what is to be small, usually the time for one image.
@@ -229,7 +230,7 @@ class Comparison:
 
         The smallest one is the recommended candidate. A third line, if any, has a candidate of at most half the time
         (or size) of the recommended one: the most accurate of those whose expected accuracy is at most FASTER_POINTS
-        below that of the recommended one. Empty before any training.
+        below that of the recommended one. Empty if no candidate can be compared.
         """
         if self.answer is None or self.best is None:
             return []
@@ -300,8 +301,8 @@ class Comparison:
     def _line(self, i: int) -> dict[str, Any]:
         """The columns of candidate i in both tables: of all candidates, and of the lines of the recommendation.
 
-        They are what it is, the verdict on it, the limit that it exceeds (WHY), the probability that it is within the
-        margin of the best (WITHIN), the number of other jobs behind the prior (JOBS), and its results.
+        The columns have its program, the verdict on it, the limit that it exceeds (WHY), the probability that it is
+        within the margin of the best (WITHIN), the number of other jobs behind the prior (JOBS), and its results.
         """
         candidate = self.candidates[i]
         program = candidate.program

@@ -291,7 +291,8 @@ def evidence_of_jobs(store: Store, query: str | None) -> list[Evidence]:
 
     A job is the task of classifying the images of one data set (its fingerprint) into certain classes (label indices).
 
-    query: selects trainings; None selects all. A job with some matching trainings has only these.
+    query: selects trainings; None selects all. A job with some matching trainings has only these. Raises FcaError for a
+           query that cannot be read.
     """
     rows = readable_rows(store, query)  # of all jobs: the query is only checked for errors here
     # a training without the input size of its network does not identify a program

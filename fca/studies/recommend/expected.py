@@ -199,7 +199,7 @@ def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
         n_test = len(tested.labels)
         lines.append(
             {
-                "dataset": evidence.job.fingerprint,
+                "dataset": evidence.job.fingerprint,  # not the name, which two data sets can share
                 "job": f"{evidence.job.fingerprint[:8]}:{','.join(map(str, evidence.job.classes))}",
                 "ncl": len(evidence.job.classes),
                 # at least 1, since its logarithm is taken

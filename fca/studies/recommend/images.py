@@ -54,7 +54,7 @@ CLASSES = TableSpec(
 
 
 def judging_probe(evidence: Evidence) -> LeftOutImages | None:
-    """The outputs of the most accurate linear probe for images that it was not fitted to, which then judge labels.
+    """The outputs of the most accurate linear probe for images that it was not fitted to: they judge the labels.
 
     None if there is no probe, or if the best is at the level of chance: it would contradict labels at random.
     evidence: stored results of a job.

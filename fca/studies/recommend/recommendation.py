@@ -166,7 +166,7 @@ class Recommendation:
     def __call__(self, store: Store) -> list[Table]:
         """The filled tables, in the order of `tables`; each has the lines of all jobs that the query selects.
 
-        Raises FcaError if the store has no training that matches the query.
+        Raises FcaError if the store has no training that matches the query, or for costs of the wrong classes.
         """
         jobs = evidence_of_jobs(store, self.query)
         require_rows(jobs, "trainings", len(store.rows()), COMMAND)
@@ -215,7 +215,7 @@ class Recommendation:
     def _parameters(self) -> dict[str, Any]:
         """What the tables store beside their lines: the options with their defaults filled in, and the methods."""
         parameters = {**asdict(self), **METHOD, "metric": self.metric or ACCURACY}
-        if self.within is None:  # the margin has another default with costs
+        if self.within is None:  # the margin, in points; with costs its default is in words
             parameters["within"] = 1.0 if self.cost_table is None else "one more mistake in a hundred images"
         if self.cost_table is not None:
             parameters.update(BY_COSTS)  # the method of deciding by costs, in words

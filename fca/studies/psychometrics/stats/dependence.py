@@ -105,7 +105,8 @@ def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs
     # the search over all pairs is in single precision, which is faster
     first, second = _pairs_of_highest_z(residuals.astype(np.float32), variances.astype(np.float32), number)
 
-    # z and Q3 of the listed pairs again, in double precision; s: subject, p: pair
+    # z of the listed pairs again, in double precision, and Q3, the product of residuals that are centred and scaled to
+    # a sum of squares of 1; s: subject, p: pair
     covariance = np.einsum("sp,sp->p", residuals[:, first], residuals[:, second])
     covariance_variance = np.einsum("sp,sp->p", variances[:, first], variances[:, second])
     z = covariance / np.sqrt(covariance_variance)
@@ -138,8 +139,9 @@ def _pairs_of_highest_z(
         # row i and column i are the same item: above the diagonal is each pair once, and no item with itself
         block_z[np.tril_indices_from(block_z)] = -np.inf
 
-        # only candidates are sorted, pairs that can enter the list: their z reaches the lowest z of the list, if it is
-        # full, and a threshold that at least `number` pairs of the block reach, which would fill the list alone
+        # only candidates are sorted, the pairs of the block that can enter the list. Their z reaches the lowest z of a
+        # full list. It also reaches a threshold that at least `number` pairs of the block reach: these alone would fill
+        # the list
         lowest_listed = z.min() if len(z) >= number else -np.inf
         threshold = max(lowest_listed, _reached_threshold(block_z, number))
         row, column = np.nonzero((block_z >= threshold) & np.isfinite(block_z))
@@ -177,7 +179,7 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     Without dependence the mean is about -1 / (n - 1) for n items (Yen 1984), and the standard deviation is that of the
     correlation of two independent variables over the same number of subjects.
 
-    scaled: Z, subjects x items: residuals of each item, centred, with a sum of squares of 1.
+    scaled: Z, subjects x two or more items: residuals of each item, centred, with a sum of squares of 1.
     label: class of each item, a number from 0.
 
     >>> mean_q3(np.array([[0.8, 0.8, -0.6], [-0.6, -0.6, 0.8]]), np.array([0, 0, 1])).within

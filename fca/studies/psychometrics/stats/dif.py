@@ -69,7 +69,7 @@ def strata_of(ability: Subjects, focal: Member, number: int = STRATA) -> Int[np.
     Returns the stratum of each subject: 0, 1 ... from low to high ability. It is -1 for a subject whose ability is
     outside of the range that both groups reach, as the other group has no subjects like it.
 
-    focal: whether each subject is in the focal group; the others are the reference group.
+    focal: whether each subject is in the focal group; the others are the reference group. Neither is empty.
     number: of strata, which have about equally many subjects; fewer if they would have fewer than two subjects each.
 
     >>> strata_of(np.array([0.1, 0.4, 0.6, 0.5, 0.3, 0.9]), np.array([0, 0, 0, 1, 1, 1], dtype=bool), 2)

@@ -94,7 +94,7 @@ def _one_dimensional_start(responses: Matrix) -> MultiFit:
 
     Abilities and intercepts (the easiness of items) are logits of the shares of right responses, the abilities
     standardised; all loadings are 1. `mean` and `variance` describe the normal prior of each column of `item`, and
-    `spread` the posterior covariance of each item's two parameters. It is not known before the first sweep, which
+    `spread` the posterior covariance of each item's two parameters. `spread` is not known before the first sweep, which
     improves all abilities and items once.
     """
     present = ~np.isnan(responses)

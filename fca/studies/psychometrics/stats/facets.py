@@ -60,7 +60,7 @@ def fit_facets(
     responses: subjects x items, an item being an image under a condition; 1, 0, NaN for no response.
     image: of each item, a number from 0.
     design: one column for each effect, e.g. the severity of fog, 0 for other items. Clean images, all 0, fix the
-        origin. Raises FcaError for an effect without any item.
+        origin. Raises FcaError for an effect without any item, and for a subject or an item without a response.
     network: of each subject, from 0; snapshots of one network are not independent, so intervals count networks.
 
     >>> rng = np.random.default_rng(0)

@@ -150,7 +150,7 @@ def _terms_of_responses(responses: Matrix, p: Matrix, gradient: Gradient, abilit
     ability_gradient: ∂P/∂θ.
     """
     present = ~np.isnan(responses)
-    response_variance = np.maximum(p * (1 - p), TINY)  # W
+    response_variance = np.maximum(p * (1 - p), TINY)  # W; TINY: no division by 0
     squared_error = np.where(present, (responses - p) ** 2, 0.0)
     gradient = gradient * present
     # k and l: parameters of the item, s: subject, i: item
@@ -159,7 +159,7 @@ def _terms_of_responses(responses: Matrix, p: Matrix, gradient: Gradient, abilit
     sums = np.empty((2, N_TERMS, *p.shape))  # (outfit, infit) x terms x subjects x items
     item_direction = []
     weights = (1 / np.maximum(response_variance, SUREST), np.ones_like(p))  # w of outfit, then of infit
-    for terms, weight in zip(sums, weights, strict=True):
+    for terms, weight in zip(sums, weights, strict=True):  # `terms` is a view: the loop fills `sums`
         c = (1 - 2 * p) * weight * present
         terms[SQUARE] = squared_error * weight
         terms[EXPECTED] = response_variance * weight * present

@@ -115,7 +115,7 @@ def expected_share(p: PerNode, weight: Float[np.ndarray, " nodes"]) -> Float[np.
         downwards[:, n_items - 1 - k] = higher_score
     without_item = np.where(is_high[:, None], downwards, upwards)
 
-    # q: node, k: score without the item, i: item. A score of k is k - 1 other items right, and this one
+    # q: node, k: score without the item, i: item. With the item right as well, row k is the score k + 1
     joint = np.einsum("q,qi,qki->ki", weight, p, without_item)[:-1]  # not the last: all n items right
     return joint / (weight @ all_items)[1:-1, None]  # scores 1 .. n - 1
 

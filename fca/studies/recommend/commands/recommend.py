@@ -91,7 +91,7 @@ def recommend(config: DictConfig) -> None:
     search.check_file_limit()
     print(search.opening, flush=True)
     search.describe()
-    search.check_classes()
+    search.check_classes()  # after the description, but before programs take minutes
 
     search.measure()
     search.probe()
@@ -169,7 +169,7 @@ class Search:
 
     @cached_property
     def networks(self) -> list[Network]:
-        """The networks to choose among."""
+        """The networks to choose among. Raises FcaError for unknown ones and for missing files of weights."""
         return networks(self.config)
 
     @cached_property
@@ -215,7 +215,10 @@ class Search:
 
     @property
     def opening(self) -> str:
-        """The first printed lines: the networks to choose among, and why they run in PyTorch if they do."""
+        """The first printed lines: the networks to choose among, and why they run in PyTorch if they do.
+
+        Raises FcaError for unknown networks and for missing files of weights.
+        """
         labels = [network.label for network in self.networks if network.kind != FEATURES]  # HOG is no network
         weights = "pretrained weights" if self._has_weights else "no weights"
         line = f"networks to choose among, with {weights}: {', '.join(labels)}"
@@ -261,8 +264,8 @@ class Search:
     def subjects(self) -> list[Subject]:
         """Every program of every network: the network at an input size, in a precision and at a depth (whole or cut).
 
-        Networks with weights have several programs. Missing ones are compiled now, and a line is printed for each that
-        cannot be compiled. HOG, and networks to train from scratch, have a single one.
+        Networks with weights have several programs. Unless they run in PyTorch, missing ones are compiled now, and a
+        line is printed for each that cannot be compiled. HOG, and networks to train from scratch, have a single one.
         """
         if self.is_compiled:
             self._compile_ahead()
@@ -395,7 +398,7 @@ class Search:
         # OfAnySize: the input may have any size. A default size of 0 stands for a fixed size, or for one that is not
         # known before the network is built: `smaller_sizes` gives no sizes for it
         default_size = (model.input_size or 0) if isinstance(model, OfAnySize) else 0
-        keys_of_sizes: list[dict[str, Any]] = [{}]
+        keys_of_sizes: list[dict[str, Any]] = [{}]  # {}: the default size
         keys_of_sizes += [{"model.input_size": size} for size in smaller_sizes(default_size, self.config.sizes)]
 
         depths = model.depths() if isinstance(model, OfSeveralDepths) else (WHOLE,)
@@ -559,8 +562,8 @@ class Search:
     def _is_worth_a_probe(self, subject: Subject) -> bool:
         """Whether a probe of the subject has a probability of at least WORTH to change the recommendation.
 
-        It would if the subject were better than the best so far by the margin, or if it were smaller than the
-        recommended program and within the margin of the best.
+        The recommendation would change if the subject were better than the best so far by the margin, or if it were
+        smaller than the recommended program and within the margin of the best.
         """
         comparison = self.compare()
         if comparison.answer is None or comparison.best is None:  # there is no answer yet

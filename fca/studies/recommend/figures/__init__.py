@@ -96,7 +96,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     measured = candidates.frame.dropna(subset=[value, LATENCY])
     frame = _near_the_best(measured, value)
     far_sentence = ""
-    if len(frame) < len(measured):  # candidates far below the best are left out of the figure
+    if len(frame) < len(measured):  # candidates far below the best are left out of the figure, unless there are costs
         far_sentence = f" Candidates more than {100 * MAX_BELOW_BEST:.0f} points below the best are only in the table."
     frame = frame.assign(panel=style.panels(frame, DATASET))
 
@@ -435,6 +435,7 @@ def front_statements(lines: pd.DataFrame, candidates: pd.DataFrame) -> list[Stat
         return []
 
     measured = candidates.dropna(subset=[value, LATENCY])
+    # `small.lines` draws a line for each value of FRONT_LINE, the column `front`: here a single one
     front = measured[measured[ON_FRONT].astype(bool)].sort_values(LATENCY).assign(front="front")
     chart = small.lines(front, TIME_MS, value, FRONT_LINE, (CANDIDATE, TIME_MS, value))
     return [Statement(" ".join(sentences), chart)]

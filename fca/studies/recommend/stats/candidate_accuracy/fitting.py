@@ -45,7 +45,8 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
 
     records:    results of earlier jobs.    candidates: the candidates to which the records' positions refer.
     iterations: of L-BFGS, at most, in each of ROUNDS rounds.
-    150 jobs of 50 candidates take a minute on one core. Raises FcaError without records.
+    150 jobs of 50 candidates take a minute on one core. Raises FcaError without records, and if their log likelihood is
+    not finite.
     """
     if not records:
         raise FcaError("earlier jobs", 0, "1 or more", "give records, or take usual_hyperparameters()")
@@ -84,6 +85,7 @@ def log_posterior(
     records:    results of earlier jobs.
     batches:    the same results, stacked: jobs with the same judged and tested candidates are one batch.
     candidates: the candidates to which the positions in records and batches refer.
+    Raises FcaError if the log likelihood is not finite.
     """
     # the number of data sets, here 1, does not matter for covariances
     covariances_here = covariances(hyperparameters_at(free, 1), candidates)

@@ -112,7 +112,7 @@ class JobForecast:
         losses: of the possible mistakes, in [0, 1] and not all 0, each as likely as the others.
         """
         variance = np.log1p((losses.std() / losses.mean()) ** 2)
-        median_loss = float(losses.mean() * np.exp(-variance / 2))  # r
+        median_loss = float(losses.mean() * np.exp(-variance / 2))  # the median of r, which stands for r below
         count = len(self.candidates)
         # what the uncertain log r adds to logit(s): d logit(s) / d log r = -1 / s, taken as -1, as for scores near 1.
         # Each candidate has a logit on judged images and one on test images; both get the same deviation
@@ -139,6 +139,7 @@ class JobForecast:
                  validation images that all candidates share; a row of NaN for a candidate that was not judged yet.
         weights: of the images, above 0, for a balanced accuracy; only their ratios count.
         times:   multiplies the number of images, as if more images had given the same shares.
+        Raises FcaError for values and weights that `observe` does not allow.
         """
         observed = observe(correct, self.paired, weights, self.losses)
         if not len(observed.judged):
@@ -267,6 +268,7 @@ def prior(
     dataset:        name of its data set if the records may have other jobs of it; None: a new one. How far a new one is
                     from the others is itself uncertain: a t distribution with one degree of freedom fewer than there
                     are data sets, as a mixture of normals, whose weights the job's own images change.
+    Raises FcaError if the log likelihood of the records is not finite.
     """
     # What the records show of all candidates: those of the records and those of this job. The model is a tree: a state
     # that all jobs share (mean logit of every candidate, slopes of covariates, mean shift of test images), below it one
