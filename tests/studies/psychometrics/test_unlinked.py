@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fca.store import Store
-from fca.studies.irt import fits
+from fca.studies.irt import fits, fittable
 from fca.studies.irt.ability import Ability
 from fca.studies.irt.figures.irt import fit_statements
 from fca.studies.irt.irt import Irt
@@ -195,3 +195,17 @@ def test_groups_without_a_common_item_leave_their_data_set_out_and_no_other(link
     assert "2 parts" in summary.parameters["left_out"][0]
     with pytest.raises(FcaError, match="subjects on one scale = 2 parts"):
         Dif(responses=[linked_by_one], **groups)(store)
+
+
+def test_a_stored_data_set_without_a_part_to_fit_is_left_out_and_no_other(files, tmp_path, monkeypatch, caplog):
+    store = Store(tmp_path / "outputs")
+    (tmp_path / "small").mkdir()
+    [too_small] = clean_responses(store, None, written(tmp_path / "small", blocks(subjects=1, items=4)))
+    [large] = clean_responses(store, None, files)
+    # a fingerprint marks the data sets of stored runs
+    stored = [too_small._replace(dataset="tiny", fingerprint="tiny"), large._replace(fingerprint="large")]
+    monkeypatch.setattr(fittable, "clean_responses", lambda *selection: stored)
+
+    assert [part.dataset for part in fittable.clean_with_subjects(store, None)] == PARTS
+    assert "left out: " in caplog.text
+    assert "tiny, part 1 of 2" in caplog.text
