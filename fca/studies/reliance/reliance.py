@@ -688,7 +688,7 @@ def _right_by_protocol(predicted: Predictions, groups: Superclasses | None) -> I
     if not predicted.store.has_array(predicted.run_id, "logits"):  # the other protocols compare logits again
         return
 
-    # columns of the logits; -1 marks a class of the data set that the model does not know
+    # columns of the logits; -1 marks a class of the data set that is none of the model's
     columns_of_dataset = predicted.columns[predicted.columns >= 0]
     if len(columns_of_dataset) < n_logits:  # otherwise masked equals open
         predicted_columns = masked_answers(predicted.logits, columns_of_dataset)  # the column with the highest logit

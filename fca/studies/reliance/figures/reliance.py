@@ -233,7 +233,8 @@ def stability_figure(stability: Table) -> alt.FacetChart:
 def examples_figure(examples: Table) -> alt.FacetChart:
     """A grid of example pictures for each data set: a row is an image, a column a change of the images.
 
-    examples: the table `reliance_examples`; columns `row` and `column` give a picture's place in the grid.
+    examples: the table `reliance_examples`; columns `row` and `column` give a picture's place in the grid. Raises
+              NothingToDraw if it has no picture.
     """
     frame = examples.frame.dropna(subset="thumbnail").reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET), change=frame[analysis.CONDITION].map(_short_change))
