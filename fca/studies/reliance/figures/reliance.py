@@ -265,8 +265,8 @@ def shape_figure(shapes: Table) -> alt.FacetChart:
 
     shapes: the table `shape_bias`, with a line for each model or person.
     """
-    # the second dot is a further line of the frame: "either" stands in the column of who decided, to give it the fourth
-    # colour, and the shape bias in the columns of the share
+    # the second dot is a further line of the frame: "either" stands in the column of who decided, to give it a colour
+    # of its own (the fourth), and the shape bias in the columns of the share
     either = shapes.frame.dropna(subset=analysis.SHAPE_BIAS).assign(**{analysis.SUBJECT: "either"})
     either[list(interval_columns(analysis.SHAPE_SHARE))] = either[list(interval_columns(analysis.SHAPE_BIAS))]
     frame = pd.concat([shapes.frame, either], ignore_index=True)
