@@ -299,7 +299,8 @@ class Swap(InputStage):
     def _draw_donors(self, shown: InputImages, rows: Rows) -> Rows:
         """For each image the position of its donor: a random image of another class, among all images of the run.
 
-        The random number is keyed by seed and image id, so that an image's donor does not depend on its batch.
+        The random number is keyed by seed and image id, so that an image's donor does not depend on its batch. Raises
+        FcaError if all images of the run are of one class.
 
         rows: the images of a batch, as positions in the data's items; `shown.rows` has those of all images of the run.
         """
@@ -510,8 +511,8 @@ def _released_cut(objects: Mask, side: int) -> tuple[int, int]:
         # the last columns are cut off. A defect: the tile has as many columns as were cut off, not as remain
         n_cut = next((n for n in range(width) if not has_object[: width - n].any()), 0)
         return n_cut, n_cut * height
-    # left and above the first columns are cut off (above the farthest), and the tile has as many columns as remain. A
-    # defect: the compared size is that of the columns that were cut off
+    # left and above the first columns are cut off (above, where they are reversed, these are the farthest), and the
+    # tile has as many columns as remain. A defect: the compared size is that of the columns that were cut off
     n_cut = next((n for n in range(width) if not has_object[n:].any()), 0)
     return width - n_cut, n_cut * height
 

@@ -86,8 +86,8 @@ class NoisyFeatures(NamedTuple):
         images = self.input_images.images(rows).clone()
         background = ~self.input_images.masks(rows)[:, None]
 
-        # numbers are drawn for all images of the data, so that an image's number does not depend on its batch
-        # the 1 keeps these numbers apart from those that order the images of an epoch, whose key is (seed, epoch)
+        # Numbers are drawn for all images of the data, so that an image's number does not depend on its batch.
+        # The 1 keeps these numbers apart from those that order the images of an epoch, whose key is (seed, epoch)
         rng = epoch_rng(self.seed, draw, 1)
         random_numbers = rng.random(len(self.input_images.data.items))
         noisy = np.flatnonzero(random_numbers[rows] < self.probability)  # positions in the batch

@@ -175,7 +175,7 @@ def _correlation_columns(networks: pd.DataFrame, sign: int) -> dict[Any, Any]:
         SIGN: sign,
     }
     for rho, truth in TRUTH_BY_RHO.items():  # column of the correlation, column of the truth
-        # Spearman's correlation and both ends of its interval
+        # Spearman's correlation and both ends of its interval, here over networks
         correlation = rank_stability(values.to_numpy(float), networks[truth].to_numpy(float))
         columns |= dict(zip(interval_columns(rho), correlation, strict=True))
     return columns

@@ -316,7 +316,8 @@ class Reliance:
         """The seven tables, in the order of `tables`; some may have no lines.
 
         Raises FcaError if the store has neither predictions of changed images nor saliency maps nor decisions for
-        shape, and if no stored model can be scored on the given groups of classes.
+        shape, if no stored model can be scored on the given groups of classes, and for a file of responses that has no
+        image of a stored data set with texture labels.
         """
         rows = _condition_rows(store, self.query)
         groups = read_superclasses(self.groups) if self.groups else None
@@ -418,7 +419,8 @@ class Reliance:
         """The results without images and classes on which object and surroundings cannot be compared.
 
         An image is left out if its mask covers none or all of it at input size; a class, if its masks cover more than
-        `max_mask_area` of its images on average. Both are counted in the columns of the results.
+        `max_mask_area` of an image on average, over its images with an object. Both are counted in the columns of the
+        results.
 
         columns:   values that every line about these results has.
         frame:     one line per image, one column per condition or saliency metric.
@@ -447,7 +449,8 @@ class Reliance:
         An estimand is a function of class-mean accuracies: value = function(mean_1, mean_2, ...), where mean_i is the
         mean over classes of each class's accuracy under the i-th of its conditions. Its 95 % interval is a jackknife
         that leaves out each class, or each image within its class, as the field `over` states. All estimands are
-        computed on the same images, those that have a value under every condition that is used.
+        computed on the same images, those that have a value under every condition that is used. Raises FcaError if
+        there are none.
 
         metric:    name of the metric, such as accuracy/ablate/gray. It stands in column `trust` until `__call__`
                    replaces it by the verdict on this metric.
@@ -578,6 +581,7 @@ class Reliance:
             else:
                 note = f"{n_right:g} clean images right, {FEWEST_DRAWS} needed"
 
+            # with a single class the intervals are over its images, whatever the field `over` is
             line = self._line(results._replace(frame=frame), f"accuracy/{self.measure}", estimands)
             yield {**line, "label": label, "note": note}
 
@@ -688,7 +692,7 @@ def _right_by_protocol(predicted: Predictions, groups: Superclasses | None) -> I
     if not predicted.store.has_array(predicted.run_id, "logits"):  # the other protocols compare logits again
         return
 
-    # columns of the logits; -1 marks a class of the data set that the model does not know
+    # columns of the logits; -1 marks a class of the data set that is none of the model's
     columns_of_dataset = predicted.columns[predicted.columns >= 0]
     if len(columns_of_dataset) < n_logits:  # otherwise masked equals open
         predicted_columns = masked_answers(predicted.logits, columns_of_dataset)  # the column with the highest logit
@@ -747,6 +751,7 @@ def _example_lines(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]
     ids_of_split = items.loc[items["split"] == row["split"], "image_id"]
     image_ids = ids_of_split.iloc[predicted.images[first_of_class]].tolist()  # `images`: positions in the split
 
+    # None in place of a thumbnail for an image that is no longer at hand
     clean_thumbnails = pictures(store, image_ids, row["fingerprint"]).thumbnails
     picture_columns: list[tuple[str, Sequence[str | None]]] = [(CLEAN, clean_thumbnails)]
     for condition in changes:

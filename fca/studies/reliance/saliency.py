@@ -189,7 +189,7 @@ class Saliency:
         rows, true, known_classes = known_images(work, classifier)
         labels = data.labels[rows]
         inputs = AtInput(data, work.split, rows, classifier, context)
-        inputs.masks(rows[:1])  # an image without a mask raises here, before the long work
+        inputs.masks(rows[:1])  # data without masks raise here, on the first image, before the long work
         context.store.keep_items(data)  # analyses look up the classes and ids of the images there
         arrays = _facts_of_masks(data, rows, classifier.geometry, context.machine.workers)
 

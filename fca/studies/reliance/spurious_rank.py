@@ -233,7 +233,7 @@ def important_features(
 def read_features(file: str, embed_row: Row, items: pd.DataFrame, n_features: int) -> pd.DataFrame:
     """The features that a CSV file names for each class: a frame with columns label and feature (its number).
 
-    Raises FcaError for a missing file, missing columns, and an unknown class or feature.
+    Raises FcaError for a missing or damaged file, missing columns, and an unknown class or feature.
 
     file:       has the columns class and feature.
     embed_row:  the stored row of the features.

@@ -373,7 +373,7 @@ def _curve(
 ) -> pd.DataFrame:
     """Accuracy and coverage of a search, one line for each of some numbers of visits.
 
-    The accuracy of a line is the mean of the visits since the previous point. The running mean is of all visits.
+    The accuracy of a line is the mean of the visits since the previous point. The running mean is of all visits so far.
 
     covered: share of the worst tenth that was visited, after each visit.    points: the numbers of visits, ascending.
     """

@@ -556,7 +556,7 @@ def _verdict(inside: pd.DataFrame, outside: pd.DataFrame) -> str:
         return "not tested"
     correct, shown = _counts(pd.concat([inside, outside]))
     is_inside = np.arange(len(shown)) < len(inside)
-    p = p_lower(correct, shown, is_inside)
+    p = p_lower(correct, shown, is_inside)  # one-sided p-value for a lower accuracy inside; NaN with too few subdomains
     if np.isnan(p):
         return "undecided"
     return "confirmed" if p <= CONFIRMING else "not confirmed"

@@ -135,11 +135,11 @@ def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
     shared = np.outer(typical_sd, typical_sd)
     separate = np.diag(np.diag(shared))
     pseudo_covariance = PSEUDO_IMAGES / 2 * (shared + separate)
-    # sums over images, divided by their number for the covariance on one image, and again for that of the mean
+    # sums over images: divided once by their number they are the covariance on one image, twice that of the mean
     covariance = (measured.covariance * measured.images + pseudo_covariance) / total**2
 
     value = ndtri(accuracy)
-    slope = np.sqrt(2 * np.pi) * np.exp(value**2 / 2)  # of the probit: 1 / normal density
+    slope = np.sqrt(2 * np.pi) * np.exp(value**2 / 2)  # of Φ^-1: 1 / normal density
     return value, covariance * np.outer(slope, slope)
 
 
@@ -289,7 +289,8 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
 
         mean = Σ_j w_j m_j,   covariance = Σ_j w_j ((m_j - mean) (m_j - mean)' + C_j),   fit_sd² = Σ_j w_j E[deviation²]
 
-    Accuracies on judging images and on test images both count here. Raises FcaError without jobs.
+    Accuracies on judging images and on test images both count here. Raises FcaError without jobs, and for accuracies
+    outside of 0 to 1.
     """
     if not jobs:
         raise FcaError("earlier jobs", 0, "1 or more", "measure some")
@@ -346,7 +347,7 @@ def _observations(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
     Returns their values on the scale of the curve (Φ^-1, normal quantiles), the covariance of their noise, the matrix
     that turns the three numbers of a curve into expected values, and the number of probes of each. There is one entry
-    for each number of training images.
+    for each number of training images on judging images, then for each on test images.
     """
     judged, judged_noise = observed(job.judged)
     tested, tested_noise = observed(job.tested)

@@ -65,7 +65,8 @@ def possible_halvings(labels: Labels, groups: Groups) -> int:
     """How often the images can be halved, at most HALVINGS times, so that every part has FEWEST groups of each class.
 
     labels: 0 to classes - 1, for each image.
-    groups: number of each image's group. Images of one group stay together in a part, and count as one.
+    groups: number of each image's group. Images of one group stay together in a part, and count as one image, of the
+            class of the first of them.
     Raises FcaError if the images cannot be halved even once.
 
     >>> possible_halvings(np.repeat([0, 1], 10), np.arange(20))
@@ -97,7 +98,7 @@ def measure(
 
     features, labels: of the training images; labels are 0 to classes - 1.
     groups: images with the same number are left out together; None: each image by itself.    seed: of the parts.
-    Raises FcaError for classes of fewer than four images.
+    Raises FcaError for a class of fewer than four groups.
 
     >>> rng = np.random.default_rng(0)
     >>> labels = np.repeat([0, 1], 40)
@@ -169,7 +170,7 @@ def _predictions(
     judged:   positions of the images to predict.
 
     The probe also has outputs of cross-validation: for each of FOLDS folds of its images, by a fit to the others. These
-    predict the judged images to which the probe was fitted. Their class is -1 if they are in no fold.
+    predict the judged images to which the probe was fitted. The class of such an image is -1 if no fold has it.
     """
     predicted = probe.logits(features[judged]).argmax(axis=1)
     n_fitted = np.full(len(judged), float(len(rows)))

@@ -48,7 +48,7 @@ class LearningCurve:
         """The run that computes the features of all images, as for adaptation=probe, then the run of the curve.
 
         Raises FcaError for a model without weights, for a shift, with compat, and for a class with fewer than four
-        training images.
+        training images, those that belong together counted once.
         """
         context.check_clean("learning_curve")
         data = for_training(context.data)  # a data set that is all test is split

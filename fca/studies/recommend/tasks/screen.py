@@ -59,7 +59,7 @@ class Screen:
         """Fit the probe to the stored features of few images, to see whether the network is worth all images.
 
         Returns the run's columns, and as arrays the outputs for the images that were left out in turn: the probe is
-        fitted anew without each group of images, and `probe.judged` has the positions of the images in these groups.
+        fitted anew without each fold of images, and `probe.judged` has the positions of the images in these folds.
         """
         few = run.work.data
         labels = context.subset.new_labels(few.labels)  # 0 to classes - 1

@@ -124,7 +124,8 @@ def pictures_figure(kind: str, pictures: Table) -> alt.FacetChart:
     Below a picture stand its class and, for a kind that has one, the overlap (IoU) of saliency and object.
 
     kind:     a key of PICTURES; the pictures of "lowest" overlap depend on the model, the others do not.
-    pictures: the table `object_pictures`; columns `row` and `column` give a picture's place in the grid.
+    pictures: the table `object_pictures`; columns `row` and `column` give a picture's place in the grid. Raises
+              NothingToDraw if it has no picture of this kind.
     """
     frame = pictures.frame[pictures.frame[KIND] == kind].dropna(subset="thumbnail")
     panel_columns = [DATASET, MODEL] if kind == "lowest" else [DATASET]

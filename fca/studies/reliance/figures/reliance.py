@@ -233,7 +233,8 @@ def stability_figure(stability: Table) -> alt.FacetChart:
 def examples_figure(examples: Table) -> alt.FacetChart:
     """A grid of example pictures for each data set: a row is an image, a column a change of the images.
 
-    examples: the table `reliance_examples`; columns `row` and `column` give a picture's place in the grid.
+    examples: the table `reliance_examples`; columns `row` and `column` give a picture's place in the grid. Raises
+              NothingToDraw if it has no picture.
     """
     frame = examples.frame.dropna(subset="thumbnail").reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET), change=frame[analysis.CONDITION].map(_short_change))
@@ -264,8 +265,8 @@ def shape_figure(shapes: Table) -> alt.FacetChart:
 
     shapes: the table `shape_bias`, with a line for each model or person.
     """
-    # the second dot is a further line of the frame: "either" stands in the column of who decided, to give it the fourth
-    # colour, and the shape bias in the columns of the share
+    # the second dot is a further line of the frame: "either" stands in the column of who decided, to give it a colour
+    # of its own (the fourth), and the shape bias in the columns of the share
     either = shapes.frame.dropna(subset=analysis.SHAPE_BIAS).assign(**{analysis.SUBJECT: "either"})
     either[list(interval_columns(analysis.SHAPE_SHARE))] = either[list(interval_columns(analysis.SHAPE_BIAS))]
     frame = pd.concat([shapes.frame, either], ignore_index=True)

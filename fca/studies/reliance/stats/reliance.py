@@ -142,7 +142,7 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
         without class k              (sum_j a_j - a_k) / (K - 1)
         without image i of class k   a + (a_k - v_i) / ((n_k - 1) K)
 
-    values: 1 where an image is predicted right under a condition, else 0, or any other number.
+    values: conditions x images; 1 where an image is predicted right under a condition, else 0, or any other number.
     labels: class of each image.
     over:   "classes" leaves out each class with all of its images: intervals then hold for other classes of this kind.
             "images" leaves out each image within its class: intervals hold for these classes alone. With fewer than
