@@ -119,7 +119,7 @@ class Cifar(Downloaded):
     def _torchvision_set(self, *, train: bool) -> Any:
         """torchvision's data set of the training or test images, with all pixels in `data`.
 
-        Raises FcaError if the files are absent, damaged, or cannot be downloaded.
+        Raises FcaError for an unknown `self.name`, and if the files are absent, damaged, or cannot be downloaded.
         """
         check_choice("dataset.name", self.name, TORCHVISION_CLASS)
         data_set = getattr(torchvision_sets(), TORCHVISION_CLASS[self.name])

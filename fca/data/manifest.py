@@ -198,7 +198,7 @@ class Manifest:
 
         Raises ValueError for too many lines, and FcaError if one of our columns holds lists or structs.
         """
-        text_columns = set(self._file_columns().values())
+        text_columns = set(self._file_columns().values())  # the names that our columns have in the file
         if self.group:
             text_columns.add(self.group)
 
