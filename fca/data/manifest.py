@@ -273,8 +273,8 @@ class Manifest:
     def _boxes(self, listed: pd.DataFrame) -> Sequence[Box | None]:
         """The box around the object of every line, from the four columns `mask_box`.
 
-        A line whose four values are blank has None. Without `mask_box` every line has None. Raises FcaError for columns
-        that do not exist, and naming the lines with values that cannot be a box of any image.
+        A line whose four values are blank has None. Without `mask_box` every line has None. Raises FcaError unless
+        `mask_box` names four columns that exist, and naming the lines with values that cannot be a box of any image.
         """
         if self.mask_box is None:
             return [None] * len(listed)

@@ -69,6 +69,8 @@ class Downloaded(PublicSet):
         source:   where people find the set, for messages.
         archives: either the name of torchvision's class for the set, which downloads it, or a mapping: the address of
                   each archive -> its md5.
+
+        Raises FcaError if the set is absent or its download fails, see `find_tree`.
         """
 
         def fetch(into: str) -> None:
