@@ -169,7 +169,8 @@ class QuickDraw(PublicSet):
         each class becomes test (as released: every fifth drawing of a file), and the share `self.val` of the others
         becomes val.
 
-        Raises FcaError for absent or damaged files, and if `per_class` is below 3.
+        Raises FcaError for absent or damaged files, another number of files than `classes`, a `per_class` below 3, and
+        an unknown `compat`.
         """
         as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
         if self.per_class < 3:

@@ -368,7 +368,7 @@ class Folder:
     white: White = None
 
     def load(self) -> ImageData:
-        """List the images, which are identified by the content of their files; nothing is decoded.
+        """List the images; nothing is decoded. An image id is a path; the content of each file enters the fingerprint.
 
         Warnings count the files that are no images, and name images outside of class folders and folders without
         images. Raises FcaError if the layout or the splits are not clear, see `recognised` and `by_layout`.

@@ -227,7 +227,8 @@ class Manifest:
 
         frame: all lines of the manifest, see `_parse`. The index of the result is the position of each line in it.
 
-        Raises FcaError for missing columns, and proposes how to map them.
+        Raises FcaError for missing columns, proposing how to map them, for a `where` that selects no line, and for a
+        `group` that is no column.
         """
         file_columns = self._file_columns()  # our name of a column -> its name in the file
         # The file must have a path and a label, and every column for which the user gave its name in the file.

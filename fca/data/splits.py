@@ -89,9 +89,9 @@ def fixed_draw(data: ImageData, rows: Int[np.ndarray, " rows"], max_images: int)
 def held_out(items: pd.DataFrame, draw: Share, group: str | None = None) -> Bool[np.ndarray, " images"]:
     """Draw the images to hold out, and return a mask that is True for these.
 
-    Of a class with n images round(share * n) are held out, at least 1 and at most n - 1. Images of equal content
-    (column `content`) are either all held out or all not, so that the number may differ in a class that has such
-    copies.
+    Of a class with n images round(share * n) are held out, at least 1 and at most n - 1 (so none if n is 1). Images of
+    equal content (column `content`) are either all held out or all not, so that the number may differ in a class that
+    has such copies.
 
     group: a column whose values name groups of images, which are held out as a whole, too. Then the share is met only
            approximately, see `group_sides`. None = there are no groups.
