@@ -119,7 +119,7 @@ class Cifar(Downloaded):
     def _torchvision_set(self, *, train: bool) -> Any:
         """torchvision's data set of the training or test images, with all pixels in `data`.
 
-        Raises FcaError if the files are absent, damaged, or cannot be downloaded.
+        Raises FcaError for an unknown `self.name`, and if the files are absent, damaged, or cannot be downloaded.
         """
         check_choice("dataset.name", self.name, TORCHVISION_CLASS)
         data_set = getattr(torchvision_sets(), TORCHVISION_CLASS[self.name])
@@ -169,7 +169,8 @@ class QuickDraw(PublicSet):
         each class becomes test (as released: every fifth drawing of a file), and the share `self.val` of the others
         becomes val.
 
-        Raises FcaError for absent or damaged files, and if `per_class` is below 3.
+        Raises FcaError for absent or damaged files, another number of files than `classes`, a `per_class` below 3, and
+        an unknown `compat`.
         """
         as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
         if self.per_class < 3:

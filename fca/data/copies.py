@@ -74,7 +74,8 @@ def pictures_of_copies(items: pd.DataFrame) -> pd.DataFrame:
     """The pictures that exist as several images of equal content, one line per picture; empty if content is not known.
 
     Columns: train, val and test (how many of the picture's images are in each split), `labels` (how many different
-    labels its images have) and `images` (their ids, separated by \\x1f, a character that no id has).
+    labels its images have) and `images` (their ids, separated by \\x1f, a character that no id has). The index is the
+    content of the picture.
     """
     copies = items[are_copies(items)]
     if copies.empty:

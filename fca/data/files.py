@@ -202,8 +202,8 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
 
     High and low bytes together are needed to scale colours to a `white` below 65535. Pillow reads only the high byte of
     such colours. Here it is made to read the file in the other byte order, so that the byte that it keeps is the low
-    one. For some kinds of files it has no decoder of the other byte order. Then the result is None, too, but ValueError
-    is raised if `white` is below 65535.
+    one. For some kinds of files Pillow has no decoder of the other byte order. For these, ValueError is raised if
+    `white` is below 65535, and otherwise the result is None.
 
     content: the file's bytes.
     image:   the same file, opened but not decoded.

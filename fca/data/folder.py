@@ -50,8 +50,8 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
 
     images:  paths of the images relative to the root.
     folders: all folders, to find those without an image.
-    roles:   what the folder at each depth of a path is, from the root on: "class", "split" or "*" (neither), joined by
-             "/". Folders below these belong to the class.
+    roles:   what the folder at each depth of a path is, from the root on: "class" (once), "split" (at most once) or "*"
+             (neither), joined by "/". Raises FcaError for anything else. Folders below these belong to the class.
     splits:  the set's own name of a split -> ours, or null to leave its images out.
 
     The result also names what is left out: images outside of class folders (`loose`), and folders without an image that
@@ -368,7 +368,7 @@ class Folder:
     white: White = None
 
     def load(self) -> ImageData:
-        """List the images, which are identified by the content of their files; nothing is decoded.
+        """List the images; nothing is decoded. An image id is a path; the content of each file enters the fingerprint.
 
         Warnings count the files that are no images, and name images outside of class folders and folders without
         images. Raises FcaError if the layout or the splits are not clear, see `recognised` and `by_layout`.
@@ -440,7 +440,7 @@ def groups_of(file_inventory: Inventory, paths: Sequence[str], group: str) -> li
         needs = f"a column of {INDEX} beside path, none of {', '.join(RESERVED_COLUMNS)}; it has {columns}"
         raise FcaError("dataset.group", group, needs, "name one of them, or add it")
 
-    values_of_path: dict[str, set[str]] = {}
+    values_of_path: dict[str, set[str]] = {}  # with paths rewritten to the form of `paths`, without ./ or the root
     for path, value in zip(listed_paths(index[path_column], sizes, root), index[group], strict=True):
         values_of_path.setdefault(path, set()).add(value)
 

@@ -151,7 +151,7 @@ class LabelKind(NamedTuple):
 
 
 def _label_kind(path: Path, label: str, labels: pd.Series) -> LabelKind:
-    """Whether the labels of a file are integers, and the class names that the file declares for 0, 1, 2 ...
+    """Whether the labels of a file are integers, and the class names for 0, 1, 2 ... (None if the file declares none).
 
     path:   the file.
     label:  its column with the labels.

@@ -51,6 +51,7 @@ def _is_harmless(warning: str, content: bytes) -> bool:
     n_extraneous = int(match[1])
     marker = bytes.fromhex(f"ff{match[2]}")
     if marker != END:
+        # Harmless if that marker is of a header, which comes before the pixels.
         start_of_scan = b"\xff\xda"  # after this marker the pixels begin
         return content.find(marker) < content.find(start_of_scan)
 

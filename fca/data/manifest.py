@@ -198,7 +198,7 @@ class Manifest:
 
         Raises ValueError for too many lines, and FcaError if one of our columns holds lists or structs.
         """
-        text_columns = set(self._file_columns().values())
+        text_columns = set(self._file_columns().values())  # the names that our columns have in the file
         if self.group:
             text_columns.add(self.group)
 
@@ -227,7 +227,8 @@ class Manifest:
 
         frame: all lines of the manifest, see `_parse`. The index of the result is the position of each line in it.
 
-        Raises FcaError for missing columns, and proposes how to map them.
+        Raises FcaError for missing columns, proposing how to map them, for a `where` that selects no line, and for a
+        `group` that is no column.
         """
         file_columns = self._file_columns()  # our name of a column -> its name in the file
         # The file must have a path and a label, and every column for which the user gave its name in the file.
@@ -273,8 +274,8 @@ class Manifest:
     def _boxes(self, listed: pd.DataFrame) -> Sequence[Box | None]:
         """The box around the object of every line, from the four columns `mask_box`.
 
-        A line whose four values are blank has None. Without `mask_box` every line has None. Raises FcaError for columns
-        that do not exist, and naming the lines with values that cannot be a box of any image.
+        A line whose four values are blank has None. Without `mask_box` every line has None. Raises FcaError unless
+        `mask_box` names four columns that exist, and naming the lines with values that cannot be a box of any image.
         """
         if self.mask_box is None:
             return [None] * len(listed)

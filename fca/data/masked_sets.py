@@ -225,9 +225,9 @@ def _rank_of_image(file: str, ids: set[str]) -> Mapping[str, int]:
     rank_of_image = {}
     try:
         lists = json.loads(bytes_of(Path(file).expanduser()))
-        for paths in lists.values():
-            for position, path in enumerate(paths):
-                rank_of_image[path] = len(paths) - position
+        for ids_of_class in lists.values():
+            for position, image_id in enumerate(ids_of_class):
+                rank_of_image[image_id] = len(ids_of_class) - position
         if not ids & set(rank_of_image):
             raise ValueError("it lists no image that has a mask")
     # No such file, no JSON, values of other types, or JSON that is nested too deeply.

@@ -370,6 +370,8 @@ class Lease:
     def __init__(self, cache: Path, sizes: dict[str, int]) -> None:
         """Lease shards of a cache: write them into a new lease file, and lock it.
 
+        The caller holds the lock of the cache: otherwise another process could remove the file before it is locked.
+
         sizes: name of each shard -> its bytes.
         """
         self.sizes = sizes
@@ -570,7 +572,7 @@ def _write_shard(path: Path, decode_row: DecodeRow, rows: Rows, workers: int, pr
 
 
 def _write_images(file: BinaryIO, images: Iterable[UInt8[np.ndarray, "height width 3"]]) -> dict[str, Any]:
-    """Write the pixels of images one after another into an open file, and return what a shard's record states of them.
+    """Write the pixels of images (at least one) into an open file, and return what a shard's record states of them.
 
     That is `size`, `mtime_ns` and `xxh3_128` (size, time and checksum of the file), and `height` and `width`, each with
     one value per image. An image that cannot be read has no pixels: its height and width are 0.

@@ -69,6 +69,8 @@ class Downloaded(PublicSet):
         source:   where people find the set, for messages.
         archives: either the name of torchvision's class for the set, which downloads it, or a mapping: the address of
                   each archive -> its md5.
+
+        Raises FcaError if the set is absent or its download fails, see `find_tree`.
         """
 
         def fetch(into: str) -> None:
@@ -298,7 +300,7 @@ class Caltech(Downloaded):
     def load(self) -> ImageData:
         """List the images with a split into train and test, because these sets have no official one.
 
-        Raises FcaError if the images are absent, or if their number is not the published one.
+        Raises FcaError for an unknown `name` or `compat`, and if the images are absent or not as many as published.
         """
         check_choice("dataset.name", self.name, EDITIONS)
         as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does
@@ -372,7 +374,8 @@ class Dtd(Downloaded):
     def load(self) -> ImageData:
         """List the images of the fold, one of the ten published ways to divide them into train, val and test.
 
-        Raises FcaError for another fold, and if images or lists are absent.
+        Raises FcaError for another fold (with compat=fca, for any but 1), an unknown `compat`, and if images or lists
+        are absent.
         """
         if self.fold not in range(1, 11):
             raise FcaError("dataset.fold", self.fold, "1 to 10", "take one of the published folds")
@@ -486,7 +489,8 @@ class Gtsrb(Downloaded):
     def load(self) -> ImageData:
         """List the images, each training image with the `track` that it is a frame of.
 
-        Raises FcaError if images or annotations are absent, and if `group` is neither track nor None.
+        Raises FcaError if images or annotations are absent, if `group` is neither track nor None, and for an unknown
+        `compat`.
         """
         check_choice("dataset.group", self.group, ("track", None))
         as_released = splits_as_released(self.compat)  # whether to split as the code of the Few-Class Arena does

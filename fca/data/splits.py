@@ -89,9 +89,9 @@ def fixed_draw(data: ImageData, rows: Int[np.ndarray, " rows"], max_images: int)
 def held_out(items: pd.DataFrame, draw: Share, group: str | None = None) -> Bool[np.ndarray, " images"]:
     """Draw the images to hold out, and return a mask that is True for these.
 
-    Of a class with n images round(share * n) are held out, at least 1 and at most n - 1. Images of equal content
-    (column `content`) are either all held out or all not, so that the number may differ in a class that has such
-    copies.
+    Of a class with n images round(share * n) are held out, at least 1 and at most n - 1 (so none if n is 1). Images of
+    equal content (column `content`) are either all held out or all not, so that the number may differ in a class that
+    has such copies.
 
     group: a column whose values name groups of images, which are held out as a whole, too. Then the share is met only
            approximately, see `group_sides`. None = there are no groups.
@@ -459,7 +459,9 @@ def classes_to_test(items: pd.DataFrame, name: str, split_names: Mapping[str, st
 def _warn_of_held_out_val(
     name: str, images_before: pd.DataFrame, images_after: pd.DataFrame, val_used_as_test: Sequence[str]
 ) -> None:
-    """Warn that validation images were held out from training images, with the reason; no warning if none were.
+    """Warn that validation images were held out from training images, with the reason.
+
+    No warning is logged for a set without training images, and if every class had validation images of its own.
 
     name:             of the data set.
     images_before, images_after: the same images before and after validation images were held out.
@@ -738,8 +740,9 @@ def assemble(
 def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
     """Raise FcaError for images that cannot be a data set.
 
-    There must be images, an id must occur once, and there must be two classes. Control characters are refused in ids,
-    classes and groups, because a fingerprint uses them as separators and a terminal obeys them.
+    There must be images, an id must occur once, and there must be two classes. No two classes or groups may be
+    spellings of one name (fca.names). Control characters are refused in ids, classes and groups, because a fingerprint
+    uses them as separators and a terminal obeys them.
 
     items: one line per image.
     name:  of the data set, for messages.
@@ -816,7 +819,7 @@ def _used_images_by_id(listed: pd.DataFrame, splits: Splits, name: str) -> pd.Da
     splits: the set's own name of a split -> ours, or null if the split is not used.
     name:   of the set, for messages.
 
-    Raises FcaError for `splits` of a set that has none.
+    Raises FcaError for `splits` of a set that has none, and for names of splits without a clear meaning.
     """
     if splits and "split" not in listed:
         raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")

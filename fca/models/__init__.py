@@ -262,7 +262,8 @@ def _names_new_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
 def _texts_of_pickle(file: Path) -> set[str]:
     """All texts of less than 256 bytes in a file of torch.save, which is a pickle: keys, names of tensors and others.
 
-    Nothing is unpickled, so no code of the file runs.
+    Nothing is unpickled, so no code of the file runs. Of a file in torch's older format only the first SCANNED_BYTES
+    are searched.
     """
     if zipfile.is_zipfile(file):  # torch's format since 1.6: an archive with one pickle
         with zipfile.ZipFile(file) as archive:

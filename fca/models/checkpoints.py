@@ -184,8 +184,8 @@ def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
     def rename(state: State) -> State:
         """The tensors of `state` under the names of the network's tensors, paired one by one in their order.
 
-        Raises FcaError if a pair may not be the same tensor: by its shape, the last word of its names, or the order of
-        layers in either list of names.
+        Raises FcaError if the numbers of tensors differ, and if a pair may not be the same tensor: by its shape, the
+        last word of its names, or the order of layers in either list of names.
         """
         # without the counts of batches that batch norms keep: older files lack them
         our_names = [name for name in network if not name.endswith(BATCH_COUNT)]
