@@ -58,7 +58,7 @@ def export_content(classifier: Classifier, kind: str) -> bytes:
           normalises the images itself), or safetensors (the state dict of the network alone).
     Raises FcaError for a network that the format cannot hold.
     """
-    module = classifier.module.eval().cpu()
+    module = classifier.module.eval().cpu()  # both in place: the `Program` below has this module
     if kind == "safetensors":
         # Cloned, since safetensors refuses tensors that share memory.
         return save({name: value.clone().contiguous() for name, value in module.state_dict().items()})

@@ -82,7 +82,7 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
 
         def __init__(self) -> None:
             super().__init__()
-            self.module = encoder.module
+            self.module = encoder.module  # `embed` runs it; as an attribute, its weights are part of this module
 
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return encoder.embed(encoder.normalise(images.permute(0, 3, 1, 2).float() / 255))

@@ -157,7 +157,7 @@ class StoredRun(Model):
         if snapshot in file_by_snapshot:
             return file_by_snapshot[snapshot]
 
-        # removed: name of a removed file -> what removed it, in words
+        # `removed` gives: name of a removed file -> what removed it, in words
         reason_by_snapshot = {_snapshot_in_file(Path(name)): reason for name, reason in removed(folder).items()}
         reason = reason_by_snapshot.get(snapshot)
         if reason:
