@@ -765,7 +765,7 @@ def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed:
     A session is a class and an attribute. A right easy, medium or hard image of the first round earns it 1, 2 or 4
     points. Mapping Q, the default of the policy, gives the images of the second round by the points.
     The line has the number of sessions with these points, the images of their second round by level, the shares right
-    in either round, and the share right of all their images. They are from the first repeat of each model's test.
+    in either round, and the share right of all their images. All are from the first repeat of each model's test.
     """
     lines: list[Line] = []
     for position, (model, correct) in enumerate(zip(source.models, source.correct, strict=True)):
