@@ -162,8 +162,8 @@ def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
       squash:        whether both sides are resized to `resize` instead.
       interpolation: Pillow's filter.
       crop:          side of the central square that is kept.
-    `normalise` has mean, std (of values in [0, 1]) and bgr (red and blue are swapped afterwards). A program of onnx or
-    torchscript does this step itself. It is null if the user's model normalises by a function of its own.
+    `normalise` has mean, std (of values in [0, 1]) and bgr (red and blue are swapped afterwards), or is null if the
+    user's model normalises by a function of its own. A program of onnx or torchscript does this step itself.
 
     Raises FcaError if the classifier's input is not a resized and cropped image. For safetensors it is also raised if
     the normalisation is not a `Normalise`, since then no file describes it.

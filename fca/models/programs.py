@@ -65,8 +65,9 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
 
     The program is returned in a simplified form, which runs faster and can be quantised.
 
-    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: paddings
-             that depend on the size of each image become fixed ones, which give the same numbers at its input size.
+    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: it moves to
+             the CPU, and paddings that depend on the size of each image become fixed ones, which give the same numbers
+             at its input size.
     depths:  names of the places in the network where features are taken, such as `whole`, or `cut` before its last
              widening layer. They become the names of the outputs.
 

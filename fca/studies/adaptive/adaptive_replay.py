@@ -691,7 +691,7 @@ def averages(tests: pd.DataFrame) -> Line:
 
 
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
-    """Replay one two-stage test on a model's stored responses to all items; returns the rounds and the points.
+    """Replay one two-stage test on a model's stored responses; returns each item's round and each session's points.
 
     Each session (class and attribute) gets 1 easy, 2 medium and 1 hard item in the first round. A right response to an
     easy, medium or hard item there earns the session 1, 2 or 4 points. The mapping gives, for each number of points,

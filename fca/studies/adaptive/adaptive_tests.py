@@ -97,7 +97,7 @@ class AdaptiveTests:
         tests, _ = by_version(store, [tests], embedded=rows[:0])
         require_rows(tests, "adaptive tests", len(rows), COMMAND)
 
-        # the predict run on all images, with which each test is compared; of several runs the last
+        # the predict run on all images, with which each test is compared; of several runs the last to finish
         is_full_run = (rows["task"] == "predict") & (rows["split"] == "test")
         full_run_by_images = {_network_and_images(row): row for row in records(rows[is_full_run])}
 
