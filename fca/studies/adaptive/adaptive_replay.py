@@ -398,7 +398,7 @@ def replay_tests(
     The result also names the parameters that the fit of an item bank could not determine (`not_estimable`).
     """
     banks = banks_of_others(source, model)  # of each model, the item parameters fitted on other networks
-    # accuracy of each model; `truth` gives groups x targets, and accuracy is the first target
+    # accuracy of each model; `pool.truth` gives groups x targets, and accuracy is the first target
     truth = np.array([pool.truth(right)[:, 0].mean() for right in source.correct])
     models = len(source.models)
 
