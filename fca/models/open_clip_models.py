@@ -187,7 +187,7 @@ def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[s
 
     A wnid gets the first word that WordNet has for it (by timm's ImageNetInfo). WordNet's definition follows if another
     class has the same word: ImageNet has two cranes. Any other key is its own name, with spaces for _ and -.
-    Raises FcaError if two classes would still have the same name, in upper or lower case.
+    Raises FcaError if two classes would still have the same name, apart from upper and lower case.
 
     >>> display_names(["n02012849", "n01440764", "polar_bear"], {"polar_bear": "ice bear"})
     ('crane', 'tench', 'ice bear')
