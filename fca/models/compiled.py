@@ -158,7 +158,8 @@ class Compiled(Model):
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The program as an encoder: a classifier without classes and head, of which only the features are read.
 
-        Raises FcaError for `classes`, since a program is not trained.
+        Raises FcaError for `classes`, since a program is not trained, for missing packages, and where `description`
+        raises it.
         """
         from fca.models.programs import Session, check_packages
 

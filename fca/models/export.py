@@ -58,7 +58,7 @@ def export_content(classifier: Classifier, kind: str) -> bytes:
           normalises the images itself), or safetensors (the state dict of the network alone).
     Raises FcaError for a network that the format cannot hold.
     """
-    module = classifier.module.eval().cpu()
+    module = classifier.module.eval().cpu()  # both in place: the `Program` below has this module
     if kind == "safetensors":
         # Cloned, since safetensors refuses tensors that share memory.
         return save({name: value.clone().contiguous() for name, value in module.state_dict().items()})
@@ -162,8 +162,8 @@ def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
       squash:        whether both sides are resized to `resize` instead.
       interpolation: Pillow's filter.
       crop:          side of the central square that is kept.
-    `normalise` has mean, std (of values in [0, 1]) and bgr (red and blue are swapped afterwards). A program of onnx or
-    torchscript does this step itself. It is null if the user's model normalises by a function of its own.
+    `normalise` has mean, std (of values in [0, 1]) and bgr (red and blue are swapped afterwards), or is null if the
+    user's model normalises by a function of its own. A program of onnx or torchscript does this step itself.
 
     Raises FcaError if the classifier's input is not a resized and cropped image. For safetensors it is also raised if
     the normalisation is not a `Normalise`, since then no file describes it.

@@ -132,6 +132,7 @@ def _records() -> dict[str, Record]:
     """mmpretrain's records of all classifiers, by their names in lower case, as mmpretrain itself looks them up.
 
     They are read from mmpretrain's index of YAML files, without importing it, which would import torch.
+    Raises FcaError if mmpretrain is not installed.
     """
     import yaml
 
@@ -204,7 +205,8 @@ def tidy(state: dict[str, Tensor]) -> dict[str, Tensor]:
 def _config(model: MmpretrainModel) -> Any:
     """mmpretrain's configuration of a network, with the changes of `model.kwargs`.
 
-    Raises FcaError for a network that is no image classifier with a head, such as a model of images and texts.
+    Raises FcaError for an unknown name, for a network that is no image classifier with a head, such as a model of
+    images and texts, and if mmpretrain cannot be imported.
     """
     _import_mmpretrain()
     from mmengine.config import Config

@@ -465,6 +465,7 @@ def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse)
 def _ramp_weights(head: Any) -> Iterator[None]:
     """Fill each parameter of a head with values rising from -1 to 1, in the body of `with`; restore them afterwards.
 
+    It needs `torch.no_grad`, since it changes parameters in place.
     `split` compares the network's logits with head(features). With a head of zeros both are 0, whatever the features.
     """
     weights = list(head.parameters()) if isinstance(head, nn.Module) else []

@@ -204,9 +204,9 @@ def _description_from_json(content: Mapping[str, Any]) -> Description:
 
 
 def _check_program(file: str, content: bytes) -> None:
-    """Raise FcaError for content that is no ONNX file, and for a program whose weights are in further files.
+    """Raise FcaError for content that is no ONNX file, for weights in further files, and if packages are missing.
 
-    Such files are not read: a file from elsewhere could name any path.
+    Further files are not read: a file from elsewhere could name any path.
 
     file: its path, for messages.
     """

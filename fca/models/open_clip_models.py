@@ -97,18 +97,18 @@ class OpenClip(Model):
     def identity(self) -> dict[str, Any]:
         """What enters the ids of runs: all fields, but `names` and `templates` only beside weights and classes.
 
-        A zero-shot classifier has both. It compares images with a text for each class, made from names and templates,
-        which no other use of the model reads.
+        A zero-shot classifier has both. It compares images with prompts about each class, made from names and
+        templates, which no other use of the model reads.
 
         Raises FcaError for impossible settings.
         """
         self._check()
         prompts: dict[str, Any] = {"templates": None, "names": None}
         if self.weights is not None and self.classes is not None:
-            # `classes` may be a text such as imagenet-1k: it stands for the classes and for their usual names, so only
-            # the configured names are added.
+            # `classes` may be one string such as imagenet-1k: it stands for the classes and for their usual names, so
+            # only the configured names are added.
             prompts = {"templates": self.templates, "names": self.names or {}}
-            if not isinstance(self.classes, str):  # a list of class keys: the names that stand in the texts
+            if not isinstance(self.classes, str):  # a list of class keys: the names that stand in the prompts
                 keys = [str(key) for key in self.classes]
                 prompts["names"] = list(display_names(keys, self.names or {}))
 
@@ -187,7 +187,7 @@ def display_names(keys: Sequence[str], configured: Mapping[str, str]) -> tuple[s
 
     A wnid gets the first word that WordNet has for it (by timm's ImageNetInfo). WordNet's definition follows if another
     class has the same word: ImageNet has two cranes. Any other key is its own name, with spaces for _ and -.
-    Raises FcaError if two classes would still have the same name.
+    Raises FcaError if two classes would still have the same name, apart from upper and lower case.
 
     >>> display_names(["n02012849", "n01440764", "polar_bear"], {"polar_bear": "ice bear"})
     ('crane', 'tench', 'ice bear')

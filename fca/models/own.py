@@ -159,7 +159,10 @@ class OwnFunction(Handmade):
         return ResizeCrop(self.input_size, self.crop_pct, self.interpolation)
 
     def call(self, *pixels: UInt8[np.ndarray, "..."]) -> Any:
-        """The function's result for these images. An error inside the function is raised as FcaError."""
+        """The function's result for these images: one batch for an encoder, two single images for a similarity.
+
+        An error inside the function, or while it is imported, is raised as FcaError.
+        """
         function = self._function
         try:
             with _importable_modules(self.function):

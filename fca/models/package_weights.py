@@ -58,7 +58,7 @@ def package_file(package: WeightsPackage) -> Path:
     """The file of weights in an installed package, found without importing anything of the package.
 
     Raises FcaError if the package is not installed or has another version, and if none of its files of weights has the
-    sha256 of `package`. A file is only read again for its sha256 when it has changed (20 MB take 0.02 s).
+    sha256 of `package`. `file_sha256` reads a file again only when it has changed (20 MB take 0.02 s).
     """
     try:
         installed = distribution(package.name)

@@ -65,8 +65,9 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
 
     The program is returned in a simplified form, which runs faster and can be quantised.
 
-    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: paddings
-             that depend on the size of each image become fixed ones, which give the same numbers at its input size.
+    encoder: gives the features of all depths side by side, in the order of `depths`. It is changed here: it moves to
+             the CPU, and paddings that depend on the size of each image become fixed ones, which give the same numbers
+             at its input size.
     depths:  names of the places in the network where features are taken, such as `whole`, or `cut` before its last
              widening layer. They become the names of the outputs.
 
@@ -82,7 +83,7 @@ def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
 
         def __init__(self) -> None:
             super().__init__()
-            self.module = encoder.module
+            self.module = encoder.module  # `embed` runs it; as an attribute, its weights are part of this module
 
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return encoder.embed(encoder.normalise(images.permute(0, 3, 1, 2).float() / 255))
@@ -189,7 +190,7 @@ def fix_padding(classifier: Classifier) -> None:
     for name, layer in layers.items():
         if layer in input_sides:  # else no image passes this layer, so its size is unknown and does not matter
             module.set_submodule(name, _with_fixed_padding(layer, input_sides[layer]))
-    module.eval()
+    module.eval()  # new layers begin in training mode
 
 
 def _with_fixed_padding(layer: Any, input_sides: tuple[int, int]) -> Any:
@@ -479,7 +480,7 @@ def _weights_and_int8_values(graph: Any, constants: Mapping[str, list[int]]) -> 
 def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, list[int]]) -> int:
     """Operations of one layer: 2 x number of outputs x weights per output, for convolutions and matrix products.
 
-    Other layers count as 0, as do layers of which the shape of the outputs or of the weights is unknown.
+    Other layers count as 0, as do layers with an unknown shape of the outputs, the kernel or the first matrix.
 
     node:    a layer of an ONNX program, with the names of its inputs and outputs.
     shapes:  name of a value between layers -> its shape.
@@ -494,7 +495,7 @@ def _flops(node: Any, shapes: Mapping[str, list[int]], weights: Mapping[str, lis
         kernel_shape = weights.get(node.input[1])
         weights_per_output = 0 if kernel_shape is None else math.prod(kernel_shape[1:])
     else:
-        # columns of the first matrix; 0 if its shape is unknown
+        # each column of the first matrix meets one weight of an output; 0 if its shape is unknown
         weights_per_output = shapes.get(node.input[0], [0])[-1]
     return 2 * n_outputs * weights_per_output
 

@@ -63,8 +63,8 @@ class StoredRun(Model):
         """The network with its trained weights.
 
         classes: if given, the network gets a fresh head for them, to be trained further.
-        Raises FcaError for a run that does not exist, diverged or lost its weights, and DamagedFile if the file of
-        weights is not the one that the run wrote.
+        Raises FcaError for a run that does not exist, diverged or lost its weights, and for `classes` if it trained a
+        probe; DamagedFile if the file of weights is not the one that the run wrote.
         """
         model, trained_classes = self._trained_model_and_classes()
         weights = self._weights_file()
@@ -157,7 +157,7 @@ class StoredRun(Model):
         if snapshot in file_by_snapshot:
             return file_by_snapshot[snapshot]
 
-        # removed: name of a removed file -> what removed it, in words
+        # `removed` gives: name of a removed file -> what removed it, in words
         reason_by_snapshot = {_snapshot_in_file(Path(name)): reason for name, reason in removed(folder).items()}
         reason = reason_by_snapshot.get(snapshot)
         if reason:

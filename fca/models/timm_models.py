@@ -320,6 +320,7 @@ def _with_weights(
     file_keys:        class keys of the weights' logits; empty if unknown.
     classes:          class keys to train for, with a fresh head; None: nothing is trained.
     gives_projection: whether the weights' last layer (a projection) is kept although it gives features, not logits.
+    Raises FcaError for weights that cannot be fetched, are not installed or do not fit.
     """
     if model.pretrained:
         return _with_pretrained_weights(model, file_keys, classes)
@@ -375,7 +376,8 @@ def _with_packaged_weights(
 
     The file's tensors have the names of another library, so they are renamed to timm's by their order. The other
     arguments are those of `networks.with_weights`: how networks are made, names of the head's modules, class keys of
-    the file and class keys to train for.
+    the file and class keys to train for. Raises FcaError if the package or its file is missing, and for weights that do
+    not fit.
     """
     import torch
 

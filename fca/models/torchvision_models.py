@@ -38,7 +38,8 @@ class TorchvisionModel(LibraryModel):
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The network with its weights: a classifier if class keys are known, else an encoder.
 
-        classes: if given, it gets a fresh head for them, to be trained. Raises FcaError for weights that do not fit.
+        classes: if given, it gets a fresh head for them, to be trained.
+        Raises FcaError for impossible settings, and for weights that cannot be fetched or do not fit.
         """
         from fca.models.checkpoints import fetched
         from fca.models.networks import classifier, logit_layers, with_optional_head, with_weights
@@ -103,7 +104,8 @@ def network(model: TorchvisionModel, logits: int) -> nn.Module:
 def record_of(name: str) -> Any:
     """torchvision's record of published weights: address, tag and preprocessing.
 
-    name: architecture.tag, or only an architecture for its default weights. Raises FcaError for an unknown tag.
+    name: architecture.tag, or only an architecture for its default weights. The architecture has to be one of
+          torchvision's. Raises FcaError for an unknown tag.
     """
     architecture, _, tag = name.partition(".")
     records = _models().get_model_weights(architecture)

@@ -398,7 +398,7 @@ def replay_tests(
     The result also names the parameters that the fit of an item bank could not determine (`not_estimable`).
     """
     banks = banks_of_others(source, model)  # of each model, the item parameters fitted on other networks
-    # accuracy of each model; `truth` gives groups x targets, and accuracy is the first target
+    # accuracy of each model; `pool.truth` gives groups x targets, and accuracy is the first target
     truth = np.array([pool.truth(right)[:, 0].mean() for right in source.correct])
     models = len(source.models)
 
@@ -691,7 +691,7 @@ def averages(tests: pd.DataFrame) -> Line:
 
 
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
-    """Replay one two-stage test on a model's stored responses to all items; returns the rounds and the points.
+    """Replay one two-stage test on a model's stored responses; returns each item's round and each session's points.
 
     Each session (class and attribute) gets 1 easy, 2 medium and 1 hard item in the first round. A right response to an
     easy, medium or hard item there earns the session 1, 2 or 4 points. The mapping gives, for each number of points,
@@ -765,7 +765,7 @@ def trajectory_lines(source: CompleteResponses, pool: Pool, budget: float, seed:
     A session is a class and an attribute. A right easy, medium or hard image of the first round earns it 1, 2 or 4
     points. Mapping Q, the default of the policy, gives the images of the second round by the points.
     The line has the number of sessions with these points, the images of their second round by level, the shares right
-    in either round, and the share right of all their images. They are from the first repeat of each model's test.
+    in either round, and the share right of all their images. All are from the first repeat of each model's test.
     """
     lines: list[Line] = []
     for position, (model, correct) in enumerate(zip(source.models, source.correct, strict=True)):

@@ -97,7 +97,7 @@ class AdaptiveTests:
         tests, _ = by_version(store, [tests], embedded=rows[:0])
         require_rows(tests, "adaptive tests", len(rows), COMMAND)
 
-        # the predict run on all images, with which each test is compared; of several runs the last
+        # the predict run on all images, with which each test is compared; of several runs the last to finish
         is_full_run = (rows["task"] == "predict") & (rows["split"] == "test")
         full_run_by_images = {_network_and_images(row): row for row in records(rows[is_full_run])}
 
@@ -147,7 +147,7 @@ def truth_of(
     stored = predictions(store, full)
     allowed = columns_of(stored, test["classes"])  # positions of the logits of the test's classes
     has_same_answers = test["protocol"] == "open" or len(allowed) == len(stored.logit_classes)
-    if has_same_answers:  # any class that the model knows competes in the test too
+    if has_same_answers:  # every class of the model competes in the test too
         right = stored.right
     elif store.has_array(stored.run_id, "logits"):
         right = masked_answers(stored.logits, allowed) == stored.true  # only the test's classes compete
@@ -190,7 +190,7 @@ def _attribute_lines(
 ) -> Iterator[Line]:
     """A line for each attribute and target of a test: its estimate beside the truth.
 
-    A test of images without levels knows no attributes, and has no line.
+    A test of images without levels has no attributes, and so no line.
     row:   the row of the test.
     truth: what `truth_of` returns: the targets of every attribute on all images; None if not known.
     """

@@ -231,7 +231,7 @@ def curves_figure(curves: Table) -> alt.FacetChart:
 
 
 def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
-    """How well each test orders the models, and how similar the images of all tests are; a panel for each measure.
+    """How well each test orders the models, and how far all tests evaluate the same images; a panel for each measure.
 
     Colours are pairs of policy and estimator (column `way`).
 

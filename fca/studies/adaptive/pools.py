@@ -59,7 +59,7 @@ def complete_responses(store: Store, query: str | None, files: Sequence[str], pr
         has_responses_of_files = len(gathered.responses.subjects) > len(gathered.runs)
         if dataset not in datasets_with_levels:
             sources.append(without_levels(gathered))
-        elif has_responses_of_files:
+        elif has_responses_of_files:  # without them, `sources` already has this data set
             allowed = f"responses to images without levels; those of {dataset} have levels"
             raise FcaError("analysis.responses", ", ".join(files), allowed, "store such predictions: task=predict")
     return sources

@@ -92,7 +92,10 @@ def _checked_json_path(option: str, name: str) -> Path:
 
 
 def _write_or_list_banks(options: argparse.Namespace) -> None:
-    """Write the bank of the given id to a file; without an id print a line for each bank of the store."""
+    """Write the bank of the given id to a file; without an id print a line for each bank of the store.
+
+    Raises FcaError for a file name that does not end in .json, and for a store or a bank that cannot be read.
+    """
     check_store(options.outputs)
     store = Store(Path(options.outputs))
     if options.id is None:
@@ -137,7 +140,7 @@ def _choose_anchors(options: argparse.Namespace) -> None:
 
     Anchors are a few images, from which the accuracy of a new model on all images is estimated. A method is a way to
     choose them and a way to estimate from them; the method with the least error in cross-validation is used.
-    Raises FcaError for another file name, without files of responses, and for too few models.
+    Raises FcaError for a name that does not end in .json, without files of responses, and for too few models.
     """
     from fca.studies.adaptive.anchor_files import error_of, responses_of, write_anchors
     from fca.studies.adaptive.stats import choose_anchors  # imports scipy.stats, for which `fca bank` need not wait
@@ -171,7 +174,7 @@ def _use_anchors(options: argparse.Namespace) -> None:
     """Print the accuracy on all images of each subject (model), estimated from its responses to the anchors of a file.
 
     Anchors are a few images that stand for all. Without responses, print their names: these images have to be
-    evaluated.
+    evaluated. Raises FcaError for files that cannot be read, and for anchors to which not every subject responded.
     """
     from fca.studies.adaptive.anchor_files import read_anchors, responses_of, responses_to
 
