@@ -113,8 +113,8 @@ def histogram_figure(counts: Table) -> alt.FacetChart:
 def predictors_figure(predictors: Table) -> alt.FacetChart:
     """Rank correlation of predicted and true accuracy by size of the training set, with a line for each model.
 
-    The models are those of the policies, and have their colours. The intervals are one standard deviation over random
-    training sets to either side.
+    The models are those with which policies predict the accuracy of subdomains; each has the colour of its policy. The
+    intervals are one standard deviation over random training sets to either side.
 
     predictors: the table search_predictors.
     """

@@ -167,8 +167,8 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     title = style.title(
         analysis.GALLERY.question, "Below each picture stand the probability of the target and the prompt."
     )
-    # pixels for each picture: in height also 36 for the probability and the first line of the prompt, and then its
-    # further lines; in width also 30 as a gap
+    # row and column: the place of a picture in its panel, from 0. Pixels for each picture: in height also 36 for the
+    # probability and the first line of the prompt, and then its further lines; in width also 30 as a gap
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1
     height = n_rows * (kinds.SIDE + 36 + 2 * int(raised_px))
@@ -287,7 +287,7 @@ def _partial_bias(policy: str, partial_search: pd.DataFrame, model_lines: pd.Dat
 def agreement_statements(agreement: pd.DataFrame) -> Iterator[Statement]:
     """For each pair of classifiers, whether they fail under the same conditions.
 
-    They agree or disagree if the interval of the rank correlation excludes 0.
+    They agree if the whole interval of the rank correlation is above 0, and disagree if it is below 0.
 
     agreement: lines of table search_agreement; those without a correlation are left out.
 

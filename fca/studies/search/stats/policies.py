@@ -305,7 +305,7 @@ class Guided(Policy):
         n_fitted = n_visits - n_visits % pace
         scores = self._cached_scores(history[:, :n_fitted].tobytes(), tuned)[open_]  # bytes are the key of a cache
 
-        # the fit does not know the visits since, and would choose the same subdomains again
+        # the fit is without the visits since then: by its scores, the same subdomains would be chosen again
         visited_since_fit = np.isin(open_, history[0, n_fitted:])
         return int(open_[np.argmax(np.where(visited_since_fit, -np.inf, scores))])
 
