@@ -516,7 +516,7 @@ class Chooser:
                 closed.add(visit.subdomain)
         in_hand = {visit.subdomain for visit in pending}
 
-        spent = {  # pending visits count as if they took all that they may
+        spent = {  # pending visits count as if they took all that they may, but for hours, which cannot be foreseen
             "max_subdomains": len(finished) + len(pending),
             "max_hours": sum(visit.seconds for visit in finished) / 3600,
             "max_images": sum(visit.n_accepted for visit in finished) + sum(visit.n_wanted for visit in pending),

@@ -316,7 +316,7 @@ their worst tenths share 40 %, by chance 10 %.
         chance = f"{100 * line[analysis.CHANCE]:.0f} %"
         overlap = f"their worst tenths share {_percent(line, analysis.OVERLAP)}, by chance {chance}"
         sentence = f"{line[PAIR]} {agree} on which conditions are hard: {rho}; {overlap}."
-        # the line at 0 is no correlation
+        # each figure shows all pairs; its line at 0 is no correlation
         yield Statement(sentence, small.dots(pairs, PAIR, analysis.AGREEMENT_RHO, hover, line=0.0))
 
 

@@ -179,7 +179,7 @@ def _student_t(
 
     c of the n images of each of the k subdomains are right. The images are worth w = n / (1 + (n - 1) rho) independent
     ones, with rho the `correlation` of two images of a subdomain. On each side (inside or outside the rule), W is the
-    sum of w, and p the mean of c / n weighted by w.
+    sum of w, and p the mean of c / n weighted by w. Each side has at least two subdomains.
 
     tables: c of each subdomain, a row for each table.    inside: which subdomains the rule holds for.
     """

@@ -358,7 +358,8 @@ def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned
     them. Only a random forest predicts each subdomain by the trees that were not fitted to it (out of bag). The result
     is 0 where all accuracies are equal, and negative for a model that predicts worse than the mean.
 
-    evidence: right images and images of each visited subdomain.    tuned: settings from the model's `tune`.
+    evidence: right images and images of each visited subdomain; FOLDS or more of them.
+    tuned: settings from the model's `tune`.
     """
     accuracy = evidence.accuracy
     fold_of = np.random.default_rng(0).permutation(len(accuracy)) % FOLDS
