@@ -335,7 +335,8 @@ def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
         visited = f"{n_visited:,} of {n_subdomains:,} subdomains {was} visited"
         yield Statement(f"{search}: {visited}; {_lowest_subdomain(line)}.")
 
-        is_guided = not str(line["policy"]).startswith(("random", "nwise"))  # these do not look for low accuracy
+        # the name of the policy, before its options; random and nwise do not look for low accuracy
+        is_guided = not str(line["policy"]).startswith(("random", "nwise"))
         if n_visited < n_subdomains and is_guided:
             why = "because the policy looks for low ones"
             yield Statement(f"{search}: means of visited subdomains tend to be lower than those of the domain, {why}.")
