@@ -182,7 +182,8 @@ class Genetic(Policy):
 
         open_: the open subdomains, in random order.
         """
-        evidence = pooled(visited, correct, n_images)  # not empty: as long as no visit has images, `next` chooses at random
+        # at least one subdomain: as long as no visit has images, `next` chooses at random
+        evidence = pooled(visited, correct, n_images)
         lowest = np.argsort(evidence.accuracy, kind="stable")[:POPULATION]
         parents = self.domain.codes[evidence.subdomains[lowest]]  # parents x attributes: the number of each value
         n_values = [len(values) for values in self.domain.attributes.values()]
