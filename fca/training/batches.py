@@ -272,7 +272,8 @@ class Batches:
         batch_size: number of images of the batch over all processes.
         """
         recipe = self.recipe
-        if recipe is None or self.seed is None or not self.crops:  # nothing to crop: all images have one size
+        # Nothing to crop: all images have one size. A recipe that crops always comes with a seed.
+        if recipe is None or self.seed is None or not self.crops:
             pixels = images.pixels.view((-1, self.size, self.size, 3))
             return pixels if self.preloaded is None else pixels[positions]  # preloaded: `pixels` has all examples
 
@@ -404,7 +405,7 @@ def warp(
         stretch = ((aspect_draw - 0.5) * MAX_LOG_ASPECT).exp()
         share = torch.cat([side * stretch, side / stretch], 1).clamp(max=1)
         centre = centre + (2 * place_draws - 1) * (1 - share)  # anywhere, so that the window stays in the image
-    if flip:
+    if flip:  # a is negative along x where the image is mirrored
         sign_x = torch.where(flip_draw < 0.5, -1.0, 1.0)
         share = share * torch.cat([sign_x, torch.ones_like(flip_draw)], 1)
 

@@ -166,7 +166,7 @@ def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[t
                  single process on a CPU, which uses all of its cores.
     strategy:    auto, ddp or fsdp.
 
-    Raises FcaError for devices that this machine does not have, and for fsdp without CUDA.
+    Raises FcaError for devices that are not valid or that this machine does not have, and for fsdp without CUDA.
     """
     import torch
 
@@ -310,7 +310,7 @@ def _pickled_with_maps_by_name(value: object) -> bytes:
     class MapByName(Pickler):  # type: ignore[misc]
         def reducer_override(self, value: object) -> Any:
             """The function and its arguments that make this value again; cloudpickle calls this for every object."""
-            # Only whole maps: a slice of a map does not know its own place in the file. Its base is an array, no mmap.
+            # Only whole maps: the `offset` of a slice is that of its map. The base of a slice is an array, no mmap.
             if type(value) is np.memmap and isinstance(value.base, mmap.mmap) and value.flags.c_contiguous:
                 return np.memmap, (value.filename, value.dtype, "r", value.offset, value.shape)
             return super().reducer_override(value)  # cloudpickle pickles all other objects

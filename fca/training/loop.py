@@ -497,7 +497,9 @@ def _train_in_process(
     forward_size: fewest images that may go through the network together in one process.
     start_counts: whether the initial weights are kept if no epoch is better on `val`.
     process:      the devices of all processes, and the number of this process.
-    place:        where its files go, its devices, and how it is shown.
+    place:        where the files of the training go, its devices, and how it is shown.
+
+    Raises Preempted, after a checkpoint was written, if a stop is requested.
     """
     n_processes = len(process.devices)
     device = process.devices[process.rank]

@@ -159,13 +159,13 @@ class Studio:
 
     Images are drawn ahead by processes (by one thread, where the generator is not parallel) while others are judged.
     Verdicts that an interrupted search left in the journal are used again.
-    Raises FcaError where the model, or the second one, does not know the target.
+    Raises FcaError if none of the classes of the model, or of the second one, belongs to the target, or if all do.
     """
 
     def __init__(self, search: SearchSettings, run: Run[Work], context: RunContext) -> None:
         """Build the networks, start the processes that draw, and read the verdicts of an interrupted search.
 
-        Raises FcaError if the model, or the second one, does not know the target.
+        Raises FcaError if none of the classes of the model, or of the second one, belongs to the target, or if all do.
 
         run: the run of the search; its folder has the journal.
         """

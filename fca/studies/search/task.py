@@ -271,11 +271,11 @@ class Search:
     def _search(self, run: Run[Work], context: RunContext) -> Finished:
         """Run the search, find rules for low accuracy, and test the rules on fresh images.
 
-        Returns the columns and arrays to store. Raises FcaError if no image was accepted.
+        Returns the columns and arrays to store. Raises FcaError if no image was accepted, or the model is too poor.
         """
         from fca.training.devices import device_name
 
-        clean_columns = self._clean_columns(run.work, context)  # first: it raises for a model that is too poor
+        clean_columns = self._clean_columns(run.work, context)  # first, as it raises for a poor model
         context.store.keep_items(run.work.data)  # the prompts of the subdomains, to which the stored arrays refer
         studio = Studio(self, run, context)
         policy = self._policy(context.seed, studio.words)  # words: the prompts as the encoder embeds them, or None
@@ -405,8 +405,9 @@ def _gallery_arrays(
     No more than 8 pictures of one kind come from the same visit. Returns the arrays `gallery` (the pictures) and
     `gallery_image` (the line of `images` that each picture belongs to).
 
-    images: a line for each image that was drawn or refused, in the order of visits.
-    accuracy_of_visit: share of each visit's accepted images that are right.
+    images: a line for each image that was drawn or refused; its `visit` is a position in `visits`, its `number` the
+        position of the image in this visit.
+    accuracy_of_visit: share of each visit's accepted images that are right; 0 if none was accepted.
     """
     lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
     is_accepted = lowest_first["accepted"]
@@ -515,7 +516,7 @@ class Chooser:
                 closed.add(visit.subdomain)
         in_hand = {visit.subdomain for visit in pending}
 
-        spent = {  # pending visits count as if they took all that they may
+        spent = {  # pending visits count as if they took all that they may, but for hours, which cannot be foreseen
             "max_subdomains": len(finished) + len(pending),
             "max_hours": sum(visit.seconds for visit in finished) / 3600,
             "max_images": sum(visit.n_accepted for visit in finished) + sum(visit.n_wanted for visit in pending),

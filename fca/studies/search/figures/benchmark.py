@@ -49,17 +49,17 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     curves, found: the tables search_curves and search_found.
     """
     # ALL_FOUND (the share explored when all of the worst tenth were visited) is shown under the pointer
-    searches = curves.frame.merge(found.frame[[DATASET, MODEL, POLICY, ALL_FOUND]], how="left")
+    points = curves.frame.merge(found.frame[[DATASET, MODEL, POLICY, ALL_FOUND]], how="left")
     # one part for each measure, with the mean and the ends of the band under common names
     frames = []
     for mean, sd in zip(analysis.CURVED, analysis.SDS, strict=True):
-        half_width = searches[sd].fillna(0)  # a single search has no standard deviation
+        half_width = points[sd].fillna(0)  # a single search has no standard deviation
         band_columns = {
-            MEAN_VALUE: searches[mean],
-            MEAN_VALUE.low: (searches[mean] - half_width).clip(0),
-            MEAN_VALUE.high: (searches[mean] + half_width).clip(upper=1),
+            MEAN_VALUE: points[mean],
+            MEAN_VALUE.low: (points[mean] - half_width).clip(0),
+            MEAN_VALUE.high: (points[mean] + half_width).clip(upper=1),
         }
-        frames.append(searches.assign(measure=mean.meaning, **band_columns))
+        frames.append(points.assign(measure=mean.meaning, **band_columns))
     frame = pd.concat(frames, ignore_index=True)
     frame["panel"] = _panels(frame, "measure")
 
@@ -113,8 +113,8 @@ def histogram_figure(counts: Table) -> alt.FacetChart:
 def predictors_figure(predictors: Table) -> alt.FacetChart:
     """Rank correlation of predicted and true accuracy by size of the training set, with a line for each model.
 
-    The models are those of the policies, and have their colours. The intervals are one standard deviation over random
-    training sets to either side.
+    The models are those with which policies predict the accuracy of subdomains; each has the colour of its policy. The
+    intervals are one standard deviation over random training sets to either side.
 
     predictors: the table search_predictors.
     """

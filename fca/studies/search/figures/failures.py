@@ -167,8 +167,8 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     title = style.title(
         analysis.GALLERY.question, "Below each picture stand the probability of the target and the prompt."
     )
-    # pixels for each picture: in height also 36 for the probability and the first line of the prompt, and then its
-    # further lines; in width also 30 as a gap
+    # row and column: the place of a picture in its panel, from 0. Pixels for each picture: in height also 36 for the
+    # probability and the first line of the prompt, and then its further lines; in width also 30 as a gap
     n_rows = int(frame["row"].max()) + 1
     n_columns = int(frame["column"].max()) + 1
     height = n_rows * (kinds.SIDE + 36 + 2 * int(raised_px))
@@ -287,7 +287,7 @@ def _partial_bias(policy: str, partial_search: pd.DataFrame, model_lines: pd.Dat
 def agreement_statements(agreement: pd.DataFrame) -> Iterator[Statement]:
     """For each pair of classifiers, whether they fail under the same conditions.
 
-    They agree or disagree if the interval of the rank correlation excludes 0.
+    They agree if the whole interval of the rank correlation is above 0, and disagree if it is below 0.
 
     agreement: lines of table search_agreement; those without a correlation are left out.
 
@@ -316,7 +316,7 @@ their worst tenths share 40 %, by chance 10 %.
         chance = f"{100 * line[analysis.CHANCE]:.0f} %"
         overlap = f"their worst tenths share {_percent(line, analysis.OVERLAP)}, by chance {chance}"
         sentence = f"{line[PAIR]} {agree} on which conditions are hard: {rho}; {overlap}."
-        # the line at 0 is no correlation
+        # each figure shows all pairs; its line at 0 is no correlation
         yield Statement(sentence, small.dots(pairs, PAIR, analysis.AGREEMENT_RHO, hover, line=0.0))
 
 
@@ -335,7 +335,8 @@ def runs_statements(runs: pd.DataFrame) -> Iterator[Statement]:
         visited = f"{n_visited:,} of {n_subdomains:,} subdomains {was} visited"
         yield Statement(f"{search}: {visited}; {_lowest_subdomain(line)}.")
 
-        is_guided = not str(line["policy"]).startswith(("random", "nwise"))  # these do not look for low accuracy
+        # the name of the policy, before its options; random and nwise do not look for low accuracy
+        is_guided = not str(line["policy"]).startswith(("random", "nwise"))
         if n_visited < n_subdomains and is_guided:
             why = "because the policy looks for low ones"
             yield Statement(f"{search}: means of visited subdomains tend to be lower than those of the domain, {why}.")

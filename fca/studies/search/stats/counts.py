@@ -119,8 +119,8 @@ def share_with_interval(correct: PerSubdomain, n_images: PerSubdomain) -> Estima
 def p_lower(correct: PerSubdomain, n_images: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
     """One-sided p-value for a lower accuracy inside a rule than outside; NaN with too few subdomains for a test.
 
-    A rule has two sides: the subdomains inside and those outside. The result is the largest of two or three p-values,
-    because each of them alone is too small for some tables:
+    A rule has two sides: the subdomains inside and those outside. A table is the number of right images of every
+    subdomain. The result is the largest of two or three p-values, because each alone is too small for some tables:
 
     - Student's t: the difference of the two accuracies over its standard error (`_student_t`), which accounts for how
       much subdomains vary. A subdomain's n images are worth w = n / (1 + (n - 1) rho) independent images, with rho the
@@ -179,7 +179,7 @@ def _student_t(
 
     c of the n images of each of the k subdomains are right. The images are worth w = n / (1 + (n - 1) rho) independent
     ones, with rho the `correlation` of two images of a subdomain. On each side (inside or outside the rule), W is the
-    sum of w, and p the mean of c / n weighted by w.
+    sum of w, and p the mean of c / n weighted by w. Each side has at least two subdomains.
 
     tables: c of each subdomain, a row for each table.    inside: which subdomains the rule holds for.
     """
@@ -447,7 +447,7 @@ def p_of_rules(
     rules is at most the rule's statistic (the maximum statistic of Westfall and Young 1993). So where no rule matters,
     only one judged table in twenty has a rule with a p-value up to 0.05.
 
-    has:     which subdomains each rule holds for.
+    has:     which subdomains each rule holds for. Each rule needs a subdomain inside and one outside.
     correct: number of right images of each subdomain in the judged table.
     tables:  number of null tables.
 

@@ -61,7 +61,7 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, n_images: Visit
 
     visited, correct, n_images: of each visit its subdomain, its right images and its images.
     """
-    results = by_subdomain(visited, correct, n_images)
+    results = by_subdomain(visited, correct, n_images)  # the index has the numbers of the visited subdomains
     # visited subdomains x values: 1 where the subdomain has the value
     value_indicators = np.hstack([cells for _, cells in domain.indicators(1)])[results.index]
     accuracy = results["accuracy"].to_numpy()

@@ -290,8 +290,8 @@ class PairwiseGP:
     def _moments(self, evidence: Evidence, logits: WorkingLogits, centre: float, individual: float) -> _Moments:
         """The sums over visited subdomains that the Bayesian linear regression of measured logits needs.
 
-        With the features X of a subdomain (indicators of its values and pairs of values), its measured logit y less
-        `centre`, and the variance V of y, which includes o² of the subdomain's individual effect, they are:
+        X are the features of a subdomain (indicators of its values and pairs of values), y is its measured logit less
+        `centre`, and V is the variance of y, which includes o² of the subdomain's individual effect. The sums are:
 
         gram = X' V⁻¹ X,   moment = X' V⁻¹ y,   log_density = log N(y; 0, V), but for a constant
 
@@ -358,7 +358,8 @@ def cross_validated_r2(model: Regression | PairwiseGP, evidence: Evidence, tuned
     them. Only a random forest predicts each subdomain by the trees that were not fitted to it (out of bag). The result
     is 0 where all accuracies are equal, and negative for a model that predicts worse than the mean.
 
-    evidence: right images and images of each visited subdomain.    tuned: settings from the model's `tune`.
+    evidence: right images and images of each visited subdomain; FOLDS or more of them.
+    tuned: settings from the model's `tune`.
     """
     accuracy = evidence.accuracy
     fold_of = np.random.default_rng(0).permutation(len(accuracy)) % FOLDS

@@ -182,6 +182,7 @@ class Genetic(Policy):
 
         open_: the open subdomains, in random order.
         """
+        # at least one subdomain: as long as no visit has images, `next` chooses at random
         evidence = pooled(visited, correct, n_images)
         lowest = np.argsort(evidence.accuracy, kind="stable")[:POPULATION]
         parents = self.domain.codes[evidence.subdomains[lowest]]  # parents x attributes: the number of each value
@@ -305,7 +306,7 @@ class Guided(Policy):
         n_fitted = n_visits - n_visits % pace
         scores = self._cached_scores(history[:, :n_fitted].tobytes(), tuned)[open_]  # bytes are the key of a cache
 
-        # the fit does not know the visits since, and would choose the same subdomains again
+        # the fit is without the visits since then: by its scores, the same subdomains would be chosen again
         visited_since_fit = np.isin(open_, history[0, n_fitted:])
         return int(open_[np.argmax(np.where(visited_since_fit, -np.inf, scores))])
 

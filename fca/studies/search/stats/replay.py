@@ -114,7 +114,7 @@ def replay(
 ) -> Replay:
     """Run a search in which images are not drawn but looked up in a table of all subdomains; returns its visits.
 
-    name, seed, options: of the policy, see `make_policy`.
+    name, seed, options: of the policy, see `make_policy`, which raises FcaError for wrong ones.
     right:   for each subdomain, whether its images are right, in the order drawn: 1 or 0; -1 where there is none.
     batches: number of images of the first, second, ... visit of a subdomain; the last number applies to later visits. A
              visit has fewer images if fewer remain in the table.
