@@ -58,7 +58,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     are neither a class nor a split.
 
     Raises FcaError naming the paths in three cases:
-    - No image is inside of a class folder.
+    - All images are outside of class folders. (A root without any image gives an empty list.)
     - A class holds no image, or a split with a usual or mapped name holds none: its images may have been lost.
     - A class has two folders in one split, or is spelt differently in two splits (see fca.names).
     """
@@ -83,6 +83,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
         step = f"put the images of a class into a folder, list all in a table (dataset=manifest), or {STEP}"
         raise FcaError("image outside of a class folder", first_few(loose), f"paths like {roles}/file", step)
     used_folders = [folder for folder in folders if is_used(folder)]
+    # raises FcaError for a class or split that holds no image
     without_images = _folders_without_images(used_images, used_folders, role_at_depth, splits)
 
     names_on_paths = [tuple(path.split("/")) for path in in_class]

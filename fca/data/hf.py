@@ -89,11 +89,11 @@ class HuggingFace:
         """The class keys (names of classes) of the images of all files, one file after another.
 
         An integer label is a position in `classes`, or else in the list of names that its own file declares. If there
-        is neither, its key is the integer with leading zeros. A label that is text is a class key itself. A file may
-        hold integers with names while another holds text.
+        is neither, its key is the integer with leading zeros. Any other label is a class key itself. A file may hold
+        integers with names while another holds such keys.
 
         paths:  the files.
-        labels: for each file, the labels of its images, as text.
+        labels: for each file, the labels of its images; integers are converted to strings ("3").
 
         Raises FcaError if some files have class names and others only integers, or if `classes` is given although the
         files declare their names in several orders.
@@ -118,8 +118,8 @@ class HuggingFace:
             allowed = "null: the files declare their classes in several orders"
             raise FcaError("dataset.classes", ", ".join(self.classes[:5]), allowed, "leave it out")
         if self.classes is not None or not declared_names:
-            # No file's own list of names is used, so one call makes the keys of all files. `keys_of` looks integers up
-            # in `classes`, or adds leading zeros without `classes`. It returns labels that are text as they are.
+            # No file's own list of names is used, so one call makes the keys of all files. `keys_of` looks strings
+            # of digits up in `classes`, or adds leading zeros without `classes`. It returns other labels as they are.
             return keys_of(pd.concat(labels, ignore_index=True), self.classes)
 
         # From here on each file has its own list of names, or its labels are names.

@@ -97,8 +97,8 @@ class OpenClip(Model):
     def identity(self) -> dict[str, Any]:
         """What enters the ids of runs: all fields, but `names` and `templates` only beside weights and classes.
 
-        A zero-shot classifier has both. It compares images with prompts about each class, made from names and
-        templates, which no other use of the model reads.
+        Only with both is it a zero-shot classifier, which makes prompts about each class from names and templates; no
+        other use of the model reads them. Weights enter by the name of their tag, or as a file by the file's content.
 
         Raises FcaError for impossible settings.
         """
@@ -112,7 +112,7 @@ class OpenClip(Model):
                 keys = [str(key) for key in self.classes]
                 prompts["names"] = list(display_names(keys, self.names or {}))
 
-        published = self.weights if self.is_tag else None
+        published = self.weights if self.is_tag else None  # None: the weights are a file, or there are none
         identity = identity_of("open_clip", self, published, **prompts)
         del identity["choose_among"]  # a rule that sets `classes`, whose result is already in the identity
         return identity

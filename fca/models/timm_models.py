@@ -185,7 +185,8 @@ class TimmModel(LibraryModel):
     def _check_depth(self) -> None:
         """Raise FcaError if the network does not have the configured depth, or if the other settings exclude it.
 
-        A network of depth cut ends before its last, widening layer; depth all gives the features of cut and whole.
+        The depth is cut or all; whole, which every network has and no setting excludes, is not checked here. A
+        network of depth cut ends before its last, widening layer; depth all gives the features of cut and whole.
         """
         check_choice("model.depth", self.depth, DEPTHS, "set model.depth to one of these")
         if "cut" not in self.depths():

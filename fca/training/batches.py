@@ -178,7 +178,8 @@ class Batches:
         if self.crops and examples.originals is None:
             raise FcaError("recipe.crop_from", "original", "input: there are no originals here", "set it to input")
 
-        # Originals differ in size: estimate the bytes of all images by some that are spread over the examples.
+        # Estimate the bytes of all images by some that are spread over the examples: originals, if the recipe crops
+        # them, differ in size. `examples.rows` has the positions of the examples in `examples.pixels`.
         sample_step = -(-len(examples) // SIZE_SAMPLE)  # rounded up: at most SIZE_SAMPLE images
         sample = self._read(examples.rows[::sample_step])
         sample_images = len(sample.height)  # `sample.pixels` has the pixels of all these images in a row

@@ -437,6 +437,7 @@ class AdaptiveTest:
     def _check_bank_options(self, policy: str, estimator: str) -> None:
         """Raise FcaError if an item bank is needed and missing, or if one is given and nothing would use it.
 
+        `ability_se`, the standard error of ability at which a test stops, needs a bank, too.
         policy, estimator: the names in use; they are defaults if `self.policy` and `self.estimator` are None.
         """
         # configured names come first: the message names the option that the user typed

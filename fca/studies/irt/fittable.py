@@ -173,13 +173,13 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
     the responses cannot be fitted. The latter is checked only if `fewest` is 2 or more, since analyses with `fewest` 1
     fit nothing.
     Raises FcaError, after the last kind, if no kind was yielded and some kind had enough subjects, but too few of them
-    with every severity.
+    with every severity: the user can run the missing severities. In all other cases nothing is raised.
     """
     rows = rows_of_subjects(store, query)
     clean_rows = rows[rows["shift"] == "clean"]
     shifted_rows = rows[rows["shift"] != "clean"]
     too_few_subjects: list[tuple[str, FcaError]] = []  # kinds to report at the end, each with the error
-    has_complete_kind = False
+    has_yielded = False
     for (dataset, kind), rows_of_kind in shifted_rows.groupby(["dataset", "corruption"], sort=True):
         if rows_of_kind["subject"].nunique() < fewest:
             log.warning("%s on %s is left out: fewer than %d subjects answered it", kind, dataset, fewest)
@@ -201,10 +201,10 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
         if problem is not None:
             log.warning("%s is left out: %s", kind, problem)
             continue
-        has_complete_kind = True
+        has_yielded = True
         yield str(kind), gathered
 
-    if too_few_subjects and not has_complete_kind:
+    if too_few_subjects and not has_yielded:
         raise too_few_subjects[0][1]
     for name, error in too_few_subjects:
         log.warning("%s is left out: %s", name, error)

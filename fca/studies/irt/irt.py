@@ -385,6 +385,8 @@ def fit_name(dataset: str, corruption: str) -> str:
 def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
     """Yield the fit of the clean images of every data set, then that of every kind of corruption of every data set.
 
+    A file of responses (analysis.responses) comes first, too, and is fitted as a whole, even if its images are
+    corrupted.
     analysis.calibration is how the severities of a kind of corruption are fitted:
     joint:    items are images at every severity, each subject has one ability; all severities are on one scale.
     ability:  abilities are those on clean images, items are fitted to them severity by severity; also on one scale.
@@ -398,6 +400,7 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
     check_choice("analysis.compat", analysis.compat, COMPAT)
 
     scale_of_data_set: dict[str, Calibrated] = {}
+    # clean images of stored runs, and files
     for gathered in clean_with_subjects(store, analysis.query, analysis.responses):
         fit = fits.fitted(gathered, analysis.model, analysis.compat, analysis.seed, analysis.hold_out)
         corruption = corruption_of(gathered)  # of the items of a file; clean for stored responses

@@ -216,18 +216,18 @@ def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterato
 def _stored_pictures(store: Store, run: Row, kind: str, positions_array: str, pictures_array: str) -> Iterator[Row]:
     """A line for each picture of one kind that a saliency run stored, with the class and id of its image.
 
-    kind:            "object" or "lowest" (lowest overlap; such a line also has the overlap).
+    kind:            "object" or "lowest": lowest overlap of salient pixels and object, which such a line also has.
     positions_array: name of the run's array of positions: which image each picture shows.
     pictures_array:  name of its array of pixels, in the same order.
     """
     images = images_of(store, run)
     positions = store.array(run["run_id"], positions_array).tolist()
+    pixels_of_pictures = store.array(run["run_id"], pictures_array)
     for number, position in enumerate(positions):
-        pixels = store.array(run["run_id"], pictures_array)[number]
         line: Row = {KIND: kind, LABEL: images[LABEL][position], IMAGE_ID: images[IMAGE_ID][position]}
         if kind == "lowest":
             line[IOU] = images[IOU][position]
-        yield {**line, **_picture_columns(number, pixels)}
+        yield {**line, **_picture_columns(number, pixels_of_pictures[number])}
 
 
 def _average_masks(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row]:

@@ -628,8 +628,8 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
     """Which of the scales that `mode` learned are determined by the responses: spread of difficulty, unit of ability.
 
     The result states whether each is: `spread` (of difficulty), and `slope` (the unit of ability). Abilities have a
-    standard deviation of 1 unit. The unit in logits is the slope that items have on average, exp(prior.log_slope): it
-    is how much subjects spread in logits (`ability_spread`).
+    standard deviation of 1 unit, and one unit is exp(prior.log_slope) logits, the slope that items have on average. So
+    this mean slope is also the standard deviation of abilities in logits, `ability_spread`.
 
     A scale is in doubt if it is small, or if the fit did not converge. It is then rejected unless the variance of
     difficulty (for the spread) or of ability (for the unit) is larger than chance explains. A spread at its floor
@@ -637,7 +637,8 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
     unit is tested first. If the unit is rejected, the spread is not tested here: the caller fits again with a fixed
     unit, and in that fit the spread may be estimable.
 
-    With fixed abilities the unit is given. The mean slope is then rejected only if it grows without end.
+    Fixed abilities have a unit already. The fit then learns only the items' mean slope at these abilities, which is
+    rejected if it grows without end.
     """
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # of the subjects, in logits

@@ -59,7 +59,7 @@ class Screen:
         """Fit the probe to the stored features of few images, to see whether the network is worth all images.
 
         Returns the run's columns, and as arrays the outputs for the images that were left out in turn: the probe is
-        fitted anew without each fold of images, and `probe.judged` has the positions of the images in these folds.
+        fitted anew without each fold of images. `probe.judged` has the positions of these images among the few.
         """
         few = run.work.data
         labels = context.subset.new_labels(few.labels)  # 0 to classes - 1
@@ -69,7 +69,7 @@ class Screen:
         # positions in the arrays are among all images of the data, not among the few
         data = for_training(context.data)
         context.store.keep_items(data)  # the list of all images, which those positions refer to
-        rows = few_rows(data, context.subset.classes, self.images)
+        rows = few_rows(data, context.subset.classes, self.images)  # of the few images, in the order of `few`
         columns: dict[str, Any] = {
             N_TRAIN: len(labels),
             N_JUDGED: len(probe.judged),

@@ -17,14 +17,15 @@ class SearchVisits:
     def __init__(self, policy: Policy, most: int | None = None) -> None:
         self.policy = policy
         self.most = most
-        self._counts = np.zeros((3, 16 if most is None else most), dtype=np.int64)  # grows without a limit
+        # subdomain, images right and images shown (rows) of every visit (columns); without a limit it grows
+        self._visits = np.zeros((3, 16 if most is None else most), dtype=np.int64)
         self._n_begun = 0
         self._n_finished = 0
 
     @property
     def history(self) -> Int[np.ndarray, "3 visits"]:
         """Subdomain, images right and images shown of every visit, in the order begun; unfinished visits show none."""
-        return self._counts[:, : self._n_begun]
+        return self._visits[:, : self._n_begun]
 
     def ask(self) -> int | None:
         """The subdomain to visit next, or None after `most` visits.
@@ -34,16 +35,16 @@ class SearchVisits:
         """
         if self._n_begun == self.most:
             return None
-        if self._n_begun == self._counts.shape[1]:  # the array is full: double it
-            self._counts = np.hstack([self._counts, np.zeros_like(self._counts)])
+        if self._n_begun == self._visits.shape[1]:  # the array is full: double it
+            self._visits = np.hstack([self._visits, np.zeros_like(self._visits)])
 
         visited, correct, n_images = self.history
         subdomain = self.policy.next(visited, correct, n_images)
-        self._counts[0, self._n_begun] = subdomain
+        self._visits[0, self._n_begun] = subdomain
         self._n_begun += 1
         return subdomain
 
     def tell(self, subdomain: int, answer: tuple[int, int]) -> None:
         """Count the images of the oldest unfinished visit: those that were right, and those that were shown."""
-        self._counts[1:, self._n_finished] = answer
+        self._visits[1:, self._n_finished] = answer
         self._n_finished += 1

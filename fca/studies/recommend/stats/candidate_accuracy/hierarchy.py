@@ -302,10 +302,12 @@ def upward(
     Also returns, for each batch, matrices that later steps need again: S^-1, S^-1 D and D, with the covariance S of a
     job's observed logits and the matrix D that turns a state into expected logits.
 
-    records, batches: results of earlier jobs, and the same results, stacked: jobs with the same judged and tested
-                      candidates are one batch.
-    candidates:       the candidates to which their positions refer.
-    covariances:      of the effects at each level of the tree.
+    records:     results of earlier jobs: candidates are judged on images to which they were not fitted, and tested on
+                 test images.
+    batches:     the same results, stacked: jobs that judged and tested the same candidates are one batch. `batch.jobs`
+                 has their positions in `records`.
+    candidates:  all candidates; records and batches have positions in it.
+    covariances: of the effects at each level of the tree.
     Raises FcaError if the log likelihood is not finite.
     """
     prior = state_prior(covariances.overall)
