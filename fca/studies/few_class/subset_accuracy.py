@@ -64,6 +64,8 @@ def accuracy_points(
     subsets: the class subsets of every data set, one line each.
     groups:  adds protocol `grouped`, on the images of the subset whose class is in a group; a subset without such a
              class has no line. None: no such protocol.
+
+    Raises FcaError for a full model without test images of a subset.
     """
     # sub-models, joined by the classes that they were trained on
     columns = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
