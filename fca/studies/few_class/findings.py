@@ -129,7 +129,7 @@ def measures(
     subset:           accuracies (`top1`), one line for each class subset, model and protocol.
     params:           number of parameters of every model.
     top1_all_classes: accuracy of every full model on all classes, where open and masked are the same.
-    num_classes:      of the data set; its subsets of all classes count only as the most classes of sub-models (d.1).
+    num_classes:      of the data set; a subset of all its classes counts in d.1 alone, as the most classes.
     few_classes:      the numbers of classes that count as few.
     """
     is_partial = subset["ncl"] < num_classes

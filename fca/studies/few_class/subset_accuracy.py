@@ -272,7 +272,7 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
 
 
 def _stored_subsets(num_classes: int, rows: pd.DataFrame) -> list[ClassSubset]:
-    """The distinct subsets of these rows of one data set, once for each draw that gives their classes.
+    """The subsets in rows of one data set; each is listed once for every draw that gives its classes.
 
     Draws are every combination of the samplers, sizes and seeds in the rows. Subsets that none of them gives come last:
     classes named by the user (sampler `named`) and all classes (no sampler).

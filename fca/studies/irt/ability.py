@@ -65,7 +65,7 @@ class Ability:
         """Table bank_ability: one line per subject, data set and corruption, ablest first.
 
         A scale is a group of items that were fitted together; only abilities on the same scale can be compared.
-        Raises FcaError where no response is to an item of the bank.
+        Raises FcaError as `read_bank` does, and where no response is to an item of the bank.
         """
         fitted_scales: list[Calibrated] = []  # none with a saved bank
         if self.bank is None:
