@@ -164,7 +164,7 @@ def verdict(
            "beyond ncl" it must exclude 0 as well, because a predictor can also gain by following an effect of ncl that
            is not a straight line.
     error: the mean error of ncl alone. A predictor with correlation r can at best shrink it by the factor sqrt(1 - r²).
-           For "not beyond ncl" the gain by the strongest r of its interval must be below worth too, because with few
+           For "not beyond ncl" the gain by the strongest r in its interval must be below worth too, because with few
            points a useful predictor may seem to gain nothing. None for new data sets: r, which is within data sets,
            does not limit the gain there.
 
