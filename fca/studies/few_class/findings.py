@@ -129,7 +129,7 @@ def measures(
     subset:           accuracies (`top1`), one line for each class subset, model and protocol.
     params:           number of parameters of every model.
     top1_all_classes: accuracy of every full model on all classes, where open and masked are the same.
-    num_classes:      of the data set; its subsets of all classes count only as the most classes of sub-models (d.1).
+    num_classes:      of the data set; a subset of all its classes counts in d.1 alone, as the most classes.
     few_classes:      the numbers of classes that count as few.
     """
     is_partial = subset["ncl"] < num_classes
@@ -238,7 +238,8 @@ def minus_reference(few: pd.DataFrame, reference: pd.Series) -> Draws:
 def few_minus_most_classes(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
     """Accuracy of sub-models at few classes minus accuracy at the most classes that any was trained on, in points.
 
-    Both accuracies are of the same model and subset seed.
+    Both accuracies are of the same model and subset seed; their difference on a subset is averaged over models. Returns
+    these means and the number of models.
 
     subset:      accuracies, one line for each subset, model and protocol.
     few_classes: the numbers of classes that count as few.
@@ -348,9 +349,11 @@ def _spread(means: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.nd
 
     sqrt(sum_ncl sum_i w_i (a_i - mean_ncl)^2 / sum_ncl (n_ncl - 1)),   n_ncl = sum_i w_i
 
+    A resample in which no ncl has two subsets is NaN.
+
     means:   accuracy a_i of each subset i.
     seeds:   the subset seed of each column of weights.
-    weights: resamples x seeds; w_i is how often the seed of subset i counts. NaN where no ncl has two subsets.
+    weights: resamples x seeds; w_i is how often the seed of subset i counts.
     """
     squares = freedom = 0.0
     for _, at_ncl in means.groupby("ncl"):

@@ -232,7 +232,7 @@ def judge_predictors(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[
         for name, regressors in regressors_by_predictor.items():
             predictions[name] = _predict_held_out(points, list(regressors), unit)
         baseline = predictions[BASELINE]
-        # a number for the points that are held out together, over which intervals are
+        # points with the same number are held out together; intervals are over these groups of points
         clusters = draw_codes if unit == "subset seed" else pd.factorize(points["stored"])[0]
         # the baseline judged against itself: only its error is of use, not its gain of 0
         baseline_error = judge(accuracy, baseline, baseline, clusters).error.value
@@ -302,7 +302,7 @@ def _predict_held_out(points: pd.DataFrame, regressors: list[str], unit: str) ->
     x = points[regressors].to_numpy(dtype=np.float64)  # points x regressors
     accuracy = points["top1"].to_numpy(dtype=np.float64)
     if unit == "data set":
-        stored_name_codes = pd.factorize(points["stored"])[0]
+        stored_name_codes = pd.factorize(points["stored"])[0]  # all versions of a data set are held out together
         return held_out(x, accuracy, stored_name_codes)
 
     dataset = pd.factorize(points["dataset"])[0]

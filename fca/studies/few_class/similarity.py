@@ -137,6 +137,7 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
     """Table `similarity`: SimSS and its parts, for every class subset and every `embed` row of its data set.
 
     A subset with a class of fewer than two images has no scores; its `note` names the class.
+
     rows:    stored results, among them the `embed` rows.
     subsets: the class subsets of every data set, one line each.
     """
@@ -257,9 +258,9 @@ def _class_order(subset: Mapping[str, Any], num_classes: int) -> Sequence[int]:
 def _agreement(released: pd.DataFrame) -> dict[str, Any]:
     """The cells of table `released_agreement`: how far the SimSS of the released script is from ours.
 
-    `pooled_absolute` is the mean distance from our SimSS as a mean over images, not over classes. The script takes the
-    mean over images too, so this distance is due to its other quirks. `r` is Pearson's correlation of the script's
-    SimSS with ours; None without subsets.
+    `pooled_absolute` is the mean distance from `simss_pooled`: our SimSS, but as a mean over images instead of classes.
+    The script takes the mean over images too, so this distance is due to its other quirks. `r` is Pearson's
+    correlation of the script's SimSS with ours; None without subsets.
 
     released: lines of table `released`, of one data set, encoder and split.
     """

@@ -64,6 +64,8 @@ def accuracy_points(
     subsets: the class subsets of every data set, one line each.
     groups:  adds protocol `grouped`, on the images of the subset whose class is in a group; a subset without such a
              class has no line. None: no such protocol.
+
+    Raises FcaError for a full model without test images of a subset.
     """
     # sub-models, joined by the classes that they were trained on
     columns = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
@@ -270,7 +272,7 @@ def subsets_of(rows: Rows, options: OfSubsets) -> pd.DataFrame:
 
 
 def _stored_subsets(num_classes: int, rows: pd.DataFrame) -> list[ClassSubset]:
-    """The distinct subsets of these rows of one data set, once for each draw that gives their classes.
+    """The subsets in rows of one data set; each is listed once for every draw that gives its classes.
 
     Draws are every combination of the samplers, sizes and seeds in the rows. Subsets that none of them gives come last:
     classes named by the user (sampler `named`) and all classes (no sampler).

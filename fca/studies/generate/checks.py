@@ -65,8 +65,8 @@ class Checks:
         Scores and decisions become lines of the folder's journal, the file with a line for each image and check. The
         manifest and the review page are written again.
 
-        Raises FcaError for a model that does not know the plan's classes, for an image that cannot be read, and while
-        another command adds to the folder.
+        Raises FcaError for a model that does not know the plan's classes and while another command adds to the folder,
+        and UnreadableImage for an image that cannot be decoded.
         """
         with folder.held(wait=False):
             # The scorer compares each image with prompts. These need the values of the plan's file, and descriptions,
@@ -153,7 +153,7 @@ class ImageScorer:
     def scores(self, folder: Folder, lines: Sequence[Line]) -> tuple[list[float], list[float | None]]:
         """For each image, the probability of its class, and the probability of its level (easy, medium, hard).
 
-        The probability of the level is None if the model reads no texts, or the plan has none.
+        The probability of the level is None if the model reads no texts, or the plan has no prompts.
 
         lines: the journal's lines of the images.
         """
@@ -279,6 +279,8 @@ def duplicates(folder: Folder, lines: Sequence[Line]) -> dict[str, str]:
     images are meant to be alike: there only images of equal pixels count as the same.
 
     lines: the journal's lines of the images, in their order.
+
+    Raises UnreadableImage for an image that cannot be decoded.
     """
     # Of each image: a signature for similarity, its shorter side (large images must agree more closely to count as
     # similar), and a digest of its pixels.

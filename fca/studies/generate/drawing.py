@@ -412,7 +412,7 @@ def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget, only: C
     """Have a language model write all missing descriptions; return whether the budget was enough for them.
 
     Each description is added to the folder's journal as soon as it is written. Raises Unavailable if the writer's
-    service does not answer.
+    service does not answer, and FcaError if the writer gives another number of descriptions than nine.
 
     only: keys of images: only descriptions that these images need are written. None: all are written.
     """
@@ -431,7 +431,8 @@ def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget, only: C
 def _description(name: str, label: str, attribute: str, writer: Writer) -> Line:
     """A line for the journal with a writer's nine descriptions of a class under an attribute, or with its refusal.
 
-    The descriptions go from easy to hard. Raises FcaError if the writer gives another number of them.
+    The descriptions go from easy to hard. Raises FcaError if the writer gives another number of them, and Unavailable
+    if its service does not answer.
 
     name: what a person calls the class.    label: the class key.
     """

@@ -224,7 +224,7 @@ def manifest(lines: list[Line], decisions: Decisions) -> pd.DataFrame:
     rejected (the reasons) are results of the checks. mask_by is the segmenter that made the mask; empty if the
     generator made it, or if there is no mask.
 
-    lines: the journal's lines.    decisions: what a person decided on images.
+    lines: the journal's lines, of one image or refusal at least.    decisions: what a person decided on images.
     """
     scores, rejected = checked(lines)
     mask_lines = masked(lines)  # key of an image -> the line of a segmenter's attempt to make its mask

@@ -20,6 +20,8 @@ def add_masks(folder: Folder, segmenter: Segmenter, name: str) -> str:
     found, the image gets no mask; the journal records the attempt, so that it is not repeated.
 
     name: the name of the plan, for the review page.
+
+    Raises FcaError while another command adds to the folder, and UnreadableImage for an image that cannot be decoded.
     """
     with folder.held(wait=False):
         lines = folder.journal.lines()

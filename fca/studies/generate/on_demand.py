@@ -181,7 +181,7 @@ class Drawer:
     def _line(self, image_id: str) -> Line:
         """The journal's line of an image; the image is drawn first if it does not exist.
 
-        Waits while another thread or process draws in the folder.
+        Waits while another thread or process draws in the folder. Raises UnreadableImage if all seeds are refused.
         """
         request = self.requests[image_id]
         line = self._existing(request)  # None if the image is not drawn, or damaged

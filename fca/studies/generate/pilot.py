@@ -113,6 +113,8 @@ def estimate(lines: Sequence[Line], folder: Folder, left: int, processes: int) -
     lines:     the journal's lines of the drawn images, in the order in which they were drawn.
     left:      number of images that remain.
     processes: how many draw at the same time.
+
+    Raises FcaError if fewer than two passes are left to estimate from.
     """
     lines_by_pass: dict[str, list[Line]] = {}
     for line in lines:

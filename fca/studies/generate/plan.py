@@ -151,7 +151,10 @@ def _check_nine(where: str, nine: Sequence[str]) -> None:
 
 
 def _values_of_file(file: str) -> dict[str, Any]:
-    """The values of a plan file, by key. Raises FcaError for an unknown key and for a value of the wrong type."""
+    """The values of a plan file, by key.
+
+    Raises FcaError for a file that cannot be read, for an unknown key, and for a value of the wrong type.
+    """
     # a plan file has the fields of Plan, except the path of a file
     types = {name: hint for name, hint in get_type_hints(Plan).items() if name != "file"}
     try:

@@ -65,7 +65,7 @@ class Ability:
         """Table bank_ability: one line per subject, data set and corruption, ablest first.
 
         A scale is a group of items that were fitted together; only abilities on the same scale can be compared.
-        Raises FcaError where no response is to an item of the bank.
+        Raises FcaError as `read_bank` does, and where no response is to an item of the bank.
         """
         fitted_scales: list[Calibrated] = []  # none with a saved bank
         if self.bank is None:
@@ -144,7 +144,8 @@ class Ability:
         Yields, for each scale, its items and the lines of table bank_ability. Where a source has items of several data
         sets of the bank, the column dataset of its lines also names the data set of the scale, because abilities on two
         scales cannot be compared.
-        corruption: of the images of the source; not used for a file, whose items have their own corruptions.
+
+        corruption:  of the images of the source; not used for a file, whose items have their own corruptions.
         item_groups: data set, corruption and items of each scale.
         """
         scored = []
@@ -179,15 +180,15 @@ def _may_have_items_of(gathered: DatasetResponses, corruption: str, dataset: str
 
 
 def _score_subjects(gathered: DatasetResponses, kind: str, bank: pd.DataFrame, score: str) -> pd.DataFrame:
-    """Lines of table bank_ability: the ability of each subject with a response to any of these items, ablest first.
+    """Lines of table bank_ability: the ability of each subject with a response to any item of `bank`, ablest first.
 
     No lines are returned where no subject has such a response.
 
     gathered: the responses of the subjects.
-    kind: corruption of the items, for the lines.
-    bank: items that were fitted together, as lines of table irt_items. Items that a subject did not respond to count as
-    missing.
-    score: how abilities are estimated, a key of SCORES: map (most probable ability) or eap (expected ability).
+    kind:     corruption of the items, for the lines.
+    bank:     items that were fitted together, as lines of table irt_items. Items that a subject did not respond to
+              count as missing.
+    score:    how abilities are estimated, a key of SCORES: map (most probable ability) or eap (expected ability).
     """
     responses = gathered.responses
     names = pd.Index(responses.items["item"])

@@ -171,7 +171,7 @@ class ClassRobustness:
         quarters of difficulty and of discrimination. Where the responses do not determine a spread of ability or
         difficulty, the fit takes it from the prior (not estimable); the tables' parameters have a note on each of them.
         Corruptions with a single severity above 0 are left out, because nothing can vary over severities there.
-        Raises FcaError for an unknown mode, and where no corruption has two severities.
+        Raises FcaError for an unknown mode or compat, and where no corruption has two severities.
         """
         if self.mode not in MODES:
             raise FcaError("analysis.mode", self.mode, " or ".join(MODES), "change it")

@@ -125,6 +125,8 @@ class DifficultySegments:
         and all severities together. Table segment_classes uses the fits of clean images alone.
         Where the responses do not determine a spread of ability or difficulty, a fit takes it from the prior (not
         estimable); the tables' parameters have a note on each such fit.
+
+        Raises FcaError if no responses can be fitted, and for an unknown compat.
         """
         model_frames: list[pd.DataFrame] = []
         lines_of_classes: list[dict[str, Any]] = []

@@ -95,6 +95,8 @@ class ByClass:
         (`intra`) and to the most similar other class. SimSS is the mean over classes of their mean silhouettes. The
         images of the added class have their nearest class in the subset. For images of the subset, the added class may
         become the nearest.
+
+        subset: columns of the similarity matrix, not labels.
         """
         # similarity of each image to the nearest class of the subset other than its own
         nearest_in_subset = self._nearest(subset)

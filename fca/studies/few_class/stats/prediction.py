@@ -94,8 +94,8 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     accuracy: measured, as fractions.
     model:    the predictions to judge.
     baseline: the predictions to compare with.
-    cluster:  0..k-1, equal for points that were drawn together. These are the points of a subset seed, or of a data set
-              if other data sets are predicted; -1 for a point that was not drawn (all classes).
+    cluster:  0..k-1, equal for points that were drawn together: those of a subset seed, or of a data set where whole
+              data sets were held out; -1 for a point that was not drawn (all classes).
 
     What is unknown (no prediction, no interval, one cluster) is NaN. The 95 % intervals of means are over clusters of
     judged points; the fits are not repeated for them. Since the fits of k clusters share most of their points, the
@@ -164,7 +164,7 @@ def verdict(
            "beyond ncl" it must exclude 0 as well, because a predictor can also gain by following an effect of ncl that
            is not a straight line.
     error: the mean error of ncl alone. A predictor with correlation r can at best shrink it by the factor sqrt(1 - r²).
-           For "not beyond ncl" the largest such gain in the interval of r must be below worth too, because with few
+           For "not beyond ncl" the gain by the strongest r in its interval must be below worth too, because with few
            points a useful predictor may seem to gain nothing. None for new data sets: r, which is within data sets,
            does not limit the gain there.
 

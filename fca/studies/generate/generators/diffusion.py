@@ -108,7 +108,8 @@ class Diffusion:
     def draw_batch(self, requests: Sequence[Wanted]) -> list[Drawn | Refused]:
         """The images in one pass, with Refused in place of each that the safety checker flags.
 
-        Raises FcaError for a missing prompt or pipeline, too little memory, and a dtype that overflows.
+        Raises FcaError for a missing prompt or pipeline, a size that is no multiple of 8, too little memory, and a
+        dtype that overflows.
         """
         import torch
 

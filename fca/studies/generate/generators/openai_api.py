@@ -57,6 +57,7 @@ class Service:
 
         method:  a method of the official client, such as images.generate; it gets the fields of `request`.
         options: fields of the request that the client does not know.
+        request: the fields that it knows, among them `model`.
 
         Raises Refused for a request that violates the service's policy, Unavailable if it still fails after all
         retries, and FcaError if it can never succeed: no key, no such model, a request that it does not understand.

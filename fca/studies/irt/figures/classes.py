@@ -254,7 +254,8 @@ def hard_images_statements(models: pd.DataFrame) -> Iterator[Statement]:
 
     There is no sentence without clean images. If all subjects are at the level of chance, the only sentence is that
     their order is not known.
-    models: the frame of table segment_models.
+
+    models: the lines of table segment_models for one data set.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "severity": 0, "segment": "hard"}
     >>> a = {"subject": "a", "share": 0.5, "share_low": 0.4, "share_high": 0.6}
@@ -312,7 +313,8 @@ def _leading_under_corruptions(shifted: pd.DataFrame) -> Iterator[Statement]:
 
     A subject leads under a corruption if it is right on more images than any other subject.
     There is no sentence with fewer than two corruptions or subjects.
-    shifted: lines of table segment_models of the hard quarter, under corruptions.
+
+    shifted: lines of table segment_models for one data set and the hard quarter, under corruptions.
     """
     highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
     corruptions = highest[CORRUPTION].nunique()
@@ -342,7 +344,8 @@ def hard_classes_statements(classes: pd.DataFrame) -> Iterator[Statement]:
 
     The parameters are difficulty and discrimination. There is no sentence if all classes have the same share. If all
     subjects are at the level of chance, the sentence states that the quarters are not informative.
-    classes: the frame of table segment_classes.
+
+    classes: the lines of table segment_classes for one data set.
 
     >>> line = {"dataset": "zoo", "parameter": "difficulty", "quarter": "top"}
     >>> shares = {"cat": 0.5, "yak": 0.3, "ant": 0.1, "bee": 0.1}
@@ -387,9 +390,10 @@ def _classes_with_most_images(classes: pd.DataFrame, quarter: str) -> str:
 def robust_classes_statements(named: pd.DataFrame) -> Iterator[Statement]:
     """A sentence on which classes are most often susceptible, and which most often robust, over the corruptions.
 
-    Corruptions for which all subjects are at the level of chance on clean images are left out. There is no sentence if
-    classes have no verdict.
-    named: the frame of table robust_classes, with tuples of classes in the columns of the two verdicts.
+    Corruptions for which all subjects are at the level of chance on clean images are left out; if none is left, the
+    sentence states this. There is no sentence if classes have no verdict.
+
+    named: the lines of table robust_classes for one data set; the columns of the two verdicts hold tuples of classes.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "susceptible": ("cat",), "robust": ("yak",)}
     >>> lines = [line, line | {"corruption": "snow", "susceptible": ("ant",)}]
@@ -439,7 +443,8 @@ def instability_statements(classes: pd.DataFrame) -> Iterator[Statement]:
 
     Instability is how much the difficulty of a class's images changes over severities (standard deviation). If all
     subjects are at the level of chance on clean images, the only sentence is that nothing is known.
-    classes: the frame of table class_robustness.
+
+    classes: the lines of table class_robustness for one data set.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "mode": "count", "instability_low": 0.1, "instability_high": 0.3}
     >>> cat = line | {"label": "cat", "instability": 0.2, "direction": "harder", "verdict": "robust"}

@@ -58,7 +58,8 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
     """Sentences on the subject that is most accurate on clean images: which corruption costs it most, and how much.
 
     For a subject at the level of chance, the only sentence states this, because it has no accuracy to lose.
-    losses: the frame of table corruption_loss.
+
+    losses: the lines of table corruption_loss for one data set.
 
     >>> line = {"dataset": "zoo", "subject": "vit", "top1_clean": 0.9, "top1_mean_low": 0.4, "top1_mean_high": 0.6}
     >>> fog = line | {"corruption": "fog", "top1_mean": 0.5, "loss": 0.4, "loss_low": 0.3, "loss_high": 0.5}
@@ -103,15 +104,16 @@ def loss_statements(losses: pd.DataFrame) -> Iterator[Statement]:
 def _most_harmful(compared: pd.DataFrame) -> str:
     """A clause that names the corruptions under which one subject is least accurate, or states that none harms it.
 
-    The most harmful corruption is taken to lower accuracy if the whole interval of its loss is above 0; without an
-    interval, if its loss is above 0. If it does not lower accuracy, the clause states that no corruption does. Without
-    an accuracy on clean images no loss is known, and the clause only compares the corruptions.
+    The most harmful corruption counts as harmful if the whole interval of its loss is above 0; without an interval, if
+    its loss is above 0. If even this one is not, the clause states that no corruption lowers accuracy. Without an
+    accuracy on clean images there is no loss, and the clause only compares the corruptions.
+
     compared: the lines of the subject in table corruption_loss, the least accurate first.
     """
     line = compared.iloc[0].to_dict()  # of the most harmful corruption
     dataset, subject = line[DATASET], line[SUBJECT]
-    knows_clean = pd.notna(line[TOP1_CLEAN])
-    on_clean = f", {_clean_accuracy(line)} on clean images" if knows_clean else ""
+    has_clean = pd.notna(line[TOP1_CLEAN])
+    on_clean = f", {_clean_accuracy(line)} on clean images" if has_clean else ""
     if len(compared) == 1:
         right = f"{format_with_interval(line, MEAN_ACCURACY)} of the images of {dataset} over its severities"
         return f"Under {line[CORRUPTION]}, {subject} is right on {right}{on_clean}"
@@ -121,12 +123,12 @@ def _most_harmful(compared: pd.DataFrame) -> str:
     corruptions = f"Of {len(compared)} corruptions of {dataset}"
     has_interval = pd.notna(line.get(LOSS.low))
     # a loss of up to ALIKE is 0 but for rounding
-    if knows_clean and (line[LOSS] <= ALIKE or (has_interval and not line[LOSS.low] > 0)):
+    if has_clean and (line[LOSS] <= ALIKE or (has_interval and not line[LOSS.low] > 0)):
         significantly = " significantly" if has_interval else ""
         return f"{corruptions}, none lowers the accuracy of {subject}{significantly}: at least {right}{on_clean}"
 
     ending = on_clean
-    if knows_clean and not has_interval:
+    if has_clean and not has_interval:
         ending += " (the difference has no interval)"
     if len(worst) == len(compared):
         return f"{corruptions}, {small.all_of(len(compared))} hurt {subject} as much: {right}{ending}"

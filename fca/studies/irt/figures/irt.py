@@ -225,7 +225,7 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
     without corrupted images. reliability: table reliability.
     """
     frame = reliability.frame.dropna(subset=TAU).reset_index(drop=True)
-    # all lines are of severity 0, clean. For a frame without lines `panels` below raises the same with its own reason
+    # only clean images (severity 0). For a frame without lines, `panels` below raises NothingToDraw for another reason
     if len(frame) and not frame[SEVERITY].any():
         raise style.NothingToDraw("no corrupted images; next: fca run task=predict shift=corruption/all")
     frame = frame.assign(panel=style.panels(frame, DATASET))
@@ -330,7 +330,8 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
     Tau is Kendall's tau between ability and accuracy. Numbers are not to be trusted if the fit did not converge, if the
     responses do not determine the spread of ability or of difficulty, or if few common items link two groups of
     subjects.
-    fits: the frame of table irt_fits.
+
+    fits: the lines of table irt_fits for one data set.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "irt_model": "2pl", "n_subjects": 9}
     >>> line |= {"n_models": 3, "n_items": 48, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}
@@ -346,7 +347,7 @@ def fit_statements(fits: pd.DataFrame) -> Iterator[Statement]:
         counts = f"{fit[N_SUBJECTS]} subjects ({fit[N_MODELS]} models) and {fit[N_ITEMS]:,} items"
         yield Statement(f"{dataset}: {fit[IRT_MODEL]} is fitted to {counts}.")
 
-        # the subjects that answer one class nearly always. It is no tuple but missing without labels of two classes
+        # the subjects that answer one class nearly always; None or NaN, not a tuple, without labels of two classes
         one_class_subjects = fit.get(ONE_CLASS)
         if isinstance(one_class_subjects, tuple) and one_class_subjects:
             yield Statement(f"{dataset}: {_warn_of_one_class(one_class_subjects)}.")
@@ -439,7 +440,8 @@ def reliability_statements(reliability: pd.DataFrame) -> Iterator[Statement]:
 
     Severity 1 is the one in the table of the paper (Sharma et al. 2023). There is no sentence without a tau under
     corruptions.
-    reliability: the frame of table reliability.
+
+    reliability: the lines of table reliability for one data set.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "severity": 1, "tau": 0.97}
     >>> [statement] = reliability_statements(pd.DataFrame([line, {**line, "severity": 5, "tau": 0.9}]))
