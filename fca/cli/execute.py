@@ -286,6 +286,7 @@ def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone:
     while pending:
         _write_configuration(job, pending)
         try:
+            # a single job also prints its epochs; a sweep prints none
             with logged(store.folder(pending[0].run_id) / "log.txt", epochs=alone):
                 log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in pending))
                 for finished in job.task.run(pending, job.context):
@@ -295,7 +296,7 @@ def _do_runs(job: Job, runs: Sequence[Run], token_of_run: dict[str, str], alone:
                         break
                 else:  # the task ended, without a `break` above
                     _check_all_done(job, pending)
-            pending = _without_void(store, pending)
+            pending = _without_void(store, pending)  # without runs that need the weights of a diverged training
 
         except DamagedFile:  # `execute` handles it
             raise

@@ -129,7 +129,8 @@ def allowed_loss(loss: Loss | None, max_loss: float, trained: Trained) -> Loss:
     if loss.value > max_loss:
         allowed = f"at most max_loss={max_loss:g} on validation images ({loss})"
         step_of_probe = ""
-        if isinstance(trained.started()[0], Probed):  # its backbone can be quantised before the probe is fitted
+        model, _ = trained.started()  # with which the training started
+        if isinstance(model, Probed):  # its backbone can be quantised before the probe is fitted
             step_of_probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), "
         raise FcaError("precision", INT8, allowed, f"{step_of_probe}export precision={FP32}, or allow more: max_loss=")
     return loss

@@ -279,7 +279,8 @@ def _what_would_give_a_threshold(
 
     highest_p:  the highest probability of each validation image.
     is_right:   whether its class is the true class.
-    error:      the requested error, kept with this confidence for each of `candidates` epochs.
+    error:      the requested error.    confidence: the probability with which it has to be kept.
+    candidates: the number of epochs from which these same images chose the network.
     labels:     the true class of each image if the error is the mean over classes; otherwise None.
     """
     steps = []

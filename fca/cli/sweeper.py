@@ -142,8 +142,8 @@ class _WatchedRuns:
     def look(self) -> bool:
         """Read the states of all unsettled runs: those that are not yet done, failed or interrupted.
 
-        Returns whether the sweep is active: a run is in progress, a run ended since the last look, or no run is left
-        for which it could wait.
+        Returns whether the sweep is active: a run is in progress, a run ended since the last look, or no run is left.
+        The caller reports a sweep that stays inactive, but one without a run left waits for nothing.
         """
         is_active = not self.unsettled  # no run is left
         self.running_for_s = {}  # filled by `_note_start`

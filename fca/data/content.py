@@ -322,8 +322,8 @@ def share(file_inventory: Inventory) -> None:
     """Let the other processes of this sweep have an inventory; does nothing outside of a sweep.
 
     One table is stored. It has a line per file, with its digest if that is known, and a line per folder, which has the
-    size -1. The lines of files are those of the table `file_inventory.known`; its other fields are the root with its
-    files (`files`) and the listed paths (`listing`).
+    size -1. The inventory has the lines of files as the table `known`, the root with its files as `files`, and the
+    listed paths as `listing`.
     """
     if SWEEP in os.environ:
         folder_lines = [{"path": path, "size": _FOLDER_SIZE} for path in file_inventory.listing.folders]

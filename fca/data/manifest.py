@@ -255,7 +255,8 @@ class Manifest:
             if name not in new_names and name in (*file_columns, *FILE_COLUMNS):
                 new_names[name] = f"{name}_in_file"
         renamed = frame.rename(columns=new_names)
-        if self.group is not None:  # as it is called from here on, by our name if we use the column
+        # The configuration names the group by the column's present name: ours, if it is a column that we use.
+        if self.group is not None:
             check_choice("dataset.group", self.group, renamed, "name a column of the manifest")
         return renamed
 

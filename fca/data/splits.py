@@ -626,7 +626,8 @@ def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) ->
 def _split_70_10_20(data: ImageData, seed: int) -> ImageData:
     """Draw splits: 20 % of every class become test, 10 % val (at least one image each), and the other images train.
 
-    If the data have groups, a group is not split. The fingerprint of the result depends on the draw.
+    If the data have groups, a group is not split, so these shares are only approximate. Groups are connected, and stay
+    together, if they contain copies of the same picture. The fingerprint of the result depends on the draw.
     """
     shares = [0.2, 0.1]
     if data.group is not None:

@@ -194,7 +194,7 @@ class TimmModel(LibraryModel):
         if self.projection:
             allowed = f"false with model.depth={self.depth}, whose features come before the last layer"
             raise FcaError("model.projection", self.projection, allowed, "set one of the two keys alone")
-        if self.depth == "all" and self.weights is None:  # without weights it could only be trained
+        if self.depth == "all" and self.weights is None:  # it could only be trained, but features of all depths cannot
             raise self._untrainable()
 
     def _untrainable(self) -> FcaError:

@@ -222,7 +222,7 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[st
     color and accent are the colours of the object's main and second parts; backdrop_colors are two of the background.
     They are drawn again, up to MAX_DRAWS times, until object and background differ enough for the object to be visible.
     Half of all objects have the usual hue of their class, the others any hue. If the attribute under test is the color,
-    all objects have the usual hue.
+    all objects have the usual hue, so that only the contrast to the background makes them unusual.
 
     label: the class of the object.
     """
@@ -368,9 +368,9 @@ def _with_view(scene: Scene, target: float) -> Scene:
     if scene.level != "easy":
         random = keyed_rng(scene.noise_key, "view")
         rise = target * float(random.uniform(0.85, 1.0))
-        # 90 degrees is straight from above: a larger rise is possible only downwards
-        is_from_below = USUAL_ELEVATION + rise > 90 or random.random() < 0.35
-        elevation = USUAL_ELEVATION - rise if is_from_below else USUAL_ELEVATION + rise
+        # the view moves up or, in about a third of scenes, down; also down where it would pass 90, straight from above
+        moves_down = USUAL_ELEVATION + rise > 90 or random.random() < 0.35
+        elevation = USUAL_ELEVATION - rise if moves_down else USUAL_ELEVATION + rise
 
         # Try all turns to one side, in steps of a quarter degree, and take the one with the angle nearest to the
         # target.
@@ -534,8 +534,8 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
         scenes = [scene]
         field = "quality"
 
-    plain = draw(scene, hits, PROBE)
-    margin = max(1, round(0.1 * extent(plain.full) * PROBE))
+    plain = draw(scene, hits, PROBE)  # the picture is PROBE pixels wide; `plain.full` is the object's mask in it
+    margin = max(1, round(0.1 * extent(plain.full) * PROBE))  # extent: the longer side, as a share of the picture's
     rows = np.flatnonzero(plain.full.any(axis=1))
     columns = np.flatnonzero(plain.full.any(axis=0))
     around_object = (
@@ -548,7 +548,8 @@ def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
         return correlation(finish(changed, plain.picture)[around_object], plain.picture[around_object])
 
     # The first scene that comes near the target with its best value of the field, or else the nearest one.
-    return _fitted(scenes, field, measured, target, sign=-1)  # -1: the correlation falls as the amount grows
+    # -1: the correlation falls as the field grows; a larger `quality` is a larger loss
+    return _fitted(scenes, field, measured, target, sign=-1)
 
 
 def _background(scene: Scene, hits: Hits, target: float) -> Scene:

@@ -169,7 +169,7 @@ class Batches:
         self._rank_slice = slice(rank, None, world)  # images of a batch that this process takes
 
         self.passes = recipe.passes if recipe else 1
-        self.repeats = recipe.repeats if recipe else 1
+        self.repeats = recipe.repeats if recipe else 1  # a pass then has fewer different images, not more batches
         self.n_batches = count_batches(len(examples), batch_size, min_images) * self.passes
         self.labels = torch.from_numpy(examples.labels.astype(np.int64)).to(device)
         self.size = examples.pixels[examples.rows[:1]].shape[1]  # side in pixels: the same for all images

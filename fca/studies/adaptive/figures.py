@@ -289,9 +289,10 @@ def _prepare_errors(frame: pd.DataFrame) -> pd.DataFrame:
     # a test has one kind: each line overrides the one before it, so a bias counts more than the need of a bank
     needs = frame[POLICY].map(_NEEDS_OF_POLICY).fillna(_ADAPTIVE)
     needs = needs.where(~uses_bank, _NEEDS_BANK)
-    needs = needs.where(frame[live.WARNING].isna(), _BIASED)
+    needs = needs.where(frame[live.WARNING].isna(), _BIASED)  # the only warning of a test is that it is biased
 
-    # the long title of a target names levels; a data set whose baseline is the one without levels has no levels
+    # The long title of a target names levels. A data set without levels keeps the target's short name; it is recognised
+    # by the estimator of its baseline (policy, estimator), which no other data set has
     estimator_without_levels = replay.BASELINE_WITHOUT_LEVELS[1]
     is_without_levels = frame.groupby(DATASET)[ESTIMATOR].transform(
         lambda estimators: (estimators == estimator_without_levels).any()

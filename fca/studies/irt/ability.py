@@ -84,8 +84,8 @@ class Ability:
             (str(dataset), str(kind), bank_items)
             for (dataset, kind), bank_items in bank.groupby(["dataset", "corruption"])
         ]
-        # each source with the corruption of its images. The word "clean" has no effect for a file, which may have
-        # corrupted images: `_lines_by_scale` finds the scales of a file by the corruptions of its items
+        # each source of responses, which is a data set with stored runs or a file, with the corruption of its images.
+        # For a file the word has no effect: `_lines_by_scale` reads the corruptions of its items
         sources: Iterable[tuple[str, DatasetResponses]] = [("clean", gathered) for gathered in clean_sources]
         if (bank["corruption"] != "clean").any():
             # one subject is enough, because nothing is fitted to these responses

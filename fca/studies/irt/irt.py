@@ -385,7 +385,7 @@ def fit_name(dataset: str, corruption: str) -> str:
 def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
     """Yield the fit of the clean images of every data set, then that of every kind of corruption of every data set.
 
-    A file of responses (analysis.responses) comes first, too, and is fitted as a whole, even if its images are
+    Files of responses (analysis.responses) are fitted with the clean images, each as a whole, even if its images are
     corrupted.
     analysis.calibration is how the severities of a kind of corruption are fitted:
     joint:    items are images at every severity, each subject has one ability; all severities are on one scale.
@@ -426,7 +426,8 @@ def calibrated(store: Store, analysis: Irt) -> Iterator[Calibrated]:
         model = analysis.model if clean is None else clean.fit.model
         severities = [None]  # one fit of all severities together
         if analysis.calibration == "separate":
-            # with severity 0, if clean images have responses: they are fitted again, for the subjects of this kind
+            # `gathered` also has the responses to clean images, as severity 0: they are fitted again, for the subjects
+            # of this kind
             severities = gathered.responses.items["severity"].drop_duplicates().tolist()
         for severity in severities:
             on_scale = gathered if severity is None else at_severity(gathered, severity)  # the responses on one scale

@@ -216,7 +216,8 @@ def _pictures(store: Store, rows: pd.DataFrame, images: pd.DataFrame) -> Iterato
 def _stored_pictures(store: Store, run: Row, kind: str, positions_array: str, pictures_array: str) -> Iterator[Row]:
     """A line for each picture of one kind that a saliency run stored, with the class and id of its image.
 
-    kind:            "object" or "lowest": lowest overlap of salient pixels and object, which such a line also has.
+    kind:            "object": the first image of each class; "lowest": images whose salient pixels overlap least with
+                     their object. Only lines of the second kind have the overlap (IOU).
     positions_array: name of the run's array of positions: which image each picture shows.
     pictures_array:  name of its array of pixels, in the same order.
     """

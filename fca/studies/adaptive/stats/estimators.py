@@ -473,8 +473,8 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     p_by_all_responses = response_probabilities(record, bank)
     predictions = []
     for sample in record.samples:
-        # `sample.chance`: the p_i by which the sample was drawn; None if it was drawn without the bank
-        p = p_by_all_responses if sample.chance is None else sample.chance
+        # `sample.probability`: the p_i by which the sample was drawn; None if it was drawn without the bank
+        p = p_by_all_responses if sample.probability is None else sample.probability
         predictions.append(p[None])  # 1 x items: the same for all targets
     return _combine_samples(pool, record, predictions)
 

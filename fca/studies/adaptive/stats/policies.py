@@ -142,7 +142,7 @@ class _SimpleSample(Policy):
         self.round = 0
         none_before = np.zeros(self.pool.n_items, dtype=bool)
         inclusion_of_stratum = self.n / sizes
-        self.record.samples = [Sample(none_before, inclusion_of_stratum[self.stratum], chance=None)]
+        self.record.samples = [Sample(none_before, inclusion_of_stratum[self.stratum], probability=None)]
 
 
 class StaticK(_SimpleSample):
@@ -222,7 +222,8 @@ class Proportional(Policy):
             # systematic sampling of the items sorted by session, so that each session has its share
             is_drawn = systematic(inclusion[items], rng, along=session)
             positions_by_group.append(items[is_drawn])
-        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, chance=None))
+        # probability: None, as the items are drawn without a bank
+        self.record.samples.append(Sample(self.record.evaluated.copy(), inclusion, probability=None))
         return np.concatenate(positions_by_group)
 
     def extend(self) -> None:
@@ -467,7 +468,8 @@ class NeymanIrt(_WithBank):
         and p the bank's probability of a right response at the ability that the responses so far show.
         """
         if self.round == 1:
-            return self.first_of_strata(self.n_pilot)  # the strata of this policy are the groups
+            # random, as items have a random order in their stratum; the strata of this policy are the groups
+            return self.first_of_strata(self.n_pilot)
 
         probability = response_probabilities(self.record, self.bank)  # p
         # p (1 - p) counts as LEAST_VARIANCE at least: an item with nearly no chance to be drawn would have too much
@@ -527,7 +529,7 @@ class DefensiveIrt(_WithBank):
         evaluated_before = self.record.evaluated.copy()
         if self.round == 1:  # n_pilot random items of each group
             inclusion = (self.n_pilot / pool.group_sizes.sum(axis=1))[pool.group]
-            self.record.samples.append(Sample(evaluated_before, inclusion, chance=None))
+            self.record.samples.append(Sample(evaluated_before, inclusion, probability=None))
             return self.first_of_strata(self.n_pilot)
         if evaluated_before.all():  # no items remain, whose chances `_best_mixture` would need
             return NO_ITEMS

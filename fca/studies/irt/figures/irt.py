@@ -130,6 +130,7 @@ def plane_figure(plane: Table) -> alt.FacetChart:
     chart = marks.encode(
         x=kinds.quantity(alt.X, DIFFICULTY, "difficulty"),
         y=kinds.quantity(alt.Y, DISCRIMINATION, "discrimination", zero=True, padding=0),
+        # "ordinal": the colours of `style.config` for ordered values, which begin with the darkest
         color=alt.Color(f"{CEILING}:Q", scale=alt.Scale(domain=[0, 1], range="ordinal"), legend=legend),
         tooltip=kinds.tooltips(plane.columns),
     )

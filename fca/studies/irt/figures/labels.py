@@ -76,7 +76,7 @@ def rules_figure(rules: Table) -> alt.FacetChart:
     title = style.title(
         "Which rule finds wrong labels?",
         "Bars are 95 % intervals. AUC is the chance that an image with a wrong label is more suspect than "
-        "another; among",
+        "another; among",  # the subtitle goes on in the next line
         "all, images that nobody reviewed count as right. k is the number of known errors, unless set otherwise.",
     )
     return style.faceted(chart, frame, title, filters=(DATASET,), height=44 * frame[RULE].nunique())

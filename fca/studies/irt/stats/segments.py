@@ -205,9 +205,9 @@ def class_robustness(
     trend: slope over severity of the class's mean of `value`.
     change: the class's mean of `value` over all severities, minus its mean of `clean`.
 
-    parts: one or four numbers for each image at each severity. The four state which quarter of difficulty the image is
-    in, as 1 or 0 (`quarter_parts`), so their class means are the class's shares of images in the quarters. The single
-    number is the image's difficulty.
+    parts: images x severities x parts. With four parts they state which quarter of difficulty an image is in, as 1 or
+    0 (`quarter_parts`), so their class means are the class's shares of images in the quarters. A single part is any
+    number of the image, such as its difficulty.
     value: one number for each image at each severity, its expected success or its difficulty.
     label: class of each image, 0 to classes - 1, each with at least one image.
     severity: two or more, all above 0.

@@ -628,8 +628,8 @@ def _find_estimable_scales(mode: Mode, data: Responses, fixed_ability: bool) -> 
     """Which of the scales that `mode` learned are determined by the responses: spread of difficulty, unit of ability.
 
     The result states whether each is: `spread` (of difficulty), and `slope` (the unit of ability). Abilities have a
-    standard deviation of 1 unit, and one unit is exp(prior.log_slope) logits, the slope that items have on average. So
-    this mean slope is also the standard deviation of abilities in logits, `ability_spread`.
+    standard deviation of 1 unit. In logits it is exp(prior.log_slope), the slope that items have on average: the code
+    names it `ability_spread`. The 1pl has no slopes, and its `slope` is returned as it was.
 
     A scale is in doubt if it is small, or if the fit did not converge. It is then rejected unless the variance of
     difficulty (for the spread) or of ability (for the unit) is larger than chance explains. A spread at its floor

@@ -324,6 +324,8 @@ def items_step(log_chances: Logs, data: Responses, scale: Scale, points: Grid) -
 
     # groups in blocks, because their densities at all points are large
     correct = data.right.astype(points.dtype)
+    # 1 where a subject responded to an item, else 0. `data.present` is None if no response is missing: then sums over
+    # all subjects are enough, and faster
     present = data.indicator.astype(points.dtype)
     moments = np.empty((functions.shape[1], len(data.count)))
     evidence = 0.0

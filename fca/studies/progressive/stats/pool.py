@@ -128,14 +128,14 @@ class Sample(NamedTuple):
     evaluated_before: whether an item was evaluated before (in a pilot round, or by an earlier sample), so that it could
                       not be drawn.
     inclusion:        the chance of every other item to be drawn, given what was evaluated before.
-    chance:           the predicted probability of a right response, by what was known before; None without bank.
+    probability:      the predicted probability of a right response, by what was known before; None without bank.
     variance_ratio:   the variance of the estimate that is expected before the draw, relative to the variance for the
                       same number of items drawn with equal chances.
     """
 
     evaluated_before: Marks
     inclusion: PerItem
-    chance: PerItem | None
+    probability: PerItem | None
     variance_ratio: float = 1.0
 
 

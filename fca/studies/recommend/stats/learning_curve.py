@@ -289,8 +289,8 @@ def fit(jobs: Sequence[Job]) -> Hyperparameters:
 
         mean = Σ_j w_j m_j,   covariance = Σ_j w_j ((m_j - mean) (m_j - mean)' + C_j),   fit_sd² = Σ_j w_j E[deviation²]
 
-    Accuracies on judging images and on test images both count here. Raises FcaError without jobs, and for accuracies
-    outside of 0 to 1.
+    Probes are judged on images that were left out, and tested on test images; accuracies on both count here. Raises
+    FcaError without jobs, and for accuracies outside of 0 to 1.
     """
     if not jobs:
         raise FcaError("earlier jobs", 0, "1 or more", "measure some")
