@@ -27,12 +27,15 @@ def similarity(outputs):
 
 def test_importing_fca_takes_no_time_and_loads_nothing_heavy():
     code = "import fca, sys; print([name for name in ('pandas', 'numpy', 'hydra', 'torch') if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True,
-        cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    (line,) = [line for line in done.stderr.splitlines() if line.endswith("| fca")]
-    assert int(line.split("|")[1]) < 100_000, "microseconds"
+    durations = []
+    for _ in range(3):  # the shortest of three, as other processes may slow one down
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True,
+            cwd=Path(__file__).parents[2],
+        )  # fmt: skip
+        (line,) = [line for line in done.stderr.splitlines() if line.endswith("| fca")]
+        durations.append(int(line.split("|")[1]))
+    assert min(durations) < 100_000, "microseconds"
     assert done.stdout.strip() == "[]"
 
 
