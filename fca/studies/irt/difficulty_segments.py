@@ -353,8 +353,8 @@ def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:
     """The lines of segment_classes that a figure has space for, with the difference between top and bottom quarter.
 
     Quarters are those of all items by the parameter (difficulty, say). The difference is the share of a class's images
-    that are in the top quarter, minus the share in the bottom quarter. Up to 20 classes of a
-    data set are all shown. Of more, only the ten with the highest and the ten with the lowest difference are shown.
+    that are in the top quarter, minus the share in the bottom quarter. Up to 20 classes of a data set are all shown. Of
+    more, only the ten with the highest and the ten with the lowest difference are shown.
     classes: the frame of segment_classes; it is empty where no item has a label.
     """
     if classes.empty:

@@ -88,8 +88,8 @@ class Gallery:
 
         The thumbnail is missing where the image is no longer available. Where the responses do not determine a spread
         of ability or difficulty, the fit takes it from the prior (not estimable); the table's parameters have a note on
-        each such data set. Raises FcaError for `shown` below 1, and if no data set can
-        be fitted.
+        each such data set. Raises FcaError for `shown` below 1, and if no data set can be
+        fitted.
         """
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")

@@ -170,8 +170,8 @@ class LabelErrors:
         """Tables label_error_rules, label_error_curve, label_suspects and label_error_scores.
 
         The first two judge the rules by people's verdicts, and are empty without them. Raises FcaError where no
-        responses have predicted classes, where no verdict is on any of the items, and as `read_verdicts`
-        and `_rule_lines` do.
+        responses have predicted classes, where no verdict is on any of the items, and as `read_verdicts` and
+        `_rule_lines` do.
         """
         verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
         all_sources = clean_with_subjects(store, self.query, self.responses)

@@ -35,8 +35,8 @@ def item_fit_figure(sample: Table) -> alt.FacetChart:
     """The figure of how well sampled items (images) fit the model: standardised infit against difficulty.
 
     Infit measures how far the responses to an item deviate from its curve. It is drawn as the number of standard
-    deviations from its expectation. Items without such a value are left out. Raises
-    NothingToDraw if no item has one.
+    deviations from its expectation. Items without such a value are left out. Raises NothingToDraw
+    if no item has one.
 
     sample: table item_fit_shown, with a line for each sampled item.
     """

@@ -42,7 +42,8 @@ def do_ahead(jobs: Jobs, keys_of_jobs: Sequence[Keys], label: str) -> None:
         tasks = [pool.submit(_do, tuple(jobs.words), dict(keys), plugins()) for keys in unfinished_keys]
         with Meter(label, len(tasks)) as meter, suppress(BrokenProcessPool):
             for task in as_completed(tasks):
-                # `_do` raises nothing; BrokenProcessPool is raised if a process was killed: the caller does the rest
+                # `_do` leaves errors of a job to the caller. BrokenProcessPool is raised if a process was killed: then
+                # the caller does all the rest
                 task.result()
                 meter.add(1)
         pool.shutdown()  # wait for the processes to end: the next measurement has the machine to itself

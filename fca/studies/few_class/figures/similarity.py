@@ -208,9 +208,8 @@ def correlation_statements(correlation: pd.DataFrame, points: pd.DataFrame) -> I
     A target is "DCN sub", "DCN open" ...: the best of the sub-models, or of the full models under that protocol. The
     statement gives Pearson's correlation over all subsets and among subsets of equal ncl. After the first statement of
     a target, another one gives the correlation of ncl alone, if it is known and not all models are at the level of
-    chance. Statements keep the order
-    of the table, except that targets and encoders without a coefficient come last, so that the first statement has an
-    answer if any has.
+    chance. Statements keep the order of the table, except that targets and encoders without a coefficient come last, so
+    that the first statement has an answer if any has.
 
     correlation: lines of table `correlation`, of one data set.
     points:      lines of table correlation_points, for the charts.

@@ -135,7 +135,8 @@ def observed(measured: Measured) -> tuple[PerSize, BetweenSizes]:
     shared = np.outer(typical_sd, typical_sd)
     separate = np.diag(np.diag(shared))
     pseudo_covariance = PSEUDO_IMAGES / 2 * (shared + separate)
-    # sums over images: divided once by their number they are the covariance on one image, twice that of the mean
+    # sums over images: divided by the number of images they are the covariance on one image, and divided by it again
+    # they are the covariance of the mean
     covariance = (measured.covariance * measured.images + pseudo_covariance) / total**2
 
     value = ndtri(accuracy)
